@@ -1,0 +1,3 @@
+//! The `rnic` command.
+
+fn main() {}

@@ -1,0 +1,114 @@
+//! What a fabric is made of, before it is built: plain data.
+
+use rnic_transport::{BitRate, Bytes, Time};
+
+/// One full-duplex cable; both directions have the same properties.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LinkSpec {
+    /// Rate of each direction.
+    pub rate: BitRate,
+    /// Propagation delay of each direction.
+    pub delay: Time,
+    /// Probability that a frame is lost on the cable, each direction drawing from its own random stream.
+    pub loss: f64,
+}
+
+/// How nodes are wired.
+///
+/// Node names: hosts `h0`, `h1`, ...; fat-tree switches `edge0..`, `agg0..`, `core0..`; leaf-spine `leaf0..`, `spine0..`;
+/// single switch `s0`; dumbbell `left` and `right`; a graph names its own.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TopologySpec {
+    /// Three-tier k-ary fat-tree: k pods, k^3/4 hosts, 5 k^2/4 switches of k ports.
+    FatTree {
+        /// Ports per switch; even, at least 2.
+        k: u32,
+    },
+    /// Every leaf connects to every spine.
+    LeafSpine {
+        /// Number of leaf (top-of-rack) switches.
+        leaves: u32,
+        /// Number of spine switches.
+        spines: u32,
+        /// Hosts under each leaf.
+        hosts_per_leaf: u32,
+        /// Rate of each leaf-spine cable, `None`: as the host links. Oversubscription is
+        /// `hosts_per_leaf * rate / (spines * uplink_rate)`.
+        uplink_rate: Option<BitRate>,
+        /// Delay of each leaf-spine cable, `None`: as the host links.
+        uplink_delay: Option<Time>,
+    },
+    /// All hosts on one switch.
+    SingleSwitch {
+        /// Number of hosts.
+        hosts: u32,
+    },
+    /// Two switches joined by one cable.
+    Dumbbell {
+        /// Hosts on the left switch.
+        left: u32,
+        /// Hosts on the right switch.
+        right: u32,
+        /// Rate of the cable in the middle, `None`: as the host links.
+        bottleneck_rate: Option<BitRate>,
+        /// Delay of the cable in the middle, `None`: as the host links.
+        bottleneck_delay: Option<Time>,
+    },
+    /// Any graph; its cables are [`FabricSpec::links`].
+    Graph {
+        /// Names of the hosts; each has exactly one cable, to a switch.
+        hosts: Vec<String>,
+        /// Names of the switches.
+        switches: Vec<String>,
+    },
+}
+
+/// A cable named by its ends: defines one (in a graph) or changes an existing one (elsewhere).
+#[derive(Clone, PartialEq, Debug)]
+pub struct NamedLink {
+    /// Name of one end.
+    pub from: String,
+    /// Name of the other end.
+    pub to: String,
+    /// Its rate, `None`: the fabric's.
+    pub rate: Option<BitRate>,
+    /// Its delay, `None`: the fabric's.
+    pub delay: Option<Time>,
+    /// Its loss probability, `None`: the fabric's.
+    pub loss: Option<f64>,
+}
+
+/// Priority flow control (IEEE 802.1Qbb) thresholds, in bytes of an input port's occupancy in one priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PfcThresholds {
+    /// Pause the upstream transmitter when the occupancy is above this.
+    pub xoff: Bytes,
+    /// Resume it when the occupancy has fallen to this or below.
+    pub xon: Bytes,
+}
+
+/// A switch: input-queued with virtual output queues, round-robin over inputs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SwitchSpec {
+    /// Buffer of each input port, shared by its priorities; a frame that does not fit is dropped.
+    pub buffer: Bytes,
+    /// PFC, or `None` for a lossy fabric.
+    pub pfc: Option<PfcThresholds>,
+    /// Number of priorities in use, 1 to 8; a higher number is served first.
+    pub priorities: u8,
+}
+
+/// A whole fabric.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FabricSpec {
+    /// The wiring.
+    pub topology: TopologySpec,
+    /// Every cable, unless [`FabricSpec::links`] says otherwise.
+    pub link: LinkSpec,
+    /// Cables of a graph, or changes to single cables.
+    pub links: Vec<NamedLink>,
+    /// Every switch.
+    pub switch: SwitchSpec,
+    /// Bytes that each frame takes on a cable beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).
+    pub frame_gap: u32,
+}

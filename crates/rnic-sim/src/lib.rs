@@ -1,0 +1,6 @@
+//! From a scenario file to results: workloads, simulated NICs on a fabric, metrics, result files and reports.
+
+pub mod format;
+pub mod results;
+pub mod scenario;
+pub mod workload;

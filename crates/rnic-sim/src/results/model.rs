@@ -1,0 +1,127 @@
+//! The raw records of a run, as the simulation hands them over.
+
+use rnic_transport::{BitRate, Time};
+
+/// Everything that one finished (or given-up) run recorded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunOutput {
+    /// How it ended.
+    pub status: RunStatus,
+    /// Every flow that started, in order of its start.
+    pub flows: Vec<FlowRecord>,
+    /// Every port, in order of node and port.
+    pub ports: Vec<PortRecord>,
+    /// Fabric-wide counts.
+    pub totals: Totals,
+    /// Simulated time at which the run ended.
+    pub end: Time,
+    /// Resolved settings, as (key, value with unit), for the summary and the report.
+    pub parameters: Vec<(String, String)>,
+    /// What a reader of the results should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunStatus {
+    /// Every flow finished.
+    Completed,
+    /// It cannot or did not finish; the text says why and what is stuck.
+    Failed(String),
+}
+
+/// One flow's fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowRecord {
+    /// Number of the flow in order of start.
+    pub id: u32,
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// When the application handed it to the NIC.
+    pub start: Time,
+    /// When its last byte had arrived, all before it included; `None`: never.
+    pub finish: Option<Time>,
+    /// Time it needs alone on an empty fabric at line rate with plain RoCEv2 headers: the slowdown's denominator.
+    pub ideal: Time,
+    /// Data packets sent again.
+    pub retransmitted: u32,
+    /// Timeouts that fired.
+    pub timeouts: u32,
+    /// The request it belongs to, `u32::MAX` for none.
+    pub request: u32,
+    /// Index of its source in the run's list of traffic.
+    pub traffic: u16,
+    /// Whether it counts in the statistics.
+    pub measured: bool,
+}
+
+/// One port's counters: its own transmitter, and what it received into its buffer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PortRecord {
+    /// The node it belongs to, for example `edge3`.
+    pub node: String,
+    /// Its number on that node.
+    pub port: u32,
+    /// The node at the other end.
+    pub peer: String,
+    /// Rate of the link.
+    pub rate: BitRate,
+    /// Time for which the transmitter was sending.
+    pub busy: Time,
+    /// One entry per priority in use.
+    pub priorities: Vec<PriorityCounters>,
+}
+
+/// Counters of one port in one priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PriorityCounters {
+    /// Frames transmitted (pause frames not included).
+    pub tx_packets: u64,
+    /// Their bytes, without frame gap.
+    pub tx_bytes: u64,
+    /// Frames that arrived here and found the input buffer full.
+    pub drops: u64,
+    /// Frames transmitted here that the cable lost.
+    pub lost: u64,
+    /// Pause (XOFF) frames that this port sent to its peer.
+    pub pause_sent: u64,
+    /// Pause (XOFF) frames that this port received from its peer.
+    pub pause_received: u64,
+    /// Time for which this port's transmitter was paused, in picoseconds.
+    pub paused_ps: u64,
+    /// Highest occupancy of this port's input buffer, in bytes.
+    pub queue_high_water: u64,
+}
+
+/// Fabric-wide counts of one run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Data packets that the hosts sent, retransmissions included.
+    pub data: u64,
+    /// ACKs, NACKs and other control packets that the hosts sent.
+    pub control: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Packets dropped at full buffers.
+    pub dropped: u64,
+    /// Data packets among the dropped.
+    pub dropped_data: u64,
+    /// Packets lost on cables (random loss).
+    pub lost: u64,
+    /// Packets that a switch marked (ECN).
+    pub marked: u64,
+    /// Transmissions of data or control packets on a link.
+    pub hops: u64,
+    /// Packets delivered to hosts.
+    pub delivered: u64,
+    /// Packets still queued or on a cable at the end.
+    pub in_flight: u64,
+    /// PFC XOFF frames sent by all ports.
+    pub pause_frames: u64,
+    /// Time paused, summed over transmitters and priorities, in picoseconds.
+    pub paused_ps: u64,
+}

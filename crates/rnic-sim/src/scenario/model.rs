@@ -1,0 +1,173 @@
+//! A scenario as plain data, after parsing and checking.
+//!
+//! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
+
+use crate::workload::{FlowSpec, SizeDistribution};
+use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
+use rnic_transport::{BitRate, Bytes, Time};
+use std::sync::Arc;
+
+/// One scenario file: named runs over fabrics and traffic.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// What the file calls itself.
+    pub title: String,
+    /// Stem of the file's name; names the output folder.
+    pub name: String,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// The runs, in the file's order; at least one.
+    pub runs: Vec<RunSpec>,
+}
+
+/// One run, complete in itself: the scenario's fabric and traffic with this run's own changes applied.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunSpec {
+    /// Its name; unique in the scenario.
+    pub name: String,
+    /// The fabric it runs on.
+    pub fabric: FabricSetup,
+    /// What the hosts send.
+    pub traffic: Vec<Traffic>,
+    /// How they send it.
+    pub transport: TransportSpec,
+    /// When to give up.
+    pub limits: Limits,
+}
+
+/// The `[fabric]` table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FabricSetup {
+    /// The wiring.
+    pub topology: TopologySpec,
+    /// Default of every cable (`rate`, `delay`, `loss`).
+    pub link: LinkSpec,
+    /// `[[fabric.link]]`: cables of a graph, or changes to single cables.
+    pub links: Vec<NamedLink>,
+    /// Payload bytes of a full packet (`mtu`).
+    pub mtu: Bytes,
+    /// Bytes on the cable around each frame (`frame_gap`, default 20 B).
+    pub frame_gap: Bytes,
+    /// `[fabric.switch]`.
+    pub switch: SwitchSetup,
+}
+
+/// The `[fabric.switch]` table.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SwitchSetup {
+    /// Buffer per input port; default twice the longest path's bandwidth-delay product.
+    pub buffer: Option<Bytes>,
+    /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless.
+    pub xoff: Option<Bytes>,
+    /// PFC resume threshold; default `xoff`.
+    pub xon: Option<Bytes>,
+}
+
+/// One source of flows: `[traffic]`, or one of several `[[traffic]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Traffic {
+    /// Its name in the results; default the pattern's name.
+    pub name: String,
+    /// What it does.
+    pub pattern: TrafficPattern,
+    /// Number of its first flows to leave out of the statistics.
+    pub warmup: u64,
+    /// Number of its last flows to leave out of the statistics.
+    pub cooldown: u64,
+    /// When it begins.
+    pub start: Time,
+}
+
+/// What a source of flows does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TrafficPattern {
+    /// `poisson`: every host starts flows as a Poisson process towards uniformly random other hosts.
+    Poisson {
+        /// Fraction of each host's link that its data frames (headers and frame gap included) take on average.
+        load: f64,
+        /// Flow sizes.
+        sizes: SizeDistribution,
+        /// Number of flows in all.
+        flows: u64,
+    },
+    /// `incast`: one request striped over many senders to one receiver, repeated.
+    Incast {
+        /// Number of senders, drawn anew for each repetition among the other hosts.
+        senders: u32,
+        /// Bytes of one request over all senders.
+        total: Bytes,
+        /// How many requests.
+        repeats: u32,
+        /// The receiver's host number; default: host 0.
+        receiver: u32,
+        /// Flows from each sender.
+        connections: u32,
+        /// From one request's start to the next; default four times what the receiver's link needs for one.
+        interval: Option<Time>,
+    },
+    /// `permutation`: every host sends to one other and receives from one other.
+    Permutation {
+        /// Flow sizes.
+        sizes: SizeDistribution,
+        /// Number of permutations, each drawn anew.
+        repeats: u32,
+        /// From one permutation's start to the next.
+        interval: Time,
+    },
+    /// `all-to-all`: every host sends one flow to every other host.
+    AllToAll {
+        /// Flow sizes.
+        sizes: SizeDistribution,
+        /// How many times.
+        repeats: u32,
+        /// From one start to the next.
+        interval: Time,
+    },
+    /// `list`: exactly these flows, sorted by start.
+    List {
+        /// The flows.
+        flows: Arc<[FlowSpec]>,
+    },
+}
+
+/// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TransportSpec {
+    /// Name of the transport, one of `rnic list transports`: `roce`, `irn`.
+    pub transport: String,
+    /// Name of the congestion control, one of `rnic list congestion`: `none`.
+    pub cc: String,
+    /// Whether the switches send PFC pauses.
+    pub pfc: bool,
+    /// Whether retransmission timers run; default: unless the fabric is lossless.
+    pub timeouts: Option<bool>,
+    /// Retransmission timeout; default one congested link's worst round trip.
+    pub rto_high: Option<Time>,
+    /// IRN's short timeout; default 100 us.
+    pub rto_low: Option<Time>,
+    /// IRN uses `rto_low` while at most this many packets are in flight (`rto_low_packets`); default 3.
+    pub rto_low_packets: Option<u32>,
+    /// IRN's cap on packets in flight; default the longest path's bandwidth-delay product.
+    pub bdp_cap: Option<u32>,
+    /// RoCE: whether every data packet is acknowledged; default no (all Reads).
+    pub acks: Option<bool>,
+    /// Bytes of headers and trailers of a data packet (`header`); default 62 B, IRN 78 B.
+    pub header: Option<Bytes>,
+    /// Bytes of an ACK frame; default 66 B.
+    pub ack_size: Option<Bytes>,
+    /// Bytes of a NACK frame; default 66 B, IRN 70 B.
+    pub nack_size: Option<Bytes>,
+    /// Whether ACKs and NACKs travel in a higher priority than data; default no.
+    pub control_priority: bool,
+    /// Rate of a lone flow if lower than the link's (`max_rate`); default the host link's rate.
+    pub max_rate: Option<BitRate>,
+}
+
+/// When to give up: the `[limits]` table.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limits {
+    /// Simulated time at which a run that has not finished is a failure (`max_time`).
+    pub max_time: Option<Time>,
+    /// Simulated time without any flow progressing after which a run is a livelock (`stall_time`, default 1 s).
+    pub stall_time: Time,
+}

@@ -1,0 +1,38 @@
+//! Workloads: which flows start when, between whom, how large.
+
+use rnic_transport::Time;
+
+/// One flow to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowSpec {
+    /// When the application hands it to the NIC.
+    pub start: Time,
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host; never the sender.
+    pub dst: u32,
+    /// Payload bytes, at least 1.
+    pub bytes: u64,
+    /// The request it is a part of (incast), [`FlowSpec::NO_REQUEST`] for none.
+    pub request: u32,
+    /// Index of its source in the run's list of traffic.
+    pub traffic: u16,
+    /// Whether it counts in the statistics (outside warm-up and cool-down).
+    pub measured: bool,
+}
+
+impl FlowSpec {
+    /// Not part of a request.
+    pub const NO_REQUEST: u32 = u32::MAX;
+}
+
+/// How large flows are.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SizeDistribution {
+    /// What the scenario calls it: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB`, or a file's name.
+    pub name: String,
+    /// Points (bytes, cumulative probability), both rising, the last probability 1. Between two points bytes are linear in
+    /// probability; two points of equal probability make a gap, two of equal bytes a point mass; below the first point's
+    /// probability lies its own mass.
+    pub points: Vec<(f64, f64)>,
+}
