@@ -1,7 +1,33 @@
 //! Reliable RDMA transport protocols as pure state machines: no sockets, no clocks, no threads, no payload bytes.
+//!
+//! The same code runs inside the packet-level simulator and behind real sockets. Its shape is *pull*: what arrives is handed
+//! in as a small parsed value, and the owner asks what to send when the wire is free.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`time`], [`units`] | picosecond time, rates, sizes |
+//! | [`psn`], [`bitmap`] | 24-bit sequence numbers, the sliding bitmap of a window |
+//! | [`pdu`], [`headers`] | what travels between the halves of a flow, and how large it is on a wire |
+//! | [`recovery`] | go-back-N and IRN, sender and receiver |
+//! | [`congestion`] | the congestion control trait and its implementations |
+//! | [`flow`] | recovery and congestion control together: [`flow::Sender`], [`flow::Receiver`] |
+//! | [`registry`] | what exists, by name |
 
+pub mod bitmap;
+pub mod config;
+pub mod congestion;
+pub mod flow;
+pub mod headers;
+pub mod pdu;
+pub mod psn;
+pub mod recovery;
+pub mod registry;
 pub mod time;
 pub mod units;
 
+pub use config::{FlowConfig, Timeouts};
+pub use flow::{Receiver, Sender, Timer};
+pub use pdu::{Pdu, PduKind, RxMeta, RxOutcome, TxDesc};
+pub use psn::Psn;
 pub use time::Time;
 pub use units::{BitRate, Bytes};

@@ -1,0 +1,167 @@
+//! The packet bitmap of a sliding window, as both IRN halves and the message transports keep it.
+
+use crate::Psn;
+use smallvec::SmallVec;
+
+/// One bit for each packet of a window that slides over sequence numbers.
+///
+/// Bits sit at `psn mod capacity`, so sliding moves nothing. A window of up to 128 packets (the 40 Gbps default case) lies
+/// inside the struct; larger ones in one heap block that lives as long as the window.
+#[derive(Clone, Debug, Default)]
+pub struct BitWindow {
+    words: SmallVec<[u64; 2]>,
+    set: u32,
+}
+
+impl BitWindow {
+    /// A window for up to `packets` outstanding packets, at most [`Psn::MAX_WINDOW`].
+    pub fn new(packets: u32) -> BitWindow {
+        debug_assert!(packets <= Psn::MAX_WINDOW);
+        let words = packets.max(1).next_power_of_two().div_ceil(64) as usize;
+        BitWindow { words: SmallVec::from_elem(0, words.max(2)), set: 0 }
+    }
+
+    /// Number of packets it can tell apart: a power of two.
+    pub fn capacity(&self) -> u32 {
+        self.words.len() as u32 * 64
+    }
+
+    /// Number of bits set.
+    pub fn count(&self) -> u32 {
+        self.set
+    }
+
+    #[inline]
+    fn locate(&self, psn: Psn) -> (usize, u64) {
+        let bit = psn.value() & (self.capacity() - 1);
+        ((bit >> 6) as usize, 1 << (bit & 63))
+    }
+
+    /// Whether `psn`'s bit is set.
+    #[inline]
+    pub fn get(&self, psn: Psn) -> bool {
+        let (word, mask) = self.locate(psn);
+        self.words[word] & mask != 0
+    }
+
+    /// Sets `psn`'s bit; returns whether it was clear before.
+    #[inline]
+    pub fn set(&mut self, psn: Psn) -> bool {
+        let (word, mask) = self.locate(psn);
+        let new = self.words[word] & mask == 0;
+        self.words[word] |= mask;
+        self.set += u32::from(new);
+        new
+    }
+
+    /// Clears the bits of `count` packets from `first` on: the window slides past them.
+    pub fn clear(&mut self, first: Psn, count: u32) {
+        if self.set == 0 {
+            return;
+        }
+        let mut at = first.value() & (self.capacity() - 1);
+        let mut left = count.min(self.capacity());
+        while left > 0 {
+            let offset = at & 63;
+            let span = (64 - offset).min(left);
+            let mask = (u64::MAX >> (64 - span)) << offset;
+            let word = &mut self.words[(at >> 6) as usize];
+            self.set -= (*word & mask).count_ones();
+            *word &= !mask;
+            at = (at + span) & (self.capacity() - 1);
+            left -= span;
+        }
+    }
+
+    /// Length of the run of set bits from `first` on.
+    pub fn run_length(&self, first: Psn) -> u32 {
+        if self.set == 0 {
+            return 0;
+        }
+        self.distance_to(first, self.capacity(), true)
+    }
+
+    /// First packet whose bit is clear among the `count` from `first` on.
+    pub fn first_clear(&self, first: Psn, count: u32) -> Option<Psn> {
+        if self.set == 0 {
+            return (count > 0).then_some(first);
+        }
+        let run = self.distance_to(first, count.min(self.capacity()), true);
+        (run < count).then(|| first.plus(run))
+    }
+
+    /// Number of consecutive bits equal to `value` from `first` on, at most `limit`.
+    fn distance_to(&self, first: Psn, limit: u32, value: bool) -> u32 {
+        let mut at = first.value() & (self.capacity() - 1);
+        let mut run = 0;
+        while run < limit {
+            let offset = at & 63;
+            let word = self.words[(at >> 6) as usize];
+            let other = (if value { !word } else { word }) >> offset;
+            let here = other.trailing_zeros().min(64 - offset);
+            run += here;
+            if here < 64 - offset {
+                break;
+            }
+            at = (at + here) & (self.capacity() - 1);
+        }
+        run.min(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn capacity_covers_any_bandwidth_delay_product() {
+        assert_eq!(BitWindow::new(111).capacity(), 128);
+        assert_eq!(BitWindow::new(128).capacity(), 128);
+        assert_eq!(BitWindow::new(2_210).capacity(), 4_096); // 800 Gbps, 24 us, 1 KB
+        assert!(!BitWindow::new(111).words.spilled());
+    }
+
+    #[test]
+    fn a_run_across_the_sequence_wrap() {
+        let mut window = BitWindow::new(128);
+        let first = Psn::new(Psn::MODULUS - 3);
+        for offset in 0..7 {
+            assert!(window.set(first.plus(offset)));
+        }
+        assert!(!window.set(first));
+        assert_eq!(window.run_length(first), 7);
+        assert_eq!(window.first_clear(first, 10), Some(Psn::new(4)));
+        assert_eq!(window.first_clear(first, 7), None);
+        window.clear(first, 5);
+        assert_eq!(window.count(), 2);
+    }
+
+    proptest! {
+        /// Any sequence of sets and slides agrees with a plain set of absolute numbers.
+        #[test]
+        fn agrees_with_a_set(
+            start in 0..Psn::MODULUS, size in 1u32..3_000,
+            steps in prop::collection::vec((0u32..3_000, 0u32..400), 1..200),
+        ) {
+            let mut window = BitWindow::new(size);
+            let capacity = window.capacity();
+            let mut base = 0u64; // absolute number of the window's first packet
+            let mut model = BTreeSet::new();
+            let psn = |absolute: u64| Psn::new(start.wrapping_add(absolute as u32));
+            for (offset, slide) in steps {
+                let absolute = base + u64::from(offset % capacity);
+                prop_assert_eq!(window.set(psn(absolute)), model.insert(absolute));
+                let run = (base..).take_while(|n| model.contains(n)).count() as u32;
+                prop_assert_eq!(window.run_length(psn(base)), run.min(capacity));
+                let hole = (base..base + u64::from(capacity)).find(|n| !model.contains(n));
+                prop_assert_eq!(window.first_clear(psn(base), capacity), hole.map(psn));
+                window.clear(psn(base), slide);
+                model = model.split_off(&(base + u64::from(slide)));
+                base += u64::from(slide);
+                prop_assert_eq!(window.count() as usize, model.len());
+            }
+        }
+    }
+}

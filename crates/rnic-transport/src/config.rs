@@ -1,0 +1,61 @@
+//! Settings that all flows of a run share; passed by reference so that flow state stays small.
+
+use crate::{BitRate, Psn, Time};
+
+/// Retransmission timeouts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// The timeout: go-back-N's only one, IRN's `RTO_high`.
+    pub high: Time,
+    /// IRN's `RTO_low`, used while few packets are in flight.
+    pub low: Time,
+    /// IRN's N: `low` applies while at most this many packets are in flight.
+    pub low_packets: u32,
+}
+
+/// What every flow of a run has in common.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowConfig {
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Header and trailer bytes of a data packet.
+    pub header: u32,
+    /// Rate of the host's link; flows start at it.
+    pub line_rate: BitRate,
+    /// Round-trip time of the longest path on an empty fabric.
+    pub base_rtt: Time,
+    /// BDP-FC: most packets in flight, at most [`Psn::MAX_WINDOW`].
+    pub bdp_cap: u32,
+    /// Retransmission timeouts, `None`: off (a lossless fabric).
+    pub timeouts: Option<Timeouts>,
+    /// Go-back-N: acknowledge every data packet. Without (the all-Reads extreme) the data sink owns the timer.
+    pub acks: bool,
+    /// A flow never sends faster than this, `None`: than its host's link.
+    pub max_rate: Option<BitRate>,
+    /// Sequence number of every flow's first packet; results do not depend on it.
+    pub first_psn: Psn,
+}
+
+impl FlowConfig {
+    /// Packets that `bytes` of payload take.
+    pub fn packets(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(u64::from(self.mtu)).max(1)
+    }
+}
+
+/// The default case of the IRN paper (section 4.1), used by tests and documentation.
+impl Default for FlowConfig {
+    fn default() -> FlowConfig {
+        FlowConfig {
+            mtu: 1_024,
+            header: crate::headers::ROCE_DATA,
+            line_rate: BitRate::from_gbps(40),
+            base_rtt: Time::from_us(24),
+            bdp_cap: 111,
+            timeouts: Some(Timeouts { high: Time::from_us(320), low: Time::from_us(100), low_packets: 3 }),
+            acks: true,
+            max_rate: None,
+            first_psn: Psn::new(0),
+        }
+    }
+}

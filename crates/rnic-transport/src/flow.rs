@@ -1,0 +1,170 @@
+//! A reliable flow: loss recovery and congestion control put together, in the pull style of the whole crate.
+//!
+//! The owner hands in what arrives ([`Sender::handle`], [`Receiver::handle`]), asks what to send when the wire is free
+//! ([`Sender::poll_transmit`]), and keeps one timer per flow ([`Sender::deadline`], [`Sender::on_deadline`]).
+
+use crate::config::FlowConfig;
+use crate::congestion::{AckSample, CongestionControl, LossSignal};
+use crate::recovery::{Progress, Protocol, ReceiveRecovery, SendRecovery};
+use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
+
+/// What the timer of a flow is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timer {
+    /// Retransmission.
+    Retransmit,
+    /// The congestion control's own.
+    Congestion,
+}
+
+/// The data source of a flow.
+#[derive(Clone, Debug)]
+pub struct Sender<P: Protocol, C: CongestionControl> {
+    recovery: P::Sender,
+    congestion: C,
+    /// Pacing: no packet before this time.
+    not_before: Time,
+    /// Payload bytes of the last packet.
+    last_payload: u32,
+}
+
+impl<P: Protocol, C: CongestionControl> Sender<P, C> {
+    /// A flow of `bytes` payload bytes (at least 1) begins at `now`.
+    pub fn new(cfg: &FlowConfig, params: &C::Params, bytes: u64, now: Time) -> Self {
+        let packets = cfg.packets(bytes);
+        Sender {
+            recovery: P::Sender::new(cfg, packets),
+            congestion: C::new(params, cfg, now),
+            not_before: now,
+            last_payload: (bytes - (packets - 1) * u64::from(cfg.mtu)) as u32,
+        }
+    }
+
+    /// An ACK, NACK or CNP arrived.
+    #[inline]
+    pub fn handle(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu) -> Progress {
+        if pdu.kind() == PduKind::Cnp {
+            self.congestion.on_cnp(params, now);
+            return Progress::default();
+        }
+        let progress = self.recovery.on_reply(cfg, now, pdu);
+        let sample = AckSample {
+            now,
+            rtt: pdu.stamp().elapsed(now),
+            acked: progress.acked,
+            in_flight: self.recovery.in_flight(),
+            marked: pdu.mark_echo(),
+        };
+        self.congestion.on_ack(params, &sample);
+        if let Some(signal) = progress.loss {
+            self.congestion.on_loss(params, now, signal);
+        }
+        progress
+    }
+
+    /// When the flow may send next: `None` while it is blocked until something arrives or fires; a time not after now: at
+    /// once.
+    #[inline]
+    pub fn next_transmit(&self, cfg: &FlowConfig) -> Option<Time> {
+        self.recovery.has_work(cfg, self.congestion.window()).then_some(self.not_before)
+    }
+
+    /// Takes the packet to put on the wire now, if there is one.
+    #[inline]
+    pub fn poll_transmit(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time) -> Option<TxDesc> {
+        let paced = C::PACED || cfg.max_rate.is_some();
+        if paced && now < self.not_before {
+            return None;
+        }
+        let pick = self.recovery.poll(cfg, now, self.congestion.window())?;
+        let payload = if pick.last { self.last_payload } else { cfg.mtu };
+        let bytes = payload + cfg.header;
+        self.congestion.on_send(params, now, bytes);
+        if paced {
+            let rate = self.congestion.rate().min(cfg.max_rate.unwrap_or(cfg.line_rate));
+            self.not_before = now + rate.time_for(u64::from(bytes));
+        }
+        let pdu = Pdu::data(pick.psn, pick.last, now);
+        Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
+    }
+
+    /// The flow's next timer and what it is for.
+    #[inline]
+    pub fn deadline(&self, cfg: &FlowConfig) -> Option<(Time, Timer)> {
+        let retransmit = self.recovery.deadline(cfg).map(|at| (at, Timer::Retransmit));
+        let congestion = self.congestion.next_timer().map(|at| (at, Timer::Congestion));
+        match (retransmit, congestion) {
+            (Some(r), Some(c)) => Some(if c.0 < r.0 { c } else { r }),
+            (r, c) => r.or(c),
+        }
+    }
+
+    /// The deadline has come; returns which timer fired.
+    pub fn on_deadline(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time) -> Option<Timer> {
+        let (at, timer) = self.deadline(cfg)?;
+        if at > now {
+            return None;
+        }
+        match timer {
+            Timer::Retransmit => {
+                self.recovery.on_deadline(cfg, now);
+                self.congestion.on_loss(params, now, LossSignal::Timeout);
+            }
+            Timer::Congestion => self.congestion.on_timer(params, now),
+        }
+        Some(timer)
+    }
+
+    /// Packets sent and not acknowledged.
+    pub fn in_flight(&self) -> u32 {
+        self.recovery.in_flight()
+    }
+
+    /// Whether every packet is known to have arrived.
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.recovery.is_complete()
+    }
+
+    /// The flow's congestion control.
+    pub fn congestion(&self) -> &C {
+        &self.congestion
+    }
+}
+
+/// The data sink of a flow.
+#[derive(Clone, Debug)]
+pub struct Receiver<P: Protocol> {
+    recovery: P::Receiver,
+}
+
+impl<P: Protocol> Receiver<P> {
+    /// A flow of `bytes` payload bytes begins at `now`.
+    pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
+        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now) }
+    }
+
+    /// A data packet arrived.
+    #[inline]
+    pub fn handle(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu, meta: RxMeta) -> RxOutcome {
+        let mut outcome = self.recovery.on_data(cfg, now, pdu);
+        outcome.reply = outcome.reply.map(|reply| reply.with_mark_echo(meta.marked));
+        outcome
+    }
+
+    /// When the sink's own timer fires, if it has one.
+    pub fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
+        self.recovery.deadline(cfg)
+    }
+
+    /// The deadline may have come: the NACK to send, if it has.
+    pub fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu> {
+        self.recovery.deadline(cfg).filter(|at| *at <= now)?;
+        self.recovery.on_deadline(cfg, now)
+    }
+
+    /// Whether everything has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.recovery.is_complete()
+    }
+}

@@ -1,0 +1,24 @@
+//! Sizes of real frames, in bytes, from the Ethernet header up to and including the frame check sequence.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | Ethernet header and frame check sequence | 14 + 4 |
+//! | IPv4, UDP | 20 + 8 |
+//! | BTH (base transport header) | 12 |
+//! | ICRC | 4 |
+//! | AETH (in ACK and NACK) | 4 |
+//! | RETH (in every packet of an IRN Write) | 16 |
+//!
+//! Preamble, start-of-frame delimiter and inter-frame gap (20 bytes) are not part of a frame: the fabric adds them to
+//! the time on the cable ([`FRAME_GAP`]), no buffer holds them.
+
+/// Headers and trailers around the payload of a RoCEv2 data packet.
+pub const ROCE_DATA: u32 = 14 + 20 + 8 + 12 + 4 + 4;
+/// The same for IRN, which carries a RETH in every packet (IRN section 5.3.1).
+pub const IRN_DATA: u32 = ROCE_DATA + 16;
+/// A RoCEv2 ACK or NACK: BTH and AETH.
+pub const ROCE_ACK: u32 = ROCE_DATA + 4;
+/// An IRN NACK: it also carries the sequence number that triggered it.
+pub const IRN_NACK: u32 = ROCE_ACK + 4;
+/// Preamble and start-of-frame delimiter (8) and inter-frame gap (12).
+pub const FRAME_GAP: u32 = 20;

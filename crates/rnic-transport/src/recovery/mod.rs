@@ -1,0 +1,80 @@
+//! Loss recovery: which packet to send next, and what a receiver answers.
+//!
+//! A protocol is two halves: [`SendRecovery`] at the data source and [`ReceiveRecovery`] at the data sink. Both are plain
+//! state machines over [`Pdu`]s; time comes in as an argument.
+
+mod go_back_n;
+mod irn;
+
+pub use go_back_n::{GoBackN, GoBackNReceiver, GoBackNSender};
+pub use irn::{Irn, IrnReceiver, IrnSender};
+
+use crate::config::FlowConfig;
+use crate::congestion::LossSignal;
+use crate::{Pdu, Psn, RxOutcome, Time};
+
+/// A packet that recovery chose to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pick {
+    /// Its sequence number.
+    pub psn: Psn,
+    /// Whether it is the flow's last packet.
+    pub last: bool,
+    /// Whether it was sent before.
+    pub retransmission: bool,
+}
+
+/// What an ACK or NACK meant to the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Packets newly acknowledged cumulatively.
+    pub acked: u32,
+    /// A loss was noticed that was not known before.
+    pub loss: Option<LossSignal>,
+}
+
+/// The data source's half of loss recovery.
+pub trait SendRecovery: Clone + Send + 'static {
+    /// A flow of `packets` packets begins.
+    fn new(cfg: &FlowConfig, packets: u64) -> Self;
+    /// An ACK or NACK arrived.
+    fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress;
+    /// Whether [`poll`](SendRecovery::poll) would return a packet, with at most `window` packets in flight.
+    fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool;
+    /// Takes the next packet to send.
+    fn poll(&mut self, cfg: &FlowConfig, now: Time, window: u32) -> Option<Pick>;
+    /// When the retransmission timer fires.
+    fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
+    /// The deadline has passed.
+    fn on_deadline(&mut self, cfg: &FlowConfig, now: Time);
+    /// Packets sent and not yet acknowledged cumulatively.
+    fn in_flight(&self) -> u32;
+    /// Whether every packet is acknowledged.
+    fn is_complete(&self) -> bool;
+}
+
+/// The data sink's half of loss recovery.
+pub trait ReceiveRecovery: Clone + Send + 'static {
+    /// A flow of `packets` packets begins at `now`.
+    fn new(cfg: &FlowConfig, packets: u64, now: Time) -> Self;
+    /// A data packet arrived.
+    fn on_data(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome;
+    /// When the sink's own timer fires, if it has one.
+    fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
+    /// The deadline has passed; returns the NACK to send.
+    fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu>;
+    /// Whether everything has arrived.
+    fn is_complete(&self) -> bool;
+}
+
+/// A pair of halves that belong together.
+pub trait Protocol: Clone + Send + 'static {
+    /// The data source.
+    type Sender: SendRecovery;
+    /// The data sink.
+    type Receiver: ReceiveRecovery;
+    /// Whether the source learns from acknowledgements that everything arrived. If not, its state ends with the sink's.
+    fn sender_learns_completion(cfg: &FlowConfig) -> bool;
+    /// Whether the sink may have timers of its own.
+    fn receiver_has_timer(cfg: &FlowConfig) -> bool;
+}
