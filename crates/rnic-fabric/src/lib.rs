@@ -1,3 +1,27 @@
 //! A packet-level data-center fabric: event engine, links, switches, topologies and routing.
+//!
+//! It knows no transport: hosts are an [`Endpoint`], and a packet's body is theirs.
 
 pub mod config;
+mod diagnose;
+mod endpoint;
+mod engine;
+mod event;
+mod headroom;
+mod ideal;
+mod packet;
+mod port;
+pub mod rng;
+mod routing;
+mod switch;
+pub mod topology;
+
+pub use diagnose::{Blockage, blockage};
+pub use endpoint::Endpoint;
+pub use engine::{Ending, Fabric, headroom_margin};
+pub use headroom::required_headroom;
+pub use ideal::completion_time;
+pub use packet::{MIN_FRAME, PAUSE_FRAME, Packet};
+pub use port::PriorityCounters;
+pub use routing::{PathFacts, Routes, longest_path};
+pub use topology::{Topology, TopologyError};

@@ -66,7 +66,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     /// once.
     #[inline]
     pub fn next_transmit(&self, cfg: &FlowConfig) -> Option<Time> {
-        self.recovery.has_work(cfg, self.congestion.window()).then_some(self.not_before)
+        self.recovery
+            .has_work(cfg, self.congestion.window())
+            .then_some(self.not_before)
     }
 
     /// Takes the packet to put on the wire now, if there is one.
@@ -85,7 +87,11 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
             self.not_before = now + rate.time_for(u64::from(bytes));
         }
         let pdu = Pdu::data(pick.psn, pick.last, now);
-        Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
+        Some(TxDesc {
+            pdu,
+            payload,
+            retransmission: pick.retransmission,
+        })
     }
 
     /// The flow's next timer and what it is for.
@@ -141,7 +147,9 @@ pub struct Receiver<P: Protocol> {
 impl<P: Protocol> Receiver<P> {
     /// A flow of `bytes` payload bytes begins at `now`.
     pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
-        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now) }
+        Receiver {
+            recovery: P::Receiver::new(cfg, cfg.packets(bytes), now),
+        }
     }
 
     /// A data packet arrived.

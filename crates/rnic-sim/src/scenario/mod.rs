@@ -2,4 +2,6 @@
 
 pub mod model;
 
-pub use model::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
+pub use model::{
+    FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec,
+};

@@ -1,0 +1,31 @@
+//! What a fabric needs from the hosts attached to it.
+
+use crate::packet::Packet;
+use rnic_transport::Time;
+use std::ops::ControlFlow;
+
+/// All hosts of a fabric. The fabric calls the methods of one host in order of time; between hosts there is no order but the
+/// windows of the engine, so a method must touch only the state of the host that it is called for.
+pub trait Endpoint {
+    /// What a packet carries for the hosts.
+    type Body: Copy + Default;
+
+    /// A packet arrived.
+    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Self::Body>);
+    /// When the host wants [`Endpoint::wake`], [`Time::MAX`] for never.
+    fn next_wake(&self, host: u32) -> Time;
+    /// The time has come.
+    fn wake(&mut self, host: u32, now: Time);
+    /// Whether the host may have a packet to send, now or when it is resumed.
+    fn wants_to_transmit(&self, host: u32) -> bool;
+    /// The transmitter is free: the next packet, of a priority that is not in the mask `paused`.
+    fn transmit(&mut self, host: u32, now: Time, paused: u8) -> Option<Packet<Self::Body>>;
+
+    /// The earliest start of a flow that no host knows of yet, [`Time::MAX`] for none.
+    fn next_start(&self) -> Time;
+    /// Every flow that starts before `end` must now be known to its hosts; `wake` tells the fabric that a host has something to do
+    /// at a time.
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time));
+    /// Everything before `end` has happened. `Break` ends the run.
+    fn close_window(&mut self, end: Time) -> ControlFlow<()>;
+}

@@ -1,0 +1,239 @@
+//! The event engine.
+//!
+//! Nothing that a node does is felt by another before a frame has crossed a cable, so every node can be simulated alone, with its
+//! state in cache, for as long as the shortest frame needs on the shortest cable: the *lookahead*. A run is a sequence of windows
+//! of that length. In each, every node that has something to do handles its own events in order of (time, class, port); what it
+//! sends arrives in a later window. So results do not depend on the order in which nodes are simulated, or on who simulates them.
+
+use crate::config::FabricSpec;
+use crate::endpoint::Endpoint;
+use crate::event::EventTree;
+use crate::headroom::required_headroom;
+use crate::packet::MIN_FRAME;
+use crate::port::{Ports, PriorityCounters};
+use crate::routing::Routes;
+use crate::switch::Switch;
+use crate::topology::{Topology, TopologyError};
+use rnic_transport::Time;
+
+/// How a run of the engine ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The endpoint asked to stop.
+    Stopped,
+    /// No event is left anywhere.
+    Idle,
+}
+
+/// A fabric ready to run.
+pub struct Fabric<B> {
+    topology: Topology,
+    routes: Routes,
+    links: Ports<B>,
+    switches: Vec<Switch<B>>,
+    tree: EventTree,
+    /// Per host: something to send waits for the transmitter.
+    armed: Vec<bool>,
+    /// Nothing a node does reaches another in less than this, in picoseconds.
+    lookahead: u64,
+    now: u64,
+    pfc: bool,
+}
+
+impl<B: Copy + Default> Fabric<B> {
+    /// Builds the fabric; `seed` determines ECMP salts and random loss.
+    pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
+        let topology = Topology::build(spec)?;
+        let routes = Routes::new(&topology, seed)?;
+        let links = Ports::new(&topology, spec.frame_gap, spec.switch.priorities, seed);
+        let mut most_ports = 1;
+        let switches = (topology.hosts..topology.nodes())
+            .map(|node| {
+                let range = topology.ports_of(node);
+                most_ports = most_ports.max(range.len());
+                Switch::new(node, range.start, range.len(), &spec.switch)
+            })
+            .collect();
+        if 2 * most_ports > EventTree::MAX_SOURCES {
+            let most = EventTree::MAX_SOURCES / 2;
+            return Err(TopologyError::Invalid(format!(
+                "a switch has {most_ports} ports; at most {most} are possible"
+            )));
+        }
+        let shortest = u64::from(MIN_FRAME) + u64::from(spec.frame_gap);
+        let lookahead = topology
+            .ports
+            .iter()
+            .map(|port| (port.link.delay + port.link.rate.time_for(shortest)).as_ps())
+            .min()
+            .unwrap_or(1);
+        Ok(Fabric {
+            armed: vec![false; topology.hosts as usize],
+            tree: EventTree::new(2 * most_ports),
+            topology,
+            routes,
+            links,
+            switches,
+            lookahead: lookahead.max(1),
+            now: 0,
+            pfc: spec.switch.pfc.is_some(),
+        })
+    }
+
+    /// Runs until the endpoint stops it or nothing is left to happen.
+    pub fn run<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E) -> Ending {
+        loop {
+            let next_start = endpoint.next_start().as_ps();
+            let start = self.links.next_event.iter().copied().fold(next_start, u64::min);
+            if start == u64::MAX {
+                return Ending::Idle;
+            }
+            let end = start.saturating_add(self.lookahead);
+            self.now = start;
+            if next_start < end {
+                let next_event = &mut self.links.next_event;
+                endpoint.open_window(Time::from_ps(end), &mut |host, at| {
+                    let next = &mut next_event[host as usize];
+                    *next = (*next).min(at.as_ps());
+                });
+            }
+            for host in 0..self.topology.hosts {
+                if self.links.next_event[host as usize] < end {
+                    self.run_host(endpoint, host, end);
+                }
+            }
+            for (index, switch) in self.switches.iter_mut().enumerate() {
+                let node = self.topology.hosts as usize + index;
+                if self.links.next_event[node] < end {
+                    let next = switch.run(&mut self.links, &self.routes, &mut self.tree, start, end);
+                    self.links.next_event[node] = next;
+                }
+            }
+            self.now = end;
+            if endpoint.close_window(Time::from_ps(end)).is_break() {
+                return Ending::Stopped;
+            }
+        }
+    }
+
+    /// Simulates every event of one host before `end`. At the same instant: arrivals, then timers, then the transmitter.
+    fn run_host<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E, host: u32, end: u64) {
+        let number = self.topology.host_port(host);
+        let upstream = self.links.ports[number].peer as usize;
+        let mut armed = self.armed[host as usize];
+        loop {
+            let arrival = self.links.ports[upstream].flight.first_at();
+            let timer = endpoint.next_wake(host).as_ps();
+            let free = if armed {
+                self.links.ports[number].busy_until
+            } else {
+                u64::MAX
+            };
+            let now = arrival.min(timer).min(free);
+            if now >= end {
+                self.links.next_event[host as usize] = now;
+                break;
+            }
+            let time = Time::from_ps(now);
+            if arrival == now {
+                let packet = self.links.ports[upstream].flight.pop();
+                if packet.is_pause() {
+                    self.links.apply_pause(number, now, packet.flow_hash as u8);
+                } else {
+                    endpoint.receive(host, time, &packet);
+                }
+            } else if timer == now {
+                endpoint.wake(host, time);
+            }
+            armed = endpoint.wants_to_transmit(host);
+            if armed && self.links.ports[number].busy_until <= now {
+                match endpoint.transmit(host, time, self.links.ports[number].paused) {
+                    Some(packet) => self.links.transmit(number, now, packet),
+                    None => armed = false,
+                }
+            }
+        }
+        self.armed[host as usize] = armed;
+    }
+}
+
+/// What can be seen from outside.
+impl<B: Copy + Default> Fabric<B> {
+    /// The wiring.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+    /// The routes.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+    /// Start of the latest window, or its end when it is complete.
+    pub fn now(&self) -> Time {
+        Time::from_ps(self.now)
+    }
+    /// Frames transmitted so far, pause frames not included.
+    pub fn hops(&self) -> u64 {
+        self.links.hops
+    }
+    /// Loses exactly the frames with these numbers (counted from 0) that a port transmits, pause frames not counted.
+    pub fn lose_frames(&mut self, port: usize, frames: &[u64]) {
+        self.links.lose_frames(port, frames);
+    }
+    /// Ends the count of paused time at `now`.
+    pub fn close_counters(&mut self, now: Time) {
+        self.links.close_pauses(now.as_ps());
+    }
+    /// Counters of a port, one entry per priority.
+    pub fn counters(&self, port: usize) -> &[PriorityCounters] {
+        &self.links.counters[port * self.links.priorities..(port + 1) * self.links.priorities]
+    }
+    /// Time for which a port was sending.
+    pub fn busy(&self, port: usize) -> Time {
+        Time::from_ps(self.links.busy_ps(port))
+    }
+    /// Packets queued in switches or on cables, pause frames not included.
+    pub fn in_flight(&self) -> u64 {
+        let queued: usize = self.switches.iter().map(Switch::queued).sum();
+        let flying: usize = self.links.ports.iter().map(|p| p.flight.packets()).sum();
+        (queued + flying) as u64
+    }
+    /// Priorities of a port's transmitter that its peer has paused.
+    pub fn paused(&self, port: usize) -> u8 {
+        self.links.ports[port].paused
+    }
+    /// Bytes queued at a switch's input port in a priority.
+    pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
+        self.switch_of(port)
+            .map_or(0, |(switch, input)| u64::from(switch.occupancy(input, priority)))
+    }
+    /// Whether a switch's input port has packets of a priority queued for one of its output ports.
+    pub fn has_queued(&self, input: usize, output: usize, priority: usize) -> bool {
+        let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
+        self.switch_of(input)
+            .is_some_and(|(switch, input)| switch.has_queued(input, output, priority))
+    }
+    fn switch_of(&self, port: usize) -> Option<(&Switch<B>, usize)> {
+        let node = self.topology.ports[port].node;
+        let index = node.checked_sub(self.topology.hosts)?;
+        Some((
+            &self.switches[index as usize],
+            port - self.topology.first_port[node as usize] as usize,
+        ))
+    }
+    /// Whether PFC is on.
+    pub fn has_pfc(&self) -> bool {
+        self.pfc
+    }
+}
+
+/// The smallest amount by which the switches' headroom (buffer above `xoff`) exceeds what a lossless fabric needs, over all switch
+/// ports, in bytes; negative when a port has too little. `None` without PFC.
+pub fn headroom_margin(spec: &FabricSpec, topology: &Topology, max_frame: u32) -> Option<i64> {
+    let pfc = spec.switch.pfc?;
+    let have = spec.switch.buffer.0 as i64 - pfc.xoff.0 as i64;
+    let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
+    let need = switch_ports
+        .map(|p| required_headroom(&topology.ports[p].link, max_frame, spec.frame_gap).0 as i64)
+        .max()?;
+    Some(have - need)
+}

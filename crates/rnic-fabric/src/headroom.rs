@@ -1,0 +1,37 @@
+//! How much buffer PFC needs above its pause threshold so that nothing is lost.
+
+use crate::config::LinkSpec;
+use crate::packet::PAUSE_FRAME;
+use rnic_transport::Bytes;
+
+/// Bytes that may still enter an input buffer after its occupancy has reached the pause threshold, at worst.
+///
+/// From first principles, for a cable of rate R and propagation delay d and frames of at most `max_frame` bytes with `gap` bytes
+/// around them on the cable: the frame that crosses the threshold overshoots it by up to its own length; the pause frame waits
+/// for a frame that has just begun in its direction, takes its own time, and travels d; the upstream transmitter finishes the frame
+/// that it has just begun; and everything it sent travels d. Bytes arrive at rate R throughout.
+pub fn required_headroom(link: &LinkSpec, max_frame: u32, gap: u32) -> Bytes {
+    let in_flight = link.rate.bytes_in(link.delay * 2);
+    let frames = u64::from(max_frame + gap) * 2 + u64::from(u32::from(PAUSE_FRAME) + gap);
+    Bytes(in_flight + frames + u64::from(max_frame))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_transport::{BitRate, Time};
+
+    #[test]
+    fn the_irn_default_case_by_hand() {
+        let link = LinkSpec {
+            rate: BitRate::from_gbps(40),
+            delay: Time::from_us(2),
+            loss: 0.0,
+        };
+        // 4 us at 5 bytes per ns, two full frames with gaps, a pause frame with gap, one overshoot.
+        assert_eq!(
+            required_headroom(&link, 1_086, 20),
+            Bytes(20_000 + 2 * 1_106 + 84 + 1_086)
+        );
+    }
+}

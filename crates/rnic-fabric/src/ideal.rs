@@ -1,0 +1,93 @@
+//! How long a flow takes alone on an empty fabric.
+
+use crate::topology::Topology;
+use rnic_transport::Time;
+
+/// Time from handing a flow to its NIC until the last bit of its last packet arrives, when nothing else is on the fabric and packets
+/// follow each other without pause: store and forward over the transmitting ports of `path`.
+///
+/// The flow is `packets` frames, all of `full` bytes on the cable but the last, which has `last`; both include the frame gap.
+pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: u64, last: u64) -> Time {
+    let mut sum_full = 0; // serialisations of a full frame so far
+    let mut slowest_full = 0; // longest of them
+    let mut delays = 0;
+    let mut done = 0; // end of the last frame's transmission on the previous link, delays included
+    for (hop, port) in path.iter().enumerate() {
+        let link = topology.ports[*port].link;
+        let (full_time, last_time) = (link.rate.time_for(full).as_ps(), link.rate.time_for(last).as_ps());
+        sum_full += full_time;
+        slowest_full = slowest_full.max(full_time);
+        // End of the last but one frame's transmission on this link.
+        let before = if packets > 1 {
+            delays + sum_full + (packets - 2) * slowest_full
+        } else {
+            0
+        };
+        let arrived = if hop == 0 { 0 } else { done };
+        done = arrived.max(before) + last_time + link.delay.as_ps();
+        delays += link.delay.as_ps();
+    }
+    Time::from_ps(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+    use rnic_transport::{BitRate, Bytes};
+
+    fn dumbbell(middle: u64) -> Topology {
+        Topology::build(&FabricSpec {
+            topology: TopologySpec::Dumbbell {
+                left: 1,
+                right: 1,
+                bottleneck_rate: Some(BitRate::from_gbps(middle)),
+                bottleneck_delay: None,
+            },
+            link: LinkSpec {
+                rate: BitRate::from_gbps(40),
+                delay: Time::from_us(2),
+                loss: 0.0,
+            },
+            links: vec![],
+            switch: SwitchSpec {
+                buffer: Bytes(240_000),
+                pfc: None,
+                priorities: 1,
+            },
+            frame_gap: 20,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn one_packet_is_serialised_at_every_hop() {
+        let topology = dumbbell(40);
+        let path = [topology.host_port(0), 4, 3]; // ports 2, 3 on the left switch would do as well: all equal
+        let time = completion_time(&topology, &path, 1, 1_106, 1_106);
+        assert_eq!(time, Time::from_ps(3 * (221_200 + 2_000_000)));
+    }
+
+    #[test]
+    fn a_small_last_packet_waits_behind_a_full_one() {
+        let topology = dumbbell(40);
+        let path = [0usize, 0, 0];
+        // Two packets, 1,000 and 100 bytes at 200 ps a byte: the second leaves each hop 20 ns after the first.
+        let time = completion_time(&topology, &path, 2, 1_000, 100);
+        assert_eq!(time, Time::from_ps(3 * (200_000 + 2_000_000) + 20_000));
+    }
+
+    #[test]
+    fn a_slow_middle_link_sets_the_pace() {
+        let topology = dumbbell(10);
+        let middle = (0..topology.ports.len())
+            .find(|p| topology.ports[*p].link.rate == BitRate::from_gbps(10))
+            .unwrap();
+        // Ten full frames of 1,000 bytes: 200 ns at the edges, 800 ns in the middle.
+        let time = completion_time(&topology, &[0, middle, 0], 10, 1_000, 1_000);
+        assert_eq!(
+            time,
+            Time::from_ps(3 * 2_000_000 + 200_000 + 10 * 800_000 + 200_000)
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! A packet in the fabric.
+
+/// What the fabric knows of a packet, around a body that only the hosts understand. Kept small: it is copied at every hop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Packet<B> {
+    /// Receiving host.
+    pub dst: u32,
+    /// Hash of the flow it belongs to: ECMP's input. In a pause frame: the mask of paused priorities.
+    pub flow_hash: u32,
+    /// Frame length from Ethernet header to frame check sequence, at least [`MIN_FRAME`].
+    pub bytes: u16,
+    /// Priority, 0 to 7; higher is served first.
+    pub priority: u8,
+    /// Bits `MARKED`, `PAUSE`.
+    pub flags: u8,
+    /// What the host's transport put in.
+    pub body: B,
+}
+
+impl<B: Default> Packet<B> {
+    /// A switch marked it "congestion experienced".
+    pub const MARKED: u8 = 1;
+    /// It is a PFC frame, consumed by the port that receives it.
+    pub const PAUSE: u8 = 2;
+
+    /// A PFC frame that pauses exactly the priorities in `mask` and resumes the others.
+    pub(crate) fn pause(mask: u8) -> Packet<B> {
+        Packet {
+            dst: u32::MAX,
+            flow_hash: u32::from(mask),
+            bytes: PAUSE_FRAME,
+            priority: 0,
+            flags: Self::PAUSE,
+            body: B::default(),
+        }
+    }
+    pub(crate) fn is_pause(&self) -> bool {
+        self.flags & Self::PAUSE != 0
+    }
+    /// Whether a switch marked it "congestion experienced".
+    pub fn is_marked(&self) -> bool {
+        self.flags & Self::MARKED != 0
+    }
+}
+
+/// Shortest Ethernet frame; shorter ones are padded to it.
+pub const MIN_FRAME: u16 = 64;
+/// Length of a PFC frame.
+pub const PAUSE_FRAME: u16 = 64;

@@ -1,0 +1,329 @@
+//! Ports and cables: the transmitter at one end, and the packets in flight towards the other.
+
+use crate::packet::{PAUSE_FRAME, Packet};
+use crate::rng::{Purpose, Stream};
+use crate::topology::Topology;
+
+/// Counters of one port in one priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PriorityCounters {
+    /// Frames transmitted, pause frames not included.
+    pub tx_packets: u64,
+    /// Their bytes, without frame gap.
+    pub tx_bytes: u64,
+    /// Frames that arrived here and found the input buffer full.
+    pub drops: u64,
+    /// Frames transmitted here that the cable lost.
+    pub lost: u64,
+    /// Times this port told its peer to pause.
+    pub pause_sent: u64,
+    /// Times its peer told it to pause.
+    pub pause_received: u64,
+    /// Time for which its transmitter was paused, in picoseconds.
+    pub paused_ps: u64,
+    /// Highest occupancy of its input buffer, in bytes.
+    pub queue_high_water: u64,
+}
+
+/// A packet on a cable and the instant at which its last bit arrives.
+#[derive(Clone, Copy, Default)]
+struct InFlight<B> {
+    at: u64,
+    packet: Packet<B>,
+}
+
+/// The packets on one direction of a cable. Propagation is first in, first out, so only the first one is an event.
+pub(crate) struct Flight<B> {
+    slots: Vec<InFlight<B>>,
+    head: usize,
+    len: usize,
+}
+
+impl<B: Copy + Default> Flight<B> {
+    fn new() -> Flight<B> {
+        Flight {
+            slots: vec![InFlight::default(); 8],
+            head: 0,
+            len: 0,
+        }
+    }
+
+    /// Arrival time of the first packet, `u64::MAX` if the cable is empty.
+    #[inline]
+    pub(crate) fn first_at(&self) -> u64 {
+        if self.len == 0 {
+            u64::MAX
+        } else {
+            self.slots[self.head & (self.slots.len() - 1)].at
+        }
+    }
+
+    /// Packets on the cable, pause frames not included.
+    pub(crate) fn packets(&self) -> usize {
+        let mask = self.slots.len() - 1;
+        (0..self.len)
+            .filter(|i| !self.slots[(self.head + i) & mask].packet.is_pause())
+            .count()
+    }
+
+    /// Adds a packet that arrives after all others; returns whether the cable was empty.
+    #[inline]
+    fn push(&mut self, at: u64, packet: Packet<B>) -> bool {
+        if self.len == self.slots.len() {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        self.slots[(self.head + self.len) & mask] = InFlight { at, packet };
+        self.len += 1;
+        self.len == 1
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mask = self.slots.len() - 1;
+        let mut slots = Vec::with_capacity(self.slots.len() * 2);
+        slots.extend((0..self.len).map(|i| self.slots[(self.head + i) & mask]));
+        slots.resize(self.slots.len() * 2, InFlight::default());
+        self.slots = slots;
+        self.head = 0;
+    }
+
+    /// Takes the first packet; the cable must not be empty.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Packet<B> {
+        debug_assert!(self.len > 0);
+        let mask = self.slots.len() - 1;
+        let packet = self.slots[self.head & mask].packet;
+        self.head = (self.head + 1) & mask;
+        self.len -= 1;
+        packet
+    }
+}
+
+/// Which frames a cable loses.
+struct Loss {
+    /// A frame is lost when the next random number is below this.
+    threshold: u64,
+    stream: Stream,
+    /// Frames to lose by their number on this cable, sorted in descending order.
+    chosen: Vec<u64>,
+    sent: u64,
+}
+
+impl Loss {
+    fn takes_next(&mut self) -> bool {
+        let number = self.sent;
+        self.sent += 1;
+        let by_choice = self.chosen.last() == Some(&number);
+        if by_choice {
+            self.chosen.pop();
+        }
+        by_choice | (self.threshold > 0 && self.stream.next_u64() < self.threshold)
+    }
+}
+
+/// One end of a cable: its transmitter, the pause state in both directions, and what it has put on the cable.
+pub(crate) struct Port<B> {
+    /// The transmitter is sending until then.
+    pub(crate) busy_until: u64,
+    /// Picoseconds per byte, 0 if that is not a whole number.
+    ps_per_byte: u64,
+    rate_bps: u64,
+    delay: u64,
+    pub(crate) peer: u32,
+    pub(crate) peer_node: u32,
+    /// Priorities that the peer has paused.
+    pub(crate) paused: u8,
+    /// Priorities in which this port wants the peer to pause, and those of the last pause frame sent.
+    pub(crate) pause_wanted: u8,
+    pub(crate) pause_told: u8,
+    pub(crate) flight: Flight<B>,
+    loss: Option<Box<Loss>>,
+}
+
+impl<B> Port<B> {
+    #[inline]
+    fn serialise(&self, bytes: u64) -> u64 {
+        if self.ps_per_byte > 0 {
+            bytes * self.ps_per_byte
+        } else {
+            (bytes * 8_000_000_000_000 + self.rate_bps / 2) / self.rate_bps
+        }
+    }
+    /// Whether a pause frame waits to be sent.
+    #[inline]
+    pub(crate) fn must_tell_pause(&self) -> bool {
+        self.pause_wanted != self.pause_told
+    }
+}
+
+/// All ports of a fabric, their counters, and the time of each node's next event.
+pub(crate) struct Ports<B> {
+    pub(crate) ports: Vec<Port<B>>,
+    /// Per port and priority.
+    pub(crate) counters: Vec<PriorityCounters>,
+    /// Per port and priority: since when it is paused.
+    paused_since: Vec<u64>,
+    /// Per node: nothing happens there before this time.
+    pub(crate) next_event: Vec<u64>,
+    /// Bytes that each frame takes on the cable beyond its own.
+    gap: u64,
+    pub(crate) priorities: usize,
+    /// Frames transmitted, pause frames not included.
+    pub(crate) hops: u64,
+}
+
+impl<B: Copy + Default> Ports<B> {
+    pub(crate) fn new(topology: &Topology, gap: u32, priorities: u8, seed: u64) -> Ports<B> {
+        let ports: Vec<Port<B>> = topology
+            .ports
+            .iter()
+            .enumerate()
+            .map(|(number, info)| {
+                let rate_bps = info.link.rate.as_bps();
+                let exact = 8_000_000_000_000 % rate_bps == 0;
+                let loss =
+                    (info.link.loss > 0.0).then(|| Box::new(Loss::random(info.link.loss, seed, number)));
+                Port {
+                    busy_until: 0,
+                    ps_per_byte: if exact { 8_000_000_000_000 / rate_bps } else { 0 },
+                    rate_bps,
+                    delay: info.link.delay.as_ps(),
+                    peer: info.peer,
+                    peer_node: topology.ports[info.peer as usize].node,
+                    paused: 0,
+                    pause_wanted: 0,
+                    pause_told: 0,
+                    flight: Flight::new(),
+                    loss,
+                }
+            })
+            .collect();
+        let cells = ports.len() * priorities as usize;
+        Ports {
+            ports,
+            counters: vec![PriorityCounters::default(); cells],
+            paused_since: vec![0; cells],
+            next_event: vec![u64::MAX; topology.nodes() as usize],
+            gap: u64::from(gap),
+            priorities: priorities as usize,
+            hops: 0,
+        }
+    }
+
+    /// Puts a frame on the cable at `now`; the transmitter must be free.
+    #[inline]
+    pub(crate) fn transmit(&mut self, number: usize, now: u64, packet: Packet<B>) {
+        let counters = &mut self.counters[number * self.priorities + packet.priority as usize];
+        counters.tx_packets += 1;
+        counters.tx_bytes += u64::from(packet.bytes);
+        self.hops += 1;
+        if !self.send(number, now, packet) {
+            self.counters[number * self.priorities + packet.priority as usize].lost += 1;
+        }
+    }
+
+    /// Sends the pause frame that `number`'s port owes its peer; the transmitter must be free.
+    pub(crate) fn transmit_pause(&mut self, number: usize, now: u64) {
+        let port = &mut self.ports[number];
+        let mask = port.pause_wanted;
+        let new = mask & !port.pause_told;
+        port.pause_told = mask;
+        for priority in (0..self.priorities).filter(|p| new & (1 << p) != 0) {
+            self.counters[number * self.priorities + priority].pause_sent += 1;
+        }
+        let port = &mut self.ports[number];
+        let end = now + port.serialise(u64::from(PAUSE_FRAME) + self.gap);
+        port.busy_until = end;
+        self.put(number, end, Packet::pause(mask));
+    }
+
+    /// Returns false when the cable loses the frame.
+    #[inline]
+    fn send(&mut self, number: usize, now: u64, packet: Packet<B>) -> bool {
+        let port = &mut self.ports[number];
+        debug_assert!(port.busy_until <= now);
+        let end = now + port.serialise(u64::from(packet.bytes) + self.gap);
+        port.busy_until = end;
+        if let Some(loss) = &mut port.loss
+            && loss.takes_next()
+        {
+            return false;
+        }
+        self.put(number, end, packet);
+        true
+    }
+
+    #[inline]
+    fn put(&mut self, number: usize, end: u64, packet: Packet<B>) {
+        let port = &mut self.ports[number];
+        let at = end + port.delay;
+        if port.flight.push(at, packet) {
+            let next = &mut self.next_event[port.peer_node as usize];
+            *next = (*next).min(at);
+        }
+    }
+
+    /// A pause frame arrived at the port: pause exactly the priorities in `mask`.
+    pub(crate) fn apply_pause(&mut self, number: usize, now: u64, mask: u8) {
+        let changed = self.ports[number].paused ^ mask;
+        self.ports[number].paused = mask;
+        for priority in (0..self.priorities).filter(|p| changed & (1 << p) != 0) {
+            let cell = number * self.priorities + priority;
+            if mask & (1 << priority) != 0 {
+                self.paused_since[cell] = now;
+                self.counters[cell].pause_received += 1;
+            } else {
+                self.counters[cell].paused_ps += now - self.paused_since[cell];
+            }
+        }
+    }
+
+    /// Counts the pauses that are still on when the run ends.
+    pub(crate) fn close_pauses(&mut self, now: u64) {
+        for number in 0..self.ports.len() {
+            let mask = self.ports[number].paused;
+            self.apply_pause(number, now, 0);
+            self.ports[number].paused = mask;
+            for priority in (0..self.priorities).filter(|p| mask & (1 << p) != 0) {
+                self.paused_since[number * self.priorities + priority] = now;
+            }
+        }
+    }
+
+    /// Loses exactly the frames with these numbers (counted from 0) that `number`'s port transmits.
+    pub(crate) fn lose_frames(&mut self, number: usize, frames: &[u64]) {
+        let mut chosen = frames.to_vec();
+        chosen.sort_unstable_by(|a, b| b.cmp(a));
+        match &mut self.ports[number].loss {
+            Some(loss) => loss.chosen = chosen,
+            none => {
+                *none = Some(Box::new(Loss {
+                    chosen,
+                    ..Loss::random(0.0, 0, number)
+                }))
+            }
+        }
+    }
+
+    /// Time for which the port's transmitter was sending, in picoseconds.
+    pub(crate) fn busy_ps(&self, number: usize) -> u64 {
+        let port = &self.ports[number];
+        let cells = &self.counters[number * self.priorities..(number + 1) * self.priorities];
+        cells
+            .iter()
+            .map(|c| port.serialise(c.tx_bytes + c.tx_packets * self.gap))
+            .sum()
+    }
+}
+
+impl Loss {
+    fn random(probability: f64, seed: u64, port: usize) -> Loss {
+        Loss {
+            threshold: (probability * u64::MAX as f64) as u64,
+            stream: Stream::new(seed, Purpose::LinkLoss, port as u64),
+            chosen: Vec::new(),
+            sent: 0,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Shortest-path routing with per-flow ECMP.
+//!
+//! Hosts under the same switch share their routes, so a switch keeps one entry per such *group*, and each entry names one of
+//! the few distinct sets of equal-cost ports that the switch has. A flow's hash, salted per switch, picks the port.
+
+use crate::rng::{Purpose, mix};
+use crate::topology::{NodeId, Topology, TopologyError};
+use rnic_transport::{BitRate, Time};
+use std::collections::BTreeMap;
+
+/// Where hosts are attached, and the way to them from each switch.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// Per host: the group of hosts that it belongs to (one per switch with hosts), and the port of that switch.
+    host_place: Vec<(u32, u32)>,
+    switches: Vec<SwitchRoutes>,
+    hosts: u32,
+}
+
+/// The routes of one switch.
+#[derive(Clone, Debug)]
+struct SwitchRoutes {
+    salt: u32,
+    /// The group of its own hosts, `u32::MAX` if it has none.
+    own_group: u32,
+    /// Per group: which of `sets`.
+    set_of_group: Vec<u16>,
+    /// Start and length in `ports`.
+    sets: Vec<(u32, u32)>,
+    /// Ports, numbered within the switch.
+    ports: Vec<u16>,
+}
+
+/// Facts about a path between two hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathFacts {
+    /// Links on it.
+    pub hops: u32,
+    /// Sum of propagation delays, one way.
+    pub delay: Time,
+    /// Rate of its slowest link.
+    pub rate: BitRate,
+}
+
+impl Routes {
+    /// Computes all shortest paths (fewest links) of a topology.
+    pub fn new(topology: &Topology, seed: u64) -> Result<Routes, TopologyError> {
+        let groups = groups(topology);
+        let host_place = (0..topology.hosts)
+            .map(|host| {
+                let peer = topology.ports[topology.host_port(host)].peer;
+                let switch = topology.ports[peer as usize].node;
+                (
+                    groups.of_switch[&switch],
+                    peer - topology.first_port[switch as usize],
+                )
+            })
+            .collect();
+        let mut builders: Vec<SetBuilder> = (topology.hosts..topology.nodes())
+            .map(|_| SetBuilder::default())
+            .collect();
+        for switch in &groups.switches {
+            let distance = distances(topology, *switch);
+            if let Some(host) = (0..topology.hosts).find(|h| distance[*h as usize] == u32::MAX) {
+                let from = first_host_of(topology, *switch);
+                return Err(TopologyError::Unreachable {
+                    from: topology.names[from as usize].clone(),
+                    to: topology.names[host as usize].clone(),
+                });
+            }
+            for node in topology.hosts..topology.nodes() {
+                builders[(node - topology.hosts) as usize].add(next_hops(topology, node, &distance));
+            }
+        }
+        let switches = builders
+            .into_iter()
+            .enumerate()
+            .map(|(i, builder)| {
+                let node = topology.hosts + i as u32;
+                let own_group = groups.of_switch.get(&node).copied().unwrap_or(u32::MAX);
+                builder.finish(own_group, mix(seed, Purpose::EcmpSalt, u64::from(node)) as u32)
+            })
+            .collect();
+        Ok(Routes {
+            host_place,
+            switches,
+            hosts: topology.hosts,
+        })
+    }
+
+    /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst`.
+    #[inline]
+    pub fn port(&self, switch: NodeId, dst: u32, flow_hash: u32) -> u32 {
+        let routes = &self.switches[(switch - self.hosts) as usize];
+        let (group, host_port) = self.host_place[dst as usize];
+        if group == routes.own_group {
+            return host_port;
+        }
+        let (start, len) = routes.sets[routes.set_of_group[group as usize] as usize];
+        let choice = if len == 1 {
+            0
+        } else {
+            choose(flow_hash ^ routes.salt, len)
+        };
+        u32::from(routes.ports[(start + choice) as usize])
+    }
+
+    /// The ports (over all nodes) that a packet of this flow is transmitted on from host `src` to host `dst`.
+    pub fn path(&self, topology: &Topology, src: u32, dst: u32, flow_hash: u32) -> Vec<usize> {
+        let mut ports = vec![topology.host_port(src)];
+        loop {
+            let node = topology.peer_node(ports[ports.len() - 1]);
+            if node == dst {
+                return ports;
+            }
+            ports.push((topology.first_port[node as usize] + self.port(node, dst, flow_hash)) as usize);
+        }
+    }
+}
+
+/// A number below `len` from a flow's salted hash.
+#[inline]
+fn choose(salted: u32, len: u32) -> u32 {
+    let mut z = u64::from(salted).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (((z >> 32) * u64::from(len)) >> 32) as u32
+}
+
+/// The longest of all shortest paths between hosts: most delay, then most links.
+pub fn longest_path(topology: &Topology) -> PathFacts {
+    let groups = groups(topology);
+    let mut longest = PathFacts {
+        hops: 0,
+        delay: Time::ZERO,
+        rate: BitRate::from_bps(u64::MAX),
+    };
+    for switch in &groups.switches {
+        let distance = distances(topology, *switch);
+        let facts = facts_to(topology, *switch, &distance);
+        // The last link, from the group's switch to its host with the most delay.
+        for host_port in topology
+            .ports_of(*switch)
+            .filter(|p| topology.is_host(topology.peer_node(*p)))
+        {
+            let last = topology.ports[host_port].link;
+            let own = topology.peer_node(host_port);
+            for host in (0..topology.hosts).filter(|h| *h != own) {
+                let Some(to_switch) = facts[host as usize] else {
+                    continue;
+                };
+                let path = PathFacts {
+                    hops: to_switch.hops + 1,
+                    delay: to_switch.delay + last.delay,
+                    rate: to_switch.rate.min(last.rate),
+                };
+                if (path.delay, path.hops) > (longest.delay, longest.hops) {
+                    longest = path;
+                }
+            }
+        }
+    }
+    longest
+}
+
+/// Per node: facts of the shortest path with the most delay to `switch`.
+fn facts_to(topology: &Topology, switch: NodeId, distance: &[u32]) -> Vec<Option<PathFacts>> {
+    let mut order: Vec<NodeId> = (0..topology.nodes())
+        .filter(|n| distance[*n as usize] != u32::MAX)
+        .collect();
+    order.sort_by_key(|n| distance[*n as usize]);
+    let mut facts: Vec<Option<PathFacts>> = vec![None; topology.nodes() as usize];
+    facts[switch as usize] = Some(PathFacts {
+        hops: 0,
+        delay: Time::ZERO,
+        rate: BitRate::from_bps(u64::MAX),
+    });
+    for node in order.into_iter().filter(|n| *n != switch) {
+        facts[node as usize] = topology
+            .ports_of(node)
+            .filter(|p| distance[topology.peer_node(*p) as usize] < distance[node as usize])
+            .filter_map(|p| {
+                let next = facts[topology.peer_node(p) as usize]?;
+                let link = topology.ports[p].link;
+                Some(PathFacts {
+                    hops: next.hops + 1,
+                    delay: next.delay + link.delay,
+                    rate: next.rate.min(link.rate),
+                })
+            })
+            .max_by_key(|f| f.delay);
+    }
+    facts
+}
+
+/// Switches that have hosts, in order, each with the number of its group.
+struct Groups {
+    switches: Vec<NodeId>,
+    of_switch: BTreeMap<NodeId, u32>,
+}
+
+fn groups(topology: &Topology) -> Groups {
+    let mut of_switch = BTreeMap::new();
+    for host in 0..topology.hosts {
+        of_switch.insert(topology.peer_node(topology.host_port(host)), 0);
+    }
+    let switches: Vec<NodeId> = of_switch.keys().copied().collect();
+    for (group, switch) in switches.iter().enumerate() {
+        of_switch.insert(*switch, group as u32);
+    }
+    Groups { switches, of_switch }
+}
+
+/// The first host attached to `switch`.
+fn first_host_of(topology: &Topology, switch: NodeId) -> NodeId {
+    (0..topology.hosts)
+        .find(|h| topology.peer_node(topology.host_port(*h)) == switch)
+        .unwrap_or(0)
+}
+
+/// Links from every node to `target`, never through a host; `u32::MAX` where there is no way.
+fn distances(topology: &Topology, target: NodeId) -> Vec<u32> {
+    let mut distance = vec![u32::MAX; topology.nodes() as usize];
+    distance[target as usize] = 0;
+    let mut frontier = vec![target];
+    let mut hops = 0;
+    while !frontier.is_empty() {
+        hops += 1;
+        let mut next = Vec::new();
+        for node in frontier {
+            for port in topology.ports_of(node) {
+                let peer = topology.peer_node(port);
+                if distance[peer as usize] == u32::MAX {
+                    distance[peer as usize] = hops;
+                    if !topology.is_host(peer) {
+                        next.push(peer);
+                    }
+                }
+            }
+        }
+        frontier = next;
+    }
+    distance
+}
+
+/// The ports of `node` (numbered within it) that lead closer, towards switches.
+fn next_hops(topology: &Topology, node: NodeId, distance: &[u32]) -> Vec<u16> {
+    let first = topology.first_port[node as usize] as usize;
+    topology
+        .ports_of(node)
+        .filter(|p| {
+            let peer = topology.peer_node(*p);
+            !topology.is_host(peer) && distance[peer as usize] < distance[node as usize]
+        })
+        .map(|p| (p - first) as u16)
+        .collect()
+}
+
+/// Collects the next-hop sets of one switch, each distinct set once.
+#[derive(Default)]
+struct SetBuilder {
+    known: BTreeMap<Vec<u16>, u16>,
+    set_of_group: Vec<u16>,
+    sets: Vec<(u32, u32)>,
+    ports: Vec<u16>,
+}
+
+impl SetBuilder {
+    fn add(&mut self, set: Vec<u16>) {
+        let next = self.sets.len() as u16;
+        let index = *self.known.entry(set).or_insert_with_key(|set| {
+            self.sets.push((self.ports.len() as u32, set.len() as u32));
+            self.ports.extend(set);
+            next
+        });
+        self.set_of_group.push(index);
+    }
+    fn finish(self, own_group: u32, salt: u32) -> SwitchRoutes {
+        SwitchRoutes {
+            salt,
+            own_group,
+            set_of_group: self.set_of_group,
+            sets: self.sets,
+            ports: self.ports,
+        }
+    }
+}

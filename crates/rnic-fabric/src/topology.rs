@@ -1,0 +1,359 @@
+//! Topologies: from a specification to nodes, ports and cables.
+
+use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
+use std::collections::BTreeMap;
+
+/// Index of a node; hosts come first.
+pub type NodeId = u32;
+/// Index of a port over all nodes; a node's ports are consecutive.
+pub type PortId = u32;
+
+/// Why a fabric cannot be built.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// A specification that makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// Two hosts without a path.
+    #[error("no path from host {from} to host {to}; every host must reach every other")]
+    Unreachable {
+        /// Name of one host.
+        from: String,
+        /// Name of the other.
+        to: String,
+    },
+}
+
+fn invalid<T>(message: impl Into<String>) -> Result<T, TopologyError> {
+    Err(TopologyError::Invalid(message.into()))
+}
+
+/// A cable between two nodes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cable {
+    /// One end.
+    pub a: NodeId,
+    /// The other end.
+    pub b: NodeId,
+    /// Rate, delay, loss.
+    pub link: LinkSpec,
+}
+
+/// One end of a cable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PortInfo {
+    /// The node it belongs to.
+    pub node: NodeId,
+    /// The port at the other end.
+    pub peer: PortId,
+    /// The cable.
+    pub link: LinkSpec,
+}
+
+/// Nodes, ports and cables. Nodes `0..hosts` are hosts, each with one port; the others are switches.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Topology {
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Names of all nodes.
+    pub names: Vec<String>,
+    /// All cables, in the order in which they were made.
+    pub cables: Vec<Cable>,
+    /// All ports, by node.
+    pub ports: Vec<PortInfo>,
+    /// First port of each node, and one past the last port at the end: node `n` has `first_port[n]..first_port[n + 1]`.
+    pub first_port: Vec<PortId>,
+}
+
+impl Topology {
+    /// Builds what `spec` describes.
+    pub fn build(spec: &FabricSpec) -> Result<Topology, TopologyError> {
+        let mut plan = Plan::default();
+        match &spec.topology {
+            TopologySpec::FatTree { k } => plan.fat_tree(*k, spec.link)?,
+            TopologySpec::LeafSpine {
+                leaves,
+                spines,
+                hosts_per_leaf,
+                uplink_rate,
+                uplink_delay,
+            } => {
+                let uplink = LinkSpec {
+                    rate: uplink_rate.unwrap_or(spec.link.rate),
+                    delay: uplink_delay.unwrap_or(spec.link.delay),
+                    loss: spec.link.loss,
+                };
+                plan.leaf_spine(*leaves, *spines, *hosts_per_leaf, spec.link, uplink);
+            }
+            TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, spec.link),
+            TopologySpec::Dumbbell {
+                left,
+                right,
+                bottleneck_rate,
+                bottleneck_delay,
+            } => {
+                let middle = LinkSpec {
+                    rate: bottleneck_rate.unwrap_or(spec.link.rate),
+                    delay: bottleneck_delay.unwrap_or(spec.link.delay),
+                    loss: spec.link.loss,
+                };
+                plan.dumbbell(*left, *right, spec.link, middle);
+            }
+            TopologySpec::Graph { hosts, switches } => {
+                plan.hosts = hosts.len() as u32;
+                plan.names = hosts.iter().chain(switches).cloned().collect();
+            }
+        }
+        let is_graph = matches!(spec.topology, TopologySpec::Graph { .. });
+        plan.apply_links(&spec.links, spec.link, is_graph)?;
+        plan.finish()
+    }
+
+    /// Number of nodes, hosts and switches.
+    pub fn nodes(&self) -> u32 {
+        self.names.len() as u32
+    }
+    /// Whether the node is a host.
+    pub fn is_host(&self, node: NodeId) -> bool {
+        node < self.hosts
+    }
+    /// The node's ports.
+    pub fn ports_of(&self, node: NodeId) -> std::ops::Range<usize> {
+        self.first_port[node as usize] as usize..self.first_port[node as usize + 1] as usize
+    }
+    /// The node at the other end of a port's cable.
+    pub fn peer_node(&self, port: usize) -> NodeId {
+        self.ports[self.ports[port].peer as usize].node
+    }
+    /// The one port of a host.
+    pub fn host_port(&self, host: NodeId) -> usize {
+        self.first_port[host as usize] as usize
+    }
+    /// A port as people name it: `edge0:3->agg1`.
+    pub fn port_name(&self, port: usize) -> String {
+        let node = self.ports[port].node as usize;
+        let number = port - self.first_port[node] as usize;
+        format!(
+            "{}:{number}->{}",
+            self.names[node],
+            self.names[self.peer_node(port) as usize]
+        )
+    }
+}
+
+/// Nodes and cables under construction.
+#[derive(Default)]
+struct Plan {
+    hosts: u32,
+    names: Vec<String>,
+    cables: Vec<Cable>,
+}
+
+impl Plan {
+    /// Adds `count` nodes named `prefix0`, `prefix1`, ...; returns the first one's index.
+    fn nodes(&mut self, prefix: &str, count: u32) -> NodeId {
+        let first = self.names.len() as u32;
+        self.names.extend((0..count).map(|i| format!("{prefix}{i}")));
+        first
+    }
+    fn cable(&mut self, a: NodeId, b: NodeId, link: LinkSpec) {
+        self.cables.push(Cable { a, b, link });
+    }
+
+    /// Pod p has k/2 edge and k/2 aggregation switches; core switch c connects to aggregation switch c / (k/2) of each pod.
+    fn fat_tree(&mut self, k: u32, link: LinkSpec) -> Result<(), TopologyError> {
+        if k < 2 || !k.is_multiple_of(2) {
+            return invalid(format!("a fat-tree needs an even k of at least 2, not {k}"));
+        }
+        let half = k / 2;
+        self.hosts = k * half * half;
+        let hosts = self.nodes("h", self.hosts);
+        let edges = self.nodes("edge", k * half);
+        let aggs = self.nodes("agg", k * half);
+        let cores = self.nodes("core", half * half);
+        for edge in 0..k * half {
+            for i in 0..half {
+                self.cable(hosts + edge * half + i, edges + edge, link);
+            }
+        }
+        for pod in 0..k {
+            for edge in 0..half {
+                for agg in 0..half {
+                    self.cable(edges + pod * half + edge, aggs + pod * half + agg, link);
+                }
+            }
+        }
+        for pod in 0..k {
+            for agg in 0..half {
+                for i in 0..half {
+                    self.cable(aggs + pod * half + agg, cores + agg * half + i, link);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf_spine(&mut self, leaves: u32, spines: u32, per_leaf: u32, link: LinkSpec, uplink: LinkSpec) {
+        self.hosts = leaves * per_leaf;
+        let hosts = self.nodes("h", self.hosts);
+        let first_leaf = self.nodes("leaf", leaves);
+        let first_spine = self.nodes("spine", spines);
+        for leaf in 0..leaves {
+            for i in 0..per_leaf {
+                self.cable(hosts + leaf * per_leaf + i, first_leaf + leaf, link);
+            }
+        }
+        for leaf in 0..leaves {
+            for spine in 0..spines {
+                self.cable(first_leaf + leaf, first_spine + spine, uplink);
+            }
+        }
+    }
+
+    fn single_switch(&mut self, hosts: u32, link: LinkSpec) {
+        self.hosts = hosts;
+        let first = self.nodes("h", hosts);
+        let switch = self.nodes("s", 1);
+        for host in 0..hosts {
+            self.cable(first + host, switch, link);
+        }
+    }
+
+    fn dumbbell(&mut self, left: u32, right: u32, link: LinkSpec, middle: LinkSpec) {
+        self.hosts = left + right;
+        let hosts = self.nodes("h", self.hosts);
+        let left_switch = self.names.len() as u32;
+        self.names.extend(["left".to_string(), "right".to_string()]);
+        for host in 0..left {
+            self.cable(hosts + host, left_switch, link);
+        }
+        for host in left..left + right {
+            self.cable(hosts + host, left_switch + 1, link);
+        }
+        self.cable(left_switch, left_switch + 1, middle);
+    }
+
+    /// Adds the cables of a graph, or changes cables of a regular topology.
+    fn apply_links(
+        &mut self,
+        links: &[NamedLink],
+        base: LinkSpec,
+        is_graph: bool,
+    ) -> Result<(), TopologyError> {
+        let by_name: BTreeMap<&str, NodeId> = self
+            .names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| (name.as_str(), i as u32))
+            .collect();
+        if by_name.len() != self.names.len() {
+            return invalid("two nodes have the same name");
+        }
+        let find = |name: &str| match by_name.get(name) {
+            Some(node) => Ok(*node),
+            None => invalid(format!("no node is called `{name}`")),
+        };
+        for named in links {
+            let (a, b) = (find(&named.from)?, find(&named.to)?);
+            if a == b {
+                return invalid(format!("a link from `{}` to itself", named.from));
+            }
+            if is_graph {
+                self.cables.push(Cable {
+                    a,
+                    b,
+                    link: changed(base, named),
+                });
+                continue;
+            }
+            let mut found = false;
+            for cable in &mut self.cables {
+                if (cable.a, cable.b) == (a, b) || (cable.a, cable.b) == (b, a) {
+                    cable.link = changed(cable.link, named);
+                    found = true;
+                }
+            }
+            if !found {
+                return invalid(format!(
+                    "this topology has no link between `{}` and `{}`",
+                    named.from, named.to
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Topology, TopologyError> {
+        if self.hosts < 2 {
+            return invalid(format!("a fabric needs at least 2 hosts, not {}", self.hosts));
+        }
+        let nodes = self.names.len();
+        let mut degree = vec![0u32; nodes];
+        for cable in &self.cables {
+            degree[cable.a as usize] += 1;
+            degree[cable.b as usize] += 1;
+        }
+        for host in 0..self.hosts as usize {
+            if degree[host] != 1 {
+                return invalid(format!(
+                    "host `{}` has {} links; a host has exactly one",
+                    self.names[host], degree[host]
+                ));
+            }
+        }
+        if let Some(cable) = self.cables.iter().find(|c| c.a < self.hosts && c.b < self.hosts) {
+            let (a, b) = (&self.names[cable.a as usize], &self.names[cable.b as usize]);
+            return invalid(format!(
+                "hosts `{a}` and `{b}` are linked directly; a host's link goes to a switch"
+            ));
+        }
+        let mut first_port = vec![0u32; nodes + 1];
+        for node in 0..nodes {
+            first_port[node + 1] = first_port[node] + degree[node];
+        }
+        let mut next = first_port.clone();
+        let blank = LinkSpec {
+            rate: Default::default(),
+            delay: Default::default(),
+            loss: 0.0,
+        };
+        let mut ports = vec![
+            PortInfo {
+                node: 0,
+                peer: 0,
+                link: blank
+            };
+            self.cables.len() * 2
+        ];
+        for cable in &self.cables {
+            let (a, b) = (next[cable.a as usize], next[cable.b as usize]);
+            ports[a as usize] = PortInfo {
+                node: cable.a,
+                peer: b,
+                link: cable.link,
+            };
+            ports[b as usize] = PortInfo {
+                node: cable.b,
+                peer: a,
+                link: cable.link,
+            };
+            next[cable.a as usize] += 1;
+            next[cable.b as usize] += 1;
+        }
+        Ok(Topology {
+            hosts: self.hosts,
+            names: self.names,
+            cables: self.cables,
+            ports,
+            first_port,
+        })
+    }
+}
+
+fn changed(base: LinkSpec, named: &NamedLink) -> LinkSpec {
+    LinkSpec {
+        rate: named.rate.unwrap_or(base.rate),
+        delay: named.delay.unwrap_or(base.delay),
+        loss: named.loss.unwrap_or(base.loss),
+    }
+}
