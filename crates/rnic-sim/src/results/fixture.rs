@@ -209,3 +209,89 @@ fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
         max_rate: None,
     }
 }
+
+/// Four runs of many synthetic flows, one of them failed: what a real report looks like.
+pub(crate) fn showcase() -> (Scenario, Vec<RunReport>) {
+    let traffic = vec![source("poisson")];
+    let runs = vec![
+        run("RoCE + PFC", "roce", true, &traffic),
+        run("IRN", "irn", false, &traffic),
+        run("IRN + PFC", "irn", true, &traffic),
+        run("RoCE without PFC", "roce", false, &traffic),
+    ];
+    let mut reports: Vec<RunReport> = [3.0, 1.0, 1.8, 6.0]
+        .map(|slow| report(showcase_output(slow)))
+        .into();
+    reports[3].output.status =
+        RunStatus::Failed("no flow progressed for 1 s of simulated time; flow 1203 (h4 to h17) waits".into());
+    reports[3].output.flows[1_203].finish = None;
+    (
+        Scenario {
+            title: "IRN and RoCE, default case".into(),
+            ..scenario(runs)
+        },
+        reports,
+    )
+}
+
+fn showcase_output(slow: f64) -> RunOutput {
+    let sizes = [
+        64u64, 400, 1_000, 1_000, 4_000, 7_000, 30_000, 120_000, 700_000, 2_400_000,
+    ];
+    // A fixed scramble instead of a random generator: a multiplicative hash of the flow's number.
+    let noise = |i: u64| ((i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 + 1.0) / (1u64 << 24) as f64;
+    let one = |i: u64| {
+        let bytes = sizes[(noise(i + 7) * 10.0) as usize % 10] + (noise(i + 99) * 50.0) as u64;
+        let ideal = Time::from_ns(12_000 + bytes / 5);
+        let slowdown = 1.0 + slow * 0.6 * (-noise(i).ln()).powf(1.8);
+        FlowRecord {
+            start: Time::from_us(i),
+            finish: Some(Time::from_us(i) + ideal.scale(slowdown)),
+            ideal,
+            ..flow(i as u32, bytes)
+        }
+    };
+    let mut output = output(1);
+    output.flows = (0..20_000).map(one).collect();
+    output.end = Time::from_us(23_000);
+    let port = |i: u64| PortRecord {
+        node: format!("agg{}", i / 6),
+        port: (i % 6) as u32,
+        peer: format!("core{}", i % 9),
+        busy: Time::from_us((noise(i) * 20_000.0) as u64),
+        priorities: vec![PriorityCounters {
+            drops: if slow < 1.5 {
+                (noise(i) * 4_000.0) as u64
+            } else {
+                0
+            },
+            paused_ps: if slow > 1.5 { (noise(i) * 9e9) as u64 } else { 0 },
+            ..Default::default()
+        }],
+        ..output.ports[0].clone()
+    };
+    output.ports = (0..40).map(port).collect();
+    output.parameters = [
+        ("topology", "fat-tree, k = 6"),
+        ("rate", "40 Gbps"),
+        ("buffer", "240 KB per input port"),
+    ]
+    .map(|(k, v)| (k.to_string(), v.to_string()))
+    .into();
+    output.parameters.push((
+        "BDP cap".into(),
+        if slow < 2.0 { "111 packets" } else { "none" }.into(),
+    ));
+    output.warnings.clear();
+    output.totals = Totals {
+        data: 3_961_204,
+        control: 3_912_004,
+        retransmitted: if slow < 1.5 { 341_022 } else { 0 },
+        dropped_data: if slow < 1.5 { 337_310 } else { 0 },
+        dropped: if slow < 1.5 { 338_310 } else { 0 },
+        pause_frames: if slow > 1.5 { 48_211 } else { 0 },
+        paused_ps: if slow > 1.5 { 912_345_678_000 } else { 0 },
+        ..totals()
+    };
+    output
+}
