@@ -27,13 +27,13 @@ pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRepo
     let sections = [
         overview::header(summary),
         "<main>".to_string(),
+        overview::parameters(summary),
         overview::results(summary),
         figures::section(summary),
         counts::sizes(summary),
         counts::traffic(summary),
         counts::counts(summary),
         counts::ports(summary, reports),
-        overview::parameters(summary),
         overview::definitions(),
         "</main>".to_string(),
     ];

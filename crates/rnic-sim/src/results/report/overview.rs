@@ -120,7 +120,7 @@ fn failures(summary: &ScenarioSummary) -> String {
     failed
         .map(|(run, reason)| {
             format!(
-                "<p class=\"notice failed\"><strong>FAILED: {}</strong> {} Its flows that did finish are counted, \
+                "<p class=\"notice failed\"><strong>FAILED: {}.</strong> {} Its flows that did finish are counted, \
                  but no statistic is made of them.</p>\n",
                 escape(&run.name),
                 escape(&end_sentence(reason)),
@@ -173,8 +173,7 @@ pub(super) fn parameters(summary: &ScenarioSummary) -> String {
     head.extend(summary.runs.iter().map(|run| escape(&run.name)));
     let rows: Vec<String> = keys.iter().map(|key| parameter_row(summary, key)).collect();
     format!(
-        "<section id=\"parameters\"><h2>Parameters</h2>\n<details><summary>All {} settings as they were in effect\
-         </summary>\n{}</details></section>\n",
+        "<details class=\"parameters\"><summary>Parameters: all {} settings in effect</summary>\n{}</details>\n",
         keys.len(),
         table("parameters", "Parameters of each run", &head, &rows),
     )

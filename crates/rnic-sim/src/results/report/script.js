@@ -45,12 +45,16 @@
     for (let i = Math.ceil(low / step); i * step <= high * (1 + 1e-9); i++) found.push(Number((i * step).toPrecision(6)));
     return found;
   };
-  // A scale that suits the values: logarithmic where they span a factor of five or more.
-  const scaleFor = (values, forceLog) => {
-    let low = Math.min(...values);
-    let high = Math.max(...values);
+  // The next of 1, 2, 5, 10, 20, 50, ... below and above.
+  const below = (v) => Math.max(...[1, 2, 5].map((s) => s * 10 ** Math.floor(Math.log10(v / s) + 1e-9)));
+  const above = (v) => Math.min(...[1, 2, 5].map((s) => s * 10 ** Math.ceil(Math.log10(v / s) - 1e-9)));
+  // A scale that suits the values: logarithmic where they span a factor of five or more; `round`: ends at round numbers.
+  const scaleFor = (values, { forceLog = false, round = false } = {}) => {
+    let low = values.reduce((a, b) => Math.min(a, b));
+    let high = values.reduce((a, b) => Math.max(a, b));
     if (low > 0 && (forceLog || high / low >= 5)) {
       if (high / low < 1.2) { low /= 1.5; high *= 1.5; }
+      if (round) { low = below(low); high = above(high); }
       const [a, b] = [Math.log(low), Math.log(high)];
       return { at: (v) => (Math.log(v) - a) / (b - a), ticks: (room) => logTicks(low, high, room) };
     }
@@ -185,7 +189,7 @@
     const all = boxes.map((box) => of(Number(box.dataset.column), box.dataset.name));
     const points = all.flat().flatMap((s) => s.points);
     if (!points.length) return null;
-    const [x, y] = [scaleFor(points.map((p) => p.x), true), scaleFor(points.map((p) => p.y))];
+    const [x, y] = [scaleFor(points.map((p) => p.x), { forceLog: true }), scaleFor(points.map((p) => p.y), { round: true })];
     return boxes.map((box, i) => [box, {
       label: `${box.dataset.name} of the slowdown by flow size, one curve per run. Key values are in the table by flow size.`,
       title: box.dataset.name,
