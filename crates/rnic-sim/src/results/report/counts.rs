@@ -26,7 +26,7 @@ pub(super) fn sizes(summary: &ScenarioSummary) -> String {
     let classes = |run: &RunSummary| {
         run.sizes
             .iter()
-            .map(|c| (c.min_bytes, c.name.clone(), c.group))
+            .map(|c| (c.min_bytes, c.name.replace("<=", "\u{2264}"), c.group))
             .collect::<Vec<_>>()
     };
     groups("sizes", "By flow size", "Size", summary, classes)
@@ -111,9 +111,12 @@ fn cell(value: Option<f64>, show: fn(f64) -> String, unit: &str) -> String {
     })
 }
 
+/// What it is called, and how a run's is written.
+type Quantity = (&'static str, fn(&RunSummary) -> String);
+
 /// Counts of the fabric: a row per quantity, a column per run.
 pub(super) fn counts(summary: &ScenarioSummary) -> String {
-    let quantities: [(&str, fn(&RunSummary) -> String); 15] = [
+    let quantities: [Quantity; 15] = [
         ("Transport", |r| escape(&r.transport)),
         ("Congestion control", |r| escape(&r.cc)),
         ("PFC", |r| if r.pfc { "on" } else { "off" }.to_string()),

@@ -120,7 +120,7 @@ fn failures(summary: &ScenarioSummary) -> String {
     failed
         .map(|(run, reason)| {
             format!(
-                "<p class=\"notice failed\"><strong>FAILED: {}.</strong> {} Its flows that did finish are counted, \
+                "<p class=\"notice failed\"><strong>{} FAILED:</strong> {} Its flows that did finish are counted, \
                  but no statistic is made of them.</p>\n",
                 escape(&run.name),
                 escape(&end_sentence(reason)),
