@@ -121,7 +121,6 @@ mod tests {
         assert_eq!(data(&html)["curves"][1]["sizes"], json!([]));
     }
 
-    /// For looking at: set `RNIC_SHOW_REPORT` to a directory that shall get the files.
     #[test]
     fn a_large_report_renders() {
         let (scenario, reports) = fixture::showcase();
@@ -130,11 +129,19 @@ mod tests {
         let curve = &data(&html)["curves"][0];
         assert_eq!(curve["tail"].as_array().unwrap().len(), 100);
         assert!(curve["sizes"].as_array().unwrap().len() > 5);
-        if let Some(dir) = std::env::var_os("RNIC_SHOW_REPORT") {
+    }
+
+    #[test]
+    #[ignore = "writes target/showcase and target/tiny, to be looked at"]
+    fn write_reports_to_look_at() {
+        for (name, (scenario, reports)) in [("showcase", fixture::showcase()), ("tiny", fixture::two_runs())]
+        {
+            let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../target")
+                .join(name);
             let summary = summarise(&scenario, &reports);
-            crate::results::write_all(dir.as_ref(), &scenario, &reports, &summary, &[]).unwrap();
+            crate::results::write_all(&dir, &scenario, &reports, &summary, &[]).unwrap();
             println!("{}", crate::results::table::render(&summary, 80));
-            println!("{}", crate::results::table::render(&summary, 120));
         }
     }
 

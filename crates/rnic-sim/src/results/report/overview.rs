@@ -102,9 +102,8 @@ fn metric_cell(metric: Metric, first: &RunSummary, run: &RunSummary) -> String {
     };
     let (text, exact) = shown(metric, value);
     let compared = match metric.change(first, run) {
-        Some(_) if std::ptr::eq(first, run) => "<small>reference</small>".to_string(),
-        Some(compared) => change(compared),
-        None => String::new(),
+        Some(compared) if !std::ptr::eq(first, run) => change(compared),
+        _ => String::new(),
     };
     format!(
         "<span data-tip=\"{}: {exact}\">{text}</span>{compared}",
@@ -173,7 +172,7 @@ pub(super) fn parameters(summary: &ScenarioSummary) -> String {
     head.extend(summary.runs.iter().map(|run| escape(&run.name)));
     let rows: Vec<String> = keys.iter().map(|key| parameter_row(summary, key)).collect();
     format!(
-        "<details class=\"parameters\"><summary>Parameters: all {} settings in effect</summary>\n{}</details>\n",
+        "<details class=\"parameters\"><summary>Parameters: {} settings in effect</summary>\n{}</details>\n",
         keys.len(),
         table("parameters", "Parameters of each run", &head, &rows),
     )

@@ -96,6 +96,10 @@
       node("text", { x: px(v), y: frame.bottom + 19, "text-anchor": "middle" }, svg, figure.xText(v));
     }
     node("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom, class: "axis" }, svg);
+    if (!figure.series.some((s) => s.points.length)) {
+      const centre = { x: (frame.left + frame.right) / 2, y: (frame.top + frame.bottom) / 2, "text-anchor": "middle" };
+      node("text", centre, svg, "too few flows of any size");
+    }
     const spots = [];
     for (const { run, points } of figure.series) {
       if (hidden.has(run) || !points.length) continue;
