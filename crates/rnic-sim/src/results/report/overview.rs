@@ -144,7 +144,7 @@ fn sentences(summary: &ScenarioSummary) -> String {
     }
     let warned = warnings(summary).into_iter().map(|(runs, warning)| {
         format!(
-            "<li class=\"warning\"><strong>{}:</strong> {}</li>",
+            "<li class=\"warning\"><strong>Warning, {}:</strong> {}</li>",
             escape(&runs),
             escape(&end_sentence(warning))
         )
