@@ -12,6 +12,8 @@ mod poisson;
 pub mod rng;
 mod rounds;
 pub mod sizes;
+#[cfg(test)]
+mod tests;
 
 pub use generate::{FlowStream, Network, check, generate};
 pub use list::{ListFormat, read_flow_list};
