@@ -1,6 +1,23 @@
 //! Workloads: which flows start when, between whom, how large.
+//!
+//! [`sizes`] turns a name or a CDF file into a [`SizeDistribution`], [`generate()`] turns a run's traffic into a lazy,
+//! time-ordered stream of [`FlowSpec`]s, [`list`] reads flows that somebody else generated. Everything random draws
+//! from the streams of [`rng`], so a seed gives the same flows on every machine.
 
 use rnic_transport::Time;
+
+pub mod generate;
+pub mod list;
+mod poisson;
+pub mod rng;
+mod rounds;
+pub mod sizes;
+#[cfg(test)]
+mod tests;
+
+pub use generate::{FlowStream, Network, check, generate};
+pub use list::{ListFormat, read_flow_list};
+pub use sizes::BUILT_IN as BUILT_IN_SIZES;
 
 /// One flow to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
