@@ -55,7 +55,6 @@ struct SendEnd<P: Protocol, C: CongestionControl> {
     /// In the host's ring of ready flows, or waiting for its pacing time.
     queued: bool,
     done: bool,
-    src: u32,
     record: u32,
     retransmitted: u32,
     timeouts: u32,
@@ -225,7 +224,6 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             armed: Time::MAX,
             queued: false,
             done: false,
-            src: flow.src,
             record,
             retransmitted: 0,
             timeouts: 0,

@@ -5,13 +5,25 @@
 
 use crate::nic::Hosting;
 use crate::scenario::RunSpec;
+use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, headroom_margin, longest_path, required_headroom};
-use rnic_transport::headers::{IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::headers::{FRAME_GAP, IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, Time, Timeouts};
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
 const SAFETY_TIMEOUT: Time = Time::from_ps(4_096_000 << 14);
+
+/// Why a run cannot be set up.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Its fabric cannot be built.
+    #[error(transparent)]
+    Fabric(#[from] TopologyError),
+    /// Its traffic cannot be generated on this fabric, or its settings contradict each other.
+    #[error("{0}")]
+    Impossible(String),
+}
 
 /// Everything that a run needs.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +34,8 @@ pub struct Resolved {
     pub flow: FlowConfig,
     /// Settings of every NIC.
     pub hosting: Hosting,
+    /// What the workload must know.
+    pub network: Network,
     /// Whether nothing can be dropped: PFC with enough headroom, and no random loss.
     pub lossless: bool,
     /// The longest path.
@@ -33,7 +47,7 @@ pub struct Resolved {
 }
 
 /// Works out everything that the run leaves open, or says what is impossible.
-pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, TopologyError> {
+pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     let mut fabric = FabricSpec {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
@@ -46,6 +60,13 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, TopologyError> {
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
     let topology = Topology::build(&fabric)?;
+    let network = Network {
+        hosts: topology.hosts,
+        host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
+        mtu: run.fabric.mtu.0 as u32,
+        wire_overhead: ROCE_DATA + FRAME_GAP,
+    };
+    workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
     let longest = longest_path(&topology);
     let frames = Frames::new(run, &fabric);
     fabric.switch = switch(run, &fabric, &topology, longest, &frames)?;
@@ -96,7 +117,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, TopologyError> {
         seed,
     };
     let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
-    Ok(Resolved { fabric, flow, hosting, lossless, longest, parameters, warnings })
+    Ok(Resolved { fabric, flow, hosting, network, lossless, longest, parameters, warnings })
 }
 
 /// Frame lengths.
@@ -133,11 +154,11 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
 
 fn switch(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, frames: &Frames,
-) -> Result<SwitchSpec, TopologyError> {
+) -> Result<SwitchSpec, SetupError> {
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let buffer = run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
     if buffer.0 < u64::from(frames.data) {
-        return Err(TopologyError::Invalid(format!(
+        return Err(SetupError::Impossible(format!(
             "a switch buffer of {buffer} cannot hold one full packet of {} bytes",
             frames.data
         )));
@@ -155,7 +176,7 @@ fn switch(
         Some(xoff) => xoff,
         None if buffer > headroom => Bytes(buffer.0 - headroom.0),
         None => {
-            return Err(TopologyError::Invalid(format!(
+            return Err(SetupError::Impossible(format!(
                 "a switch buffer of {buffer} is too small for PFC: the links need {headroom} of headroom; set a larger `buffer`, or `xoff` by hand"
             )));
         }

@@ -1,12 +1,12 @@
 //! Running a scenario: every run on a thread of its own, as many at a time as asked for.
 
 use crate::nic::{Hosts, Stop};
-use crate::resolve::{Resolved, resolve};
+use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
-use crate::workload::FlowSpec;
+use crate::workload::{self, FlowSpec};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Ending, Fabric, TopologyError, blockage};
+use rnic_fabric::{Ending, Fabric, blockage};
 use rnic_transport::Time;
 use rnic_transport::congestion::{CongestionControl, NoCongestionControl};
 use rnic_transport::recovery::{GoBackN, Irn, Protocol};
@@ -59,7 +59,7 @@ pub struct RunReport {
 /// The first run that cannot be set up, with its name.
 pub fn run_scenario(
     scenario: &Scenario, options: &RunOptions, progress: &dyn Progress,
-) -> Result<Vec<RunReport>, (String, TopologyError)> {
+) -> Result<Vec<RunReport>, (String, SetupError)> {
     let mut prepared = Vec::new();
     for run in &scenario.runs {
         prepared.push(resolve(run, scenario.seed).map_err(|error| (run.name.clone(), error))?);
@@ -106,7 +106,7 @@ fn peak_rss_bytes() -> u64 {
 
 /// Picks the protocol by name: from here on everything is compiled for it.
 fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
-    let stream = crate::workload::stream(run, resolved, seed);
+    let stream = workload::generate(&run.traffic, &resolved.network, seed);
     let total = stream.total();
     let mut observer = |done: u64, now: Time, hops: u64| {
         progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });

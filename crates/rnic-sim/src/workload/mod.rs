@@ -53,11 +53,3 @@ pub struct SizeDistribution {
     /// probability lies its own mass.
     pub points: Vec<(f64, f64)>,
 }
-
-/// TEMPORARY
-pub struct Fixed(std::vec::IntoIter<FlowSpec>);
-impl Fixed { /// total
- pub fn total(&self) -> u64 { self.0.len() as u64 } }
-impl Iterator for Fixed { type Item = FlowSpec; fn next(&mut self) -> Option<FlowSpec> { self.0.next() } }
-/// TEMPORARY
-pub fn stream(_run: &crate::scenario::RunSpec, _resolved: &crate::resolve::Resolved, _seed: u64) -> Fixed { Fixed(Vec::new().into_iter()) }
