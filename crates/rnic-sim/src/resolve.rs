@@ -102,6 +102,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
         bdp_cap,
         timeouts,
         acks: run.transport.acks.unwrap_or(false) || run.transport.transport == "irn",
+        nacks: rnic_transport::NackPolicy::First,
         max_rate: run.transport.max_rate,
         first_psn: Psn::new(0),
     };
