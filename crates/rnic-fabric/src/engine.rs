@@ -111,7 +111,10 @@ impl<B: Copy + Default> Fabric<B> {
                 }
             }
             self.now = end;
-            if endpoint.close_window(Time::from_ps(end), self.links.hops).is_break() {
+            if endpoint
+                .close_window(Time::from_ps(end), self.links.hops)
+                .is_break()
+            {
                 return Ending::Stopped;
             }
         }

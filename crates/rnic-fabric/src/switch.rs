@@ -180,7 +180,8 @@ impl<B: Copy + Default> Switch<B> {
         }
         let cell = input * self.priorities + packet.priority as usize;
         if self.occupancy[cell] + u32::from(packet.bytes) > self.thresholds.buffer {
-            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
+            let counters =
+                &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
             counters.drops += 1;
             counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
             return;

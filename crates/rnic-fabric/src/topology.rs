@@ -293,12 +293,9 @@ impl Plan {
             degree[cable.a as usize] += 1;
             degree[cable.b as usize] += 1;
         }
-        for host in 0..self.hosts as usize {
-            if degree[host] != 1 {
-                return invalid(format!(
-                    "host `{}` has {} links; a host has exactly one",
-                    self.names[host], degree[host]
-                ));
+        for (name, links) in self.names.iter().zip(&degree).take(self.hosts as usize) {
+            if *links != 1 {
+                return invalid(format!("host `{name}` has {links} links; a host has exactly one"));
             }
         }
         if let Some(cable) = self.cables.iter().find(|c| c.a < self.hosts && c.b < self.hosts) {

@@ -58,7 +58,9 @@ pub struct RunReport {
 /// # Errors
 /// The first run that cannot be set up, with its name.
 pub fn run_scenario(
-    scenario: &Scenario, options: &RunOptions, progress: &dyn Progress,
+    scenario: &Scenario,
+    options: &RunOptions,
+    progress: &dyn Progress,
 ) -> Result<Vec<RunReport>, (String, SetupError)> {
     let mut prepared = Vec::new();
     for run in &scenario.runs {
@@ -69,9 +71,15 @@ pub fn run_scenario(
     let worker = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(run) = scenario.runs.get(index) else { return };
-            let report = run_one(scenario.seed, run, &prepared[index], &mut |state| progress.update(index, state));
-            *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
+            let Some(run) = scenario.runs.get(index) else {
+                return;
+            };
+            let report = run_one(scenario.seed, run, &prepared[index], &mut |state| {
+                progress.update(index, state)
+            });
+            *slots[index]
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
         }
     };
     std::thread::scope(|scope| {
@@ -80,12 +88,22 @@ pub fn run_scenario(
         }
         worker();
     });
-    let reports = slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(|p| p.into_inner()));
+    let reports = slots
+        .into_iter()
+        .filter_map(|slot| slot.into_inner().unwrap_or_else(|p| p.into_inner()));
     Ok(reports.collect())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
-fn run_one(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunReport {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the cost of a run is measured here, and nowhere in its results"
+)]
+fn run_one(
+    seed: u64,
+    run: &RunSpec,
+    resolved: &Resolved,
+    progress: &mut dyn FnMut(RunProgress),
+) -> RunReport {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
     let output = simulate_named(seed, run, resolved, progress);
     RunReport {
@@ -105,11 +123,21 @@ fn peak_rss_bytes() -> u64 {
 }
 
 /// Picks the protocol by name: from here on everything is compiled for it.
-fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
+fn simulate_named(
+    seed: u64,
+    run: &RunSpec,
+    resolved: &Resolved,
+    progress: &mut dyn FnMut(RunProgress),
+) -> RunOutput {
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
     let total = stream.total();
     let mut observer = |done: u64, now: Time, hops: u64| {
-        progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });
+        progress(RunProgress {
+            flows_done: done,
+            flows_total: total,
+            hops,
+            sim_time: now,
+        });
         ControlFlow::Continue(())
     };
     match run.transport.transport.as_str() {
@@ -121,7 +149,10 @@ fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut 
 /// Simulates one run with the given flows, which must be in order of start. `observer` is called now and then with flows finished, simulated
 /// time and packet transmissions.
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    resolved: &Resolved, params: C::Params, seed: u64, flows: S,
+    resolved: &Resolved,
+    params: C::Params,
+    seed: u64,
+    flows: S,
     observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
 ) -> RunOutput {
     let fabric = match Fabric::new(&resolved.fabric, seed) {
@@ -133,11 +164,22 @@ pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S,
+    mut fabric: Fabric<crate::nic::Segment>,
+    resolved: &Resolved,
+    params: C::Params,
+    flows: S,
     observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
 ) -> RunOutput {
     let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-    let mut hosts = Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, topology, routes, flows, observer);
+    let mut hosts = Hosts::<P, C, S>::new(
+        resolved.flow.clone(),
+        params,
+        resolved.hosting,
+        topology,
+        routes,
+        flows,
+        observer,
+    );
     let ending = fabric.run(&mut hosts);
     let end = fabric.now();
     fabric.close_counters(end);
@@ -153,25 +195,51 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
             totals.data + totals.control
         ))
     } else if resolved.lossless && totals.dropped > 0 {
-        RunStatus::Failed(format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
+        RunStatus::Failed(format!(
+            "internal error: a lossless fabric dropped {} packets",
+            totals.dropped
+        ))
     } else {
         status(&fabric, ending, stop, unfinished, end)
     };
     let mut warnings = resolved.warnings.clone();
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
-        warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
+        warnings.push(format!(
+            "PFC did not prevent loss: {} packets were dropped",
+            totals.dropped
+        ));
     }
-    RunOutput { status, flows: hosts.into_records(), ports, totals, end, parameters: resolved.parameters.clone(), warnings }
+    RunOutput {
+        status,
+        flows: hosts.into_records(),
+        ports,
+        totals,
+        end,
+        parameters: resolved.parameters.clone(),
+        warnings,
+    }
 }
 
-fn status<B: Copy + Default>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
-    let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
+fn status<B: Copy + Default>(
+    fabric: &Fabric<B>,
+    ending: Ending,
+    stop: Option<Stop>,
+    unfinished: u64,
+    end: Time,
+) -> RunStatus {
+    let flows = if unfinished == 1 {
+        "1 flow has".to_string()
+    } else {
+        format!("{unfinished} flows have")
+    };
     let what = match (ending, stop) {
         (_, Some(Stop::Finished)) => return RunStatus::Completed,
         (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
         (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
         (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
-        (_, Some(Stop::Stalled)) => format!("no flow has progressed for a long time at {end}; {flows} not finished"),
+        (_, Some(Stop::Stalled)) => {
+            format!("no flow has progressed for a long time at {end}; {flows} not finished")
+        }
         _ => format!("stopped at {end}; {flows} not finished"),
     };
     RunStatus::Failed(what + &blocked(fabric))
@@ -181,14 +249,30 @@ fn status<B: Copy + Default>(fabric: &Fabric<B>, ending: Ending, stop: Option<St
 fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
     let blockage = blockage(fabric);
     if !blockage.cycle.is_empty() {
-        return format!("; deadlock: the pauses form a cycle through {}", blockage.cycle.join(", "));
+        return format!(
+            "; deadlock: the pauses form a cycle through {}",
+            blockage.cycle.join(", ")
+        );
     }
     if blockage.paused.is_empty() {
         return String::new();
     }
-    let names: Vec<&str> = blockage.paused.iter().take(8).map(|(name, _)| name.as_str()).collect();
-    let more = if blockage.paused.len() > names.len() { ", ..." } else { "" };
-    format!("; {} ports are paused: {}{more}", blockage.paused.len(), names.join(", "))
+    let names: Vec<&str> = blockage
+        .paused
+        .iter()
+        .take(8)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let more = if blockage.paused.len() > names.len() {
+        ", ..."
+    } else {
+        ""
+    };
+    format!(
+        "; {} ports are paused: {}{more}",
+        blockage.paused.len(),
+        names.join(", ")
+    )
 }
 
 fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
@@ -207,7 +291,11 @@ fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     (0..topology.ports.len()).map(record).collect()
 }
 
-fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
+fn totals<B: Copy + Default>(
+    fabric: &Fabric<B>,
+    ports: &[PortRecord],
+    hosts: crate::nic::HostTotals,
+) -> Totals {
     let mut totals = Totals {
         data: hosts.data,
         control: hosts.control,
@@ -219,7 +307,11 @@ fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: cr
         ..Totals::default()
     };
     for port in 0..ports.len() {
-        totals.dropped_data += fabric.counters(port).iter().map(|c| c.drops - c.control_drops).sum::<u64>();
+        totals.dropped_data += fabric
+            .counters(port)
+            .iter()
+            .map(|c| c.drops - c.control_drops)
+            .sum::<u64>();
     }
     for counters in ports.iter().flat_map(|port| &port.priorities) {
         totals.dropped += counters.drops;
