@@ -2,5 +2,6 @@
 
 pub mod format;
 pub mod results;
+pub mod run;
 pub mod scenario;
 pub mod workload;

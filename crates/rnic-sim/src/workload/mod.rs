@@ -1,6 +1,7 @@
 //! Workloads: which flows start when, between whom, how large.
 
-use rnic_transport::Time;
+use crate::scenario::RunSpec;
+use rnic_transport::{BitRate, Time};
 
 /// One flow to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,4 +36,70 @@ pub struct SizeDistribution {
     /// probability; two points of equal probability make a gap, two of equal bytes a point mass; below the first point's
     /// probability lies its own mass.
     pub points: Vec<(f64, f64)>,
+}
+
+// STUB: everything below stands in for the workloads themselves.
+
+/// Built-in size distributions: (name, description).
+pub const BUILT_IN_SIZES: &[(&str, &str)] = &[
+    (
+        "irn-heavy-tailed",
+        "half the flows are one packet, most bytes are in flows of 200 KB to 3 MB (IRN)",
+    ),
+    ("websearch", "web search traffic (DCTCP)"),
+];
+
+/// The flows of a run on a fabric of `hosts` hosts whose links run at `host_rate`, in order of their start.
+pub fn generate(_run: &RunSpec, _seed: u64, _hosts: u32, _host_rate: BitRate) -> Vec<FlowSpec> {
+    Vec::new()
+}
+
+/// Flow lists in files. STUB.
+pub mod list {
+    use super::FlowSpec;
+    use rnic_transport::Time;
+    use std::path::Path;
+
+    /// How a flow list is written.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum ListFormat {
+        /// Comma-separated values with a header line.
+        Csv,
+        /// The HPCC simulator's flow file.
+        Hpcc,
+    }
+
+    /// Reads the flows of a file, sorted by start; an error is one sentence.
+    pub fn read_flow_list(path: &Path, _format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
+        std::fs::metadata(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+        let flow = FlowSpec {
+            start: Time::ZERO,
+            src: 0,
+            dst: hosts - 1,
+            bytes: 1_000,
+            request: FlowSpec::NO_REQUEST,
+            traffic: 0,
+            measured: true,
+        };
+        Ok(vec![flow])
+    }
+}
+
+/// Flow size distributions. STUB.
+pub mod sizes {
+    use super::{BUILT_IN_SIZES, SizeDistribution};
+    use std::path::Path;
+
+    /// The distribution that a scenario's `sizes` names; an error is one sentence.
+    pub fn parse(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
+        let built_in = BUILT_IN_SIZES.iter().any(|(name, _)| *name == text);
+        if !built_in && !text.starts_with("fixed ") && !text.starts_with("uniform ") {
+            let path = base_dir.join(text);
+            std::fs::metadata(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+        }
+        Ok(SizeDistribution {
+            name: text.to_string(),
+            points: vec![(1_000.0, 1.0)],
+        })
+    }
 }
