@@ -202,11 +202,16 @@ fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
             .map(|number| format!("{letter}{number}"))
             .collect());
     }
-    let example = format!("{letter}0");
-    item.array("")?
-        .iter()
-        .map(|name| name.name(&example).map(str::to_string))
-        .collect()
+    let name = |name: &Item<'_>| {
+        let nameless = || {
+            name.error(
+                "a node's name is a string that is not empty",
+                format!("for example \"{letter}0\""),
+            )
+        };
+        name.text().map(str::to_string).ok_or_else(nameless)
+    };
+    item.array("[]")?.iter().map(name).collect()
 }
 
 fn check_hosts(topology: &TopologySpec, chosen: &Item<'_>) -> Result<()> {
@@ -263,22 +268,10 @@ fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
         xoff: size("xoff")?,
         xon: size("xon")?,
     };
-    let ordered = [
-        ("xoff", switch.xoff, "buffer", switch.buffer),
-        ("xon", switch.xon, "xoff", switch.xoff),
-    ];
-    for (low_key, low, high_key, high) in
-        ordered
-            .into_iter()
-            .chain([("xon", switch.xon, "buffer", switch.buffer)])
-    {
-        if let (Some(low), Some(high), Some(item)) = (low, high, table.get(low_key))
-            && low > high
-        {
-            let message = format!("`{low_key}` of {low} is above `{high_key}` of {high}");
-            return Err(item.error(message, format!("accepted: at most {high}")));
-        }
-    }
+    const OR_ELSE: &str = ": change both, or leave it out";
+    table.ordered(("xoff", switch.xoff), ("buffer", switch.buffer), OR_ELSE)?;
+    table.ordered(("xon", switch.xon), ("xoff", switch.xoff), OR_ELSE)?;
+    table.ordered(("xon", switch.xon), ("buffer", switch.buffer), OR_ELSE)?;
     Ok(switch)
 }
 

@@ -3,6 +3,7 @@
 //! A path is dotted; `"..."` or `'...'` keeps a dot inside a name. An element of an array is named by its number from
 //! zero or by its `name`. A value that is a table replaces the table that was there.
 
+use super::error::ScenarioError;
 use super::reader::{Result, Table};
 use super::tree::{At, Documents, Entry, Node, Value};
 
@@ -121,15 +122,20 @@ fn split(path: &str) -> std::result::Result<Vec<(String, usize)>, String> {
 /// Puts `value` at the end of the path, making the tables on the way that do not exist.
 fn assign(documents: &Documents, root: &mut Node, steps: &[Step], value: Node) -> Result<()> {
     let mut node = root;
+    let mut path = String::new();
     for step in steps {
-        node = descend(documents, node, step)?;
+        node = descend(documents, node, step, &path)?;
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(&step.name);
     }
     *node = value;
     Ok(())
 }
 
-/// The node one step below, made as an empty table where a table does not have it.
-fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step) -> Result<&'n mut Node> {
+/// The node one step below the one at `path`, made as an empty table where a table does not have it.
+fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &str) -> Result<&'n mut Node> {
     match &mut node.value {
         Value::Table(entries) => {
             let position = entries
@@ -156,21 +162,17 @@ fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step) -> Result
             let by_number = || step.name.parse().ok().filter(|number| *number < elements.len());
             match by_name.or_else(by_number) {
                 Some(position) => Ok(&mut elements[position]),
-                None => Err(no_element(documents, elements, step)),
+                None => Err(no_element(documents, elements, step, path)),
             }
         }
         other => {
-            let message = format!(
-                "nothing can be set below {}: no `{}` there",
-                other.kind(),
-                step.name
-            );
-            Err(documents.mistake(&step.at, message, Some("shorten the path".to_string())))
+            let message = format!("`{path}` is {}, so it has no `{}`", other.kind(), step.name);
+            Err(documents.mistake(&step.at, message, Some(format!("set `{path}` itself"))))
         }
     }
 }
 
-fn no_element(documents: &Documents, elements: &[Node], step: &Step) -> crate::scenario::ScenarioError {
+fn no_element(documents: &Documents, elements: &[Node], step: &Step, path: &str) -> ScenarioError {
     let names: Vec<String> = elements
         .iter()
         .enumerate()
@@ -186,7 +188,7 @@ fn no_element(documents: &Documents, elements: &[Node], step: &Step) -> crate::s
     };
     documents.mistake(
         &step.at,
-        format!("no element is called or numbered `{}`", step.name),
+        format!("nothing in `{path}` is called or numbered `{}`", step.name),
         Some(help),
     )
 }

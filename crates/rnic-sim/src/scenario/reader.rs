@@ -102,6 +102,35 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// An error unless `low` is at most `high`, where both are given; it points at the value that was written later.
+    pub(super) fn ordered<Q>(
+        &self,
+        low: (&str, Option<Q>),
+        high: (&str, Option<Q>),
+        remedy: &str,
+    ) -> Result<()>
+    where
+        Q: PartialOrd + std::fmt::Display,
+    {
+        let ((low_key, Some(low)), (high_key, Some(high))) = (low, high) else {
+            return Ok(());
+        };
+        if low <= high {
+            return Ok(());
+        }
+        let message = format!("`{low_key}` of {low} is above `{high_key}` of {high}");
+        let at = match (self.get(low_key), self.get(high_key)) {
+            (Some(low), Some(high)) => self.documents.later(&low.node.at, &high.node.at),
+            (Some(item), None) | (None, Some(item)) => &item.node.at,
+            (None, None) => self.at,
+        };
+        Err(self.documents.mistake(
+            at,
+            message,
+            Some(format!("`{low_key}` can be at most `{high_key}`{remedy}")),
+        ))
+    }
+
     /// Fails at the first key that is not among `keys`.
     pub(super) fn accept(&self, keys: &[&str]) -> Result<()> {
         match self
@@ -171,6 +200,14 @@ impl<'a> Item<'a> {
     fn kind_error(&self, wanted: &str, example: &str) -> ScenarioError {
         let message = format!("`{}` must be {wanted}, not {}", self.key, self.node.value.kind());
         self.error(message, format!("write for example `{} = {example}`", self.key))
+    }
+
+    /// The text of a string that is not empty; `None` for anything else.
+    pub(super) fn text(&self) -> Option<&'a str> {
+        match &self.node.value {
+            Value::String(text) if !text.trim().is_empty() => Some(text),
+            _ => None,
+        }
     }
 
     /// Whether the value is an array.
@@ -366,13 +403,21 @@ impl<'a> Item<'a> {
             }
             Value::Array(_) => {
                 let message = format!("`{}` must be one table, not an array", self.key);
-                Err(self.error(message, format!("write `{label}`")))
+                Err(self.error(message, table_help(label)))
             }
             other => {
                 let message = format!("`{}` must be a table, not {}", self.key, other.kind());
-                Err(self.error(message, format!("write `{label}`")))
+                Err(self.error(message, table_help(label)))
             }
         }
+    }
+}
+
+fn table_help(label: &str) -> String {
+    if label.starts_with('[') {
+        format!("write `{label}`")
+    } else {
+        "write `{ key = value }`".to_string()
     }
 }
 

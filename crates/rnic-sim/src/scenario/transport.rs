@@ -3,7 +3,7 @@
 use super::model::TransportSpec;
 use super::names::{CONGESTION, TRANSPORTS, names};
 use super::reader::{Item, Result, Table, Variant};
-use rnic_transport::{Bytes, Time};
+use rnic_transport::Bytes;
 
 /// Keys that every transport uses.
 const COMMON: [&str; 9] = [
@@ -60,7 +60,7 @@ pub(super) fn check_defaults(table: &Table<'_>) -> Result<()> {
         used,
     };
     table.accept(&layers.used)?;
-    read_settings("", &layers).map(|_| ())
+    check_timeouts(table, None, &read_settings("", &layers)?)
 }
 
 /// Reads a run's transport; `own` are the keys of a run that belong to no transport.
@@ -74,7 +74,9 @@ pub(super) fn read(run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str]) 
         .filter(|variant| variant.name == transport)
         .flat_map(|variant| variant.keys);
     let used = COMMON.iter().chain(specific).copied().collect();
-    read_settings(transport, &Layers { run, defaults, used })
+    let spec = read_settings(transport, &Layers { run, defaults, used })?;
+    check_timeouts(run, defaults, &spec)?;
+    Ok(spec)
 }
 
 fn read_settings(transport: &str, layers: &Layers<'_, '_>) -> Result<TransportSpec> {
@@ -117,18 +119,17 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>) -> Result<TransportSp
         control_priority: flag("control_priority")?.unwrap_or(false),
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
     };
-    check_timeouts(layers, spec.rto_low, spec.rto_high)?;
     Ok(spec)
 }
 
-fn check_timeouts(layers: &Layers<'_, '_>, low: Option<Time>, high: Option<Time>) -> Result<()> {
-    match (low, high, layers.get("rto_low")) {
-        (Some(low), Some(high), Some(item)) if low > high => {
-            let message = format!("`rto_low` of {low} is above `rto_high` of {high}");
-            Err(item.error(message, format!("accepted: at most {high}")))
-        }
-        _ => Ok(()),
-    }
+/// Checks that the short timeout is not the longer one; the two may stand in different tables.
+fn check_timeouts(run: &Table<'_>, defaults: Option<&Table<'_>>, spec: &TransportSpec) -> Result<()> {
+    let table = if run.get("rto_low").or(run.get("rto_high")).is_some() {
+        run
+    } else {
+        defaults.unwrap_or(run)
+    };
+    table.ordered(("rto_low", spec.rto_low), ("rto_high", spec.rto_high), "")
 }
 
 /// Headers and trailers of a data packet: what the run says, else the transport's own.

@@ -50,7 +50,7 @@ impl Value {
         match self {
             Value::String(_) => "a string",
             Value::Integer(_) => "an integer",
-            Value::Float(_) => "a number",
+            Value::Float(_) => "a decimal number",
             Value::Boolean(_) => "a boolean",
             Value::Datetime => "a date",
             Value::Array(_) => "an array",
@@ -96,6 +96,15 @@ impl Documents {
             .unwrap_or("")
     }
 
+    /// The one of two places that was written later: a `--set` after the file, and further down after further up.
+    pub(super) fn later<'p>(&self, a: &'p At, b: &'p At) -> &'p At {
+        if (a.document, a.span.start) > (b.document, b.span.start) {
+            a
+        } else {
+            b
+        }
+    }
+
     /// The error that points at a place.
     pub(super) fn mistake(&self, at: &At, message: impl Into<String>, help: Option<String>) -> ScenarioError {
         let (file, text, is_override) = match self.documents.get(at.document) {
@@ -124,11 +133,29 @@ impl Documents {
                 let (span, table) = (table.span(), table.into_inner());
                 Ok(convert(document, 0, span, DeValue::Table(table)))
             }
-            Err(error) => {
-                let at = self.at(document, error.span().unwrap_or(0..0));
-                Err(self.mistake(&at, format!("this is not TOML: {}", error.message()), None))
-            }
+            Err(error) => Err(self.syntax_mistake(document, &error)),
         }
+    }
+
+    /// What the parser found wrong; it takes a word without quotes for a broken number or boolean, which helps nobody.
+    fn syntax_mistake(&self, document: usize, error: &toml::de::Error) -> ScenarioError {
+        let at = self.at(document, error.span().unwrap_or(0..0));
+        let about_a_value = ["string values must be quoted", "invalid boolean", "invalid float"];
+        if !about_a_value
+            .iter()
+            .any(|start| error.message().starts_with(start))
+        {
+            return self.mistake(&at, format!("this is not TOML: {}", error.message()), None);
+        }
+        let message = match self.text_at(&at).lines().next().map(str::trim) {
+            None | Some("") => "this is not TOML: a value is missing".to_string(),
+            Some(word) => format!("this is not TOML: `{word}` is not a value"),
+        };
+        self.mistake(
+            &at,
+            message,
+            Some("a value is a number, true, false, or text in quotes".to_string()),
+        )
     }
 
     /// Parses the value that makes up the bytes of `span`; what is not a TOML value is taken as a string.
