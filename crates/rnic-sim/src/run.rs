@@ -44,6 +44,13 @@ pub struct RunReport {
 }
 
 /// Runs every run of a scenario; the reports are in the scenario's order.
-pub fn run_scenario(_scenario: &Scenario, _options: &RunOptions, _progress: &dyn Progress) -> Vec<RunReport> {
-    Vec::new()
+///
+/// # Errors
+/// The first run that cannot be set up: its name and why.
+pub fn run_scenario(
+    _scenario: &Scenario,
+    _options: &RunOptions,
+    _progress: &dyn Progress,
+) -> Result<Vec<RunReport>, (String, String)> {
+    Ok(Vec::new())
 }

@@ -51,18 +51,17 @@ pub mod files {
         Parquet,
     }
 
-    /// Writes every result file below `dir` and returns their paths.
+    /// Writes every result file into `dir` and returns their paths.
     pub fn write_all(
         dir: &Path,
-        scenario: &Scenario,
+        _scenario: &Scenario,
         _reports: &[RunReport],
         summary: &ScenarioSummary,
         _flows: &[FlowFormat],
     ) -> io::Result<Vec<PathBuf>> {
-        let folder = dir.join(&scenario.name);
-        std::fs::create_dir_all(&folder)?;
-        let path = folder.join("summary.json");
-        std::fs::write(&path, summary.to_json(true).to_string())?;
+        std::fs::create_dir_all(dir)?;
+        let path = dir.join("summary.json");
+        std::fs::write(&path, summary.to_json(false).to_string())?;
         Ok(vec![path])
     }
 }

@@ -222,9 +222,6 @@ fn describe((prefix, count): &(&str, Option<u32>)) -> String {
 }
 
 /// Whether the topology has a cable between a lower and an upper node.
-///
-/// Aggregation and core switches of a fat-tree count as joined whichever they are: which cables they have is the
-/// fabric's choice.
 fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
     let host = number(lower, "h");
     match topology {
@@ -233,7 +230,7 @@ fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
             match (host, number(lower, "edge"), number(lower, "agg")) {
                 (Some(host), _, _) => number(upper, "edge") == Some(host / half),
                 (_, Some(edge), _) => number(upper, "agg").is_some_and(|agg| agg / half == edge / half),
-                (_, _, Some(_)) => number(upper, "core").is_some(),
+                (_, _, Some(agg)) => number(upper, "core").is_some_and(|core| core / half == agg % half),
                 _ => false,
             }
         }

@@ -22,7 +22,7 @@ pub use fabric::hosts;
 pub use model::{
     FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec,
 };
-pub use names::{CONGESTION, PATTERNS, TOPOLOGIES, TRANSPORTS};
+pub use names::{PATTERNS, TOPOLOGIES};
 
 use std::path::Path;
 

@@ -1,23 +1,5 @@
 //! What a scenario can choose from by name, a line each: what `rnic list` prints.
 
-/// Transports: (name, description).
-pub const TRANSPORTS: &[(&str, &str)] = &[
-    (
-        "roce",
-        "go-back-N as in RoCE NICs: out-of-order packets are discarded, one NACK per gap",
-    ),
-    (
-        "irn",
-        "selective retransmission, two timeouts, and a bandwidth-delay cap on packets in flight (IRN)",
-    ),
-];
-
-/// Congestion controls: (name, description).
-pub const CONGESTION: &[(&str, &str)] = &[(
-    "none",
-    "every flow sends at line rate; only PFC or the transport's window holds it back",
-)];
-
 /// Topologies: (name, description).
 pub const TOPOLOGIES: &[(&str, &str)] = &[
     ("fat-tree", "three tiers of k-port switches, k^3/4 hosts: `k`"),

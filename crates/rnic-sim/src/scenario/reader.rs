@@ -197,6 +197,15 @@ impl<'a> Item<'a> {
         self.documents.mistake(&self.node.at, message, Some(help.into()))
     }
 
+    /// An error that somebody else put into one sentence; what follows a semicolon is what would be accepted.
+    pub(super) fn sentence(&self, sentence: &str) -> ScenarioError {
+        let (message, help) = match sentence.split_once("; ") {
+            Some((message, help)) => (message, Some(help.to_string())),
+            None => (sentence, None),
+        };
+        self.documents.mistake(&self.node.at, message, help)
+    }
+
     fn kind_error(&self, wanted: &str, example: &str) -> ScenarioError {
         let message = format!("`{}` must be {wanted}, not {}", self.key, self.node.value.kind());
         self.error(message, format!("write for example `{} = {example}`", self.key))

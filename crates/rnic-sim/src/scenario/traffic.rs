@@ -158,15 +158,8 @@ fn read_load(item: &Item<'_>) -> Result<f64> {
 }
 
 fn read_sizes(item: &Item<'_>, base_dir: &Path) -> Result<SizeDistribution> {
-    let text = item.name("irn-heavy-tailed")?;
-    sizes::parse(text, base_dir).map_err(|sentence| {
-        let (problem, help) = sentence.split_once("; ").unwrap_or((&sentence, SIZES_HELP));
-        item.error(format!("`sizes`: {problem}"), help)
-    })
+    sizes::parse(item.name("irn-heavy-tailed")?, base_dir).map_err(|sentence| item.sentence(&sentence))
 }
-
-const SIZES_HELP: &str =
-    "accepted: a name of `rnic list workloads`, \"fixed 1 MB\", \"uniform 500 KB - 5 MB\", or a CDF file";
 
 fn read_incast(table: &Table<'_>, hosts: u32, repeats: u32) -> Result<TrafficPattern> {
     let senders_item = table.require("senders", "senders = 30")?;
@@ -210,8 +203,8 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     if let Some(flows) = context.lists.read.borrow().get(&key) {
         return Ok(flows.clone());
     }
-    let flows = list::read_flow_list(&key.0, format, context.hosts)
-        .map_err(|sentence| item.error(sentence, "see the reference for the formats of flow lists"))?;
+    let flows =
+        list::read_flow_list(&key.0, format, context.hosts).map_err(|sentence| item.sentence(&sentence))?;
     if flows.is_empty() {
         return Err(item.error("the file has no flows", "a flow list has at least one flow"));
     }

@@ -1,9 +1,11 @@
 //! How the hosts of a run send: the keys of `[[run]]` and their defaults in `[transport]`.
 
 use super::model::TransportSpec;
-use super::names::{CONGESTION, TRANSPORTS, names};
+use super::names::names;
 use super::reader::{Item, Result, Table, Variant};
 use rnic_transport::Bytes;
+use rnic_transport::headers::{IRN_DATA, ROCE_DATA};
+use rnic_transport::registry::{CONGESTION_CONTROLS, TRANSPORTS};
 
 /// Keys that every transport uses.
 const COMMON: [&str; 9] = [
@@ -104,7 +106,7 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>) -> Result<TransportSp
         transport: transport.to_string(),
         cc: layers
             .get("cc")
-            .map_or(Ok("none"), |item| item.choice(&names(CONGESTION)))?
+            .map_or(Ok("none"), |item| item.choice(&names(CONGESTION_CONTROLS)))?
             .to_string(),
         pfc: flag("pfc")?.unwrap_or(false),
         timeouts: flag("timeouts")?,
@@ -134,6 +136,10 @@ fn check_timeouts(run: &Table<'_>, defaults: Option<&Table<'_>>, spec: &Transpor
 
 /// Headers and trailers of a data packet: what the run says, else the transport's own.
 pub(super) fn header(spec: &TransportSpec) -> Bytes {
-    spec.header
-        .unwrap_or(Bytes(if spec.transport == "irn" { 78 } else { 62 }))
+    let own = if spec.transport == "irn" {
+        IRN_DATA
+    } else {
+        ROCE_DATA
+    };
+    spec.header.unwrap_or(Bytes(u64::from(own)))
 }

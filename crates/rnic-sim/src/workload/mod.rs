@@ -1,6 +1,6 @@
 //! Workloads: which flows start when, between whom, how large.
 
-use crate::scenario::RunSpec;
+use crate::scenario::Traffic;
 use rnic_transport::{BitRate, Time};
 
 /// One flow to come.
@@ -49,9 +49,22 @@ pub const BUILT_IN_SIZES: &[(&str, &str)] = &[
     ("websearch", "web search traffic (DCTCP)"),
 ];
 
-/// The flows of a run on a fabric of `hosts` hosts whose links run at `host_rate`, in order of their start.
-pub fn generate(_run: &RunSpec, _seed: u64, _hosts: u32, _host_rate: BitRate) -> Vec<FlowSpec> {
-    Vec::new()
+/// What a workload must know of the network it runs on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// Number of hosts, numbered from 0.
+    pub hosts: u32,
+    /// Rate of each host's link; one entry per host.
+    pub host_rate: Vec<BitRate>,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Bytes on the cable around each data packet's payload: headers, trailers and frame gap of plain RoCEv2.
+    pub wire_overhead: u32,
+}
+
+/// The flows of all `traffic`, in order of their start.
+pub fn generate(_traffic: &[Traffic], _network: &Network, _seed: u64) -> std::vec::IntoIter<FlowSpec> {
+    Vec::new().into_iter()
 }
 
 /// Flow lists in files. STUB.
