@@ -9,6 +9,7 @@ use std::path::PathBuf;
 /// they did.
 #[derive(Parser, Debug)]
 #[command(
+    name = "rnic",
     version,
     max_term_width = 100,
     after_help = "Examples:\n  \
@@ -53,7 +54,7 @@ pub(crate) struct Selection {
     pub(crate) set: Vec<(String, String)>,
 
     /// Seed of every random stream, instead of the scenario's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct RunArgs {
     pub(crate) format: Format,
 
     /// Most threads to use [default: as many as there are processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
     /// No progress bars and no word about the files written

@@ -79,7 +79,13 @@ struct Drawn {
 
 impl Drawn {
     fn new(mistake: Mistake) -> Drawn {
-        let source = NamedSource::new(&mistake.file, mistake.text.clone());
+        // The text of an override is drawn whole: its name need not repeat it.
+        let name = if mistake.is_override {
+            "--set"
+        } else {
+            &mistake.file
+        };
+        let source = NamedSource::new(name, mistake.text.clone());
         Drawn { mistake, source }
     }
 }

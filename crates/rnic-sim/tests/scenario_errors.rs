@@ -420,3 +420,25 @@ fn overrides_are_checked_as_the_file_is() {
         assert_eq!(error_of(GOOD, &[(path.to_string(), value.to_string())]), error);
     }
 }
+
+/// Damages the scenario at every character in several ways: whatever comes of it, nothing panics and every error points
+/// into the text.
+#[test]
+fn damaged_scenarios_end_in_an_error_or_in_a_scenario() {
+    let mut accepted = 0;
+    for (at, character) in GOOD.char_indices() {
+        let (before, rest) = GOOD.split_at(at);
+        let after = &rest[character.len_utf8()..];
+        let damaged = [before.to_string(), format!("{before}{after}")];
+        let replaced =
+            ["\u{b5}", "\"", "9", "-", ".", "\n", "[", "="].map(|new| format!("{before}{new}{after}"));
+        for text in damaged.iter().chain(&replaced) {
+            accepted += u32::from(error_of(text, &[]) == "accepted");
+        }
+    }
+    let changes = GOOD.chars().count() as u32 * 10;
+    assert!(
+        accepted > 0 && accepted < changes / 2,
+        "{accepted} of {changes} accepted"
+    );
+}
