@@ -11,6 +11,8 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
     let _ = out.into_parts();
     result.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => CliError::NobodyReads,
+        // The format cannot hold what was asked for: nothing is wrong with the output.
+        ErrorKind::InvalidInput => CliError::Input(error.to_string()),
         _ => CliError::Io {
             doing: "cannot write the output".to_string(),
             error,

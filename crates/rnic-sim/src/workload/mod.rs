@@ -62,9 +62,33 @@ pub struct Network {
     pub wire_overhead: u32,
 }
 
+/// Whether [`generate`] can generate all of `traffic`; an error is one sentence.
+pub fn check(_traffic: &[Traffic], _network: &Network) -> Result<(), String> {
+    Ok(())
+}
+
 /// The flows of all `traffic`, in order of their start.
-pub fn generate(_traffic: &[Traffic], _network: &Network, _seed: u64) -> std::vec::IntoIter<FlowSpec> {
-    Vec::new().into_iter()
+pub fn generate(_traffic: &[Traffic], _network: &Network, _seed: u64) -> FlowStream {
+    FlowStream {}
+}
+
+/// All flows of a run, lazily and in order.
+#[derive(Debug)]
+pub struct FlowStream {}
+
+impl FlowStream {
+    /// Number of flows in all.
+    pub fn total(&self) -> u64 {
+        0
+    }
+}
+
+impl Iterator for FlowStream {
+    type Item = FlowSpec;
+
+    fn next(&mut self) -> Option<FlowSpec> {
+        None
+    }
 }
 
 /// Flow lists in files. STUB.
