@@ -12,6 +12,9 @@ impl Progress for Silent {
     fn update(&self, _run: usize, _state: RunProgress) {}
 }
 
+/// What a bar looks like.
+const TEMPLATE: &str = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {eta}";
+
 /// A bar per run: its flows, its speed in packet transmissions per second, the time left.
 pub(crate) struct Bars {
     all: MultiProgress,
@@ -30,20 +33,23 @@ impl Bars {
         if !std::io::stderr().is_terminal() {
             return None;
         }
+        Some(Bars::drawn_on(ProgressDrawTarget::stderr(), names))
+    }
+
+    fn drawn_on<'a>(target: ProgressDrawTarget, names: impl Iterator<Item = &'a str>) -> Bars {
         let run = |name: &str| Run {
             name: name.to_string(),
             bar: Mutex::new(None),
         };
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        Some(Bars {
+        let all = MultiProgress::with_draw_target(target);
+        Bars {
             all,
             runs: names.map(run).collect(),
-        })
+        }
     }
 
     fn start(&self, name: &str) -> ProgressBar {
-        let template = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {eta}";
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         self.all.add(
             ProgressBar::new(0)
                 .with_style(style)
@@ -93,6 +99,44 @@ fn speed(hops: u64, seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bar_lives_from_the_first_report_of_its_run_to_the_last_flow() {
+        let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), ["a", "b"].into_iter());
+        let report = |run: usize, flows_done: u64| {
+            let state = RunProgress {
+                flows_done,
+                flows_total: 10,
+                hops: 100,
+                sim_time: rnic_transport::Time::ZERO,
+            };
+            bars.update(run, state);
+            lock(&bars.runs[run.min(1)].bar)
+                .as_ref()
+                .map(|bar| (bar.position(), bar.is_finished()))
+        };
+        assert_eq!(report(1, 3), Some((3, false)));
+        assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not begun");
+        assert!(report(1, 10).is_some_and(|(_, finished)| finished));
+        assert!(
+            report(1, 10).is_some_and(|(_, finished)| finished),
+            "a late report changes nothing"
+        );
+        bars.update(
+            7,
+            RunProgress {
+                flows_done: 0,
+                flows_total: 0,
+                hops: 0,
+                sim_time: rnic_transport::Time::ZERO,
+            },
+        );
+    }
+
+    #[test]
+    fn the_template_is_valid() {
+        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
+    }
 
     #[test]
     fn speed_is_told_once_there_is_something_to_tell() {

@@ -61,19 +61,8 @@ impl<'n> Graph<'n> {
         let mut cables_of_host = vec![0u32; self.hosts.len()];
         let mut groups = Groups::new(self.hosts.len() + self.switches.len());
         for (link, cable) in cables {
-            let ends = (
-                self.node(cable, "from", &link.from)?,
-                self.node(cable, "to", &link.to)?,
-            );
-            if link.from == link.to {
-                let message = format!("the cable joins \"{}\" to itself", link.from);
-                return Err(cable.error_at("to", message, "name two nodes"));
-            }
-            if let (Node::Host(_), Node::Host(_)) = ends {
-                let message = format!("the cable joins the hosts \"{}\" and \"{}\"", link.from, link.to);
-                return Err(cable.error_at("to", message, "a host's cable goes to a switch"));
-            }
-            for (end, key) in [(ends.0, "from"), (ends.1, "to")] {
+            let ends = self.ends(link, cable)?;
+            for (end, key) in ends.into_iter().zip(["from", "to"]) {
                 if let Node::Host(host) = end {
                     cables_of_host[host] += 1;
                     if cables_of_host[host] > 1 {
@@ -82,7 +71,7 @@ impl<'n> Graph<'n> {
                     }
                 }
             }
-            groups.join(self.index(ends.0), self.index(ends.1));
+            groups.join(self.index(ends[0]), self.index(ends[1]));
         }
         if let Some(host) = cables_of_host.iter().position(|cables| *cables == 0) {
             let message = format!("the host \"{}\" has no cable", self.hosts[host]);
@@ -105,6 +94,23 @@ impl<'n> Graph<'n> {
             ));
         }
         Ok(())
+    }
+
+    /// The two nodes that a cable joins, of which at most one is a host.
+    fn ends(&self, link: &NamedLink, cable: &Table<'_>) -> Result<[Node; 2]> {
+        let ends = [
+            self.node(cable, "from", &link.from)?,
+            self.node(cable, "to", &link.to)?,
+        ];
+        if ends[0] == ends[1] {
+            let message = format!("the cable joins \"{}\" to itself", link.from);
+            return Err(cable.error_at("to", message, "name two nodes"));
+        }
+        if let [Node::Host(_), Node::Host(_)] = ends {
+            let message = format!("the cable joins the hosts \"{}\" and \"{}\"", link.from, link.to);
+            return Err(cable.error_at("to", message, "a host's cable goes to a switch"));
+        }
+        Ok(ends)
     }
 
     fn node(&self, cable: &Table<'_>, key: &str, name: &str) -> Result<Node> {
