@@ -26,6 +26,6 @@ pub trait Endpoint {
     /// Every flow that starts before `end` must now be known to its hosts; `wake` tells the fabric that a host has something to do
     /// at a time.
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time));
-    /// Everything before `end` has happened. `Break` ends the run.
-    fn close_window(&mut self, end: Time) -> ControlFlow<()>;
+    /// Everything before `end` has happened, `hops` packet transmissions in all. `Break` ends the run.
+    fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;
 }

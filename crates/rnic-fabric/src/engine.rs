@@ -15,6 +15,7 @@ use crate::routing::Routes;
 use crate::switch::Switch;
 use crate::topology::{Topology, TopologyError};
 use rnic_transport::Time;
+use std::sync::Arc;
 
 /// How a run of the engine ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +28,8 @@ pub enum Ending {
 
 /// A fabric ready to run.
 pub struct Fabric<B> {
-    topology: Topology,
-    routes: Routes,
+    topology: Arc<Topology>,
+    routes: Arc<Routes>,
     links: Ports<B>,
     switches: Vec<Switch<B>>,
     tree: EventTree,
@@ -43,8 +44,8 @@ pub struct Fabric<B> {
 impl<B: Copy + Default> Fabric<B> {
     /// Builds the fabric; `seed` determines ECMP salts and random loss.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
-        let topology = Topology::build(spec)?;
-        let routes = Routes::new(&topology, seed)?;
+        let topology = Arc::new(Topology::build(spec)?);
+        let routes = Arc::new(Routes::new(&topology, seed)?);
         let links = Ports::new(&topology, spec.frame_gap, spec.switch.priorities, seed);
         let mut most_ports = 1;
         let switches = (topology.hosts..topology.nodes())
@@ -110,13 +111,14 @@ impl<B: Copy + Default> Fabric<B> {
                 }
             }
             self.now = end;
-            if endpoint.close_window(Time::from_ps(end)).is_break() {
+            if endpoint.close_window(Time::from_ps(end), self.links.hops).is_break() {
                 return Ending::Stopped;
             }
         }
     }
 
-    /// Simulates every event of one host before `end`. At the same instant: arrivals, then timers, then the transmitter.
+    /// Simulates every event of one host before `end`. At the same instant arrivals come before timers; after each, the transmitter
+    /// sends if it is free.
     fn run_host<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E, host: u32, end: u64) {
         let number = self.topology.host_port(host);
         let upstream = self.links.ports[number].peer as usize;
@@ -160,11 +162,11 @@ impl<B: Copy + Default> Fabric<B> {
 /// What can be seen from outside.
 impl<B: Copy + Default> Fabric<B> {
     /// The wiring.
-    pub fn topology(&self) -> &Topology {
+    pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
     /// The routes.
-    pub fn routes(&self) -> &Routes {
+    pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
     /// Start of the latest window, or its end when it is complete.

@@ -12,7 +12,7 @@ pub struct Packet<B> {
     pub bytes: u16,
     /// Priority, 0 to 7; higher is served first.
     pub priority: u8,
-    /// Bits `MARKED`, `PAUSE`.
+    /// Bits `MARKED`, `PAUSE`, `CONTROL`.
     pub flags: u8,
     /// What the host's transport put in.
     pub body: B,
@@ -23,6 +23,8 @@ impl<B: Default> Packet<B> {
     pub const MARKED: u8 = 1;
     /// It is a PFC frame, consumed by the port that receives it.
     pub const PAUSE: u8 = 2;
+    /// It carries no data but an acknowledgement or notification; drops of such packets are counted apart.
+    pub const CONTROL: u8 = 4;
 
     /// A PFC frame that pauses exactly the priorities in `mask` and resumes the others.
     pub(crate) fn pause(mask: u8) -> Packet<B> {

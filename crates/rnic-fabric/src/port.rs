@@ -13,6 +13,8 @@ pub struct PriorityCounters {
     pub tx_bytes: u64,
     /// Frames that arrived here and found the input buffer full.
     pub drops: u64,
+    /// Control packets among them.
+    pub control_drops: u64,
     /// Frames transmitted here that the cable lost.
     pub lost: u64,
     /// Times this port told its peer to pause.
@@ -73,6 +75,7 @@ impl<B: Copy + Default> Flight<B> {
             self.grow();
         }
         let mask = self.slots.len() - 1;
+        debug_assert!(self.len == 0 || self.slots[(self.head + self.len - 1) & mask].at <= at);
         self.slots[(self.head + self.len) & mask] = InFlight { at, packet };
         self.len += 1;
         self.len == 1

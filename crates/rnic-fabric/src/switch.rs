@@ -180,7 +180,9 @@ impl<B: Copy + Default> Switch<B> {
         }
         let cell = input * self.priorities + packet.priority as usize;
         if self.occupancy[cell] + u32::from(packet.bytes) > self.thresholds.buffer {
-            links.counters[(self.first_port + input) * self.priorities + packet.priority as usize].drops += 1;
+            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
+            counters.drops += 1;
+            counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
             return;
         }
         let output = routes.port(self.node, packet.dst, packet.flow_hash) as usize;
@@ -234,7 +236,9 @@ impl<B: Copy + Default> Switch<B> {
         let number = self.first_port + output;
         let port = &links.ports[number];
         let sendable = self.backlog[output] & !port.paused;
-        if port.must_tell_pause() {
+        if port.busy_until > now {
+            // What this event was set for went away, and another packet took the transmitter at this very instant.
+        } else if port.must_tell_pause() {
             links.transmit_pause(number, now);
         } else if sendable != 0 {
             let priority = 7 - sendable.leading_zeros() as usize;

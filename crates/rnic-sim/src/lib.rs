@@ -1,6 +1,8 @@
 //! From a scenario file to results: workloads, simulated NICs on a fabric, metrics, result files and reports.
 
 pub mod format;
+pub mod nic;
+pub mod resolve;
 pub mod results;
 pub mod run;
 pub mod scenario;

@@ -1,56 +1,246 @@
-//! Running a scenario. STUB: the types are final, the body is not.
+//! Running a scenario: every run on a thread of its own, as many at a time as asked for.
 
-use crate::results::RunOutput;
-use crate::scenario::Scenario;
+use crate::nic::{Hosts, Stop};
+use crate::resolve::{Resolved, SetupError, resolve};
+use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use crate::scenario::{RunSpec, Scenario};
+use crate::workload::{self, FlowSpec};
+use cpu_time::ThreadTime;
+use rnic_fabric::{Ending, Fabric, blockage};
 use rnic_transport::Time;
+use rnic_transport::congestion::{CongestionControl, NoCongestionControl};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol};
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How to run.
+/// How to run, as opposed to what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunOptions {
-    /// Most threads to use; at least 1.
+    /// Runs at the same time, at least 1.
     pub threads: usize,
 }
 
-/// How far a run has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunProgress {
-    /// Flows that have finished.
+    /// Flows finished.
     pub flows_done: u64,
     /// Flows in all.
     pub flows_total: u64,
-    /// Transmissions of packets on links so far.
+    /// Packet transmissions so far.
     pub hops: u64,
-    /// Simulated time so far.
+    /// Simulated time.
     pub sim_time: Time,
 }
 
-/// Is told how far the runs have come; called from the threads that run them.
+/// Is told how runs proceed; called from worker threads.
 pub trait Progress: Sync {
-    /// Run number `run` of the scenario has come this far.
+    /// Run number `run` (in the scenario's order) is at `state`.
     fn update(&self, run: usize, state: RunProgress);
 }
 
-/// What one run yielded, and what it cost.
+/// A finished run and what it cost.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunReport {
-    /// The records.
+    /// What it recorded; the same for the same scenario and seed, always.
     pub output: RunOutput,
     /// Wall-clock seconds.
     pub wall_s: f64,
-    /// CPU seconds over all threads.
+    /// CPU seconds of the thread that ran it.
     pub cpu_s: f64,
-    /// Highest resident memory of the process while it ran, in bytes.
+    /// Largest resident set of the whole process so far, in bytes; 0 where the system does not tell.
     pub peak_rss_bytes: u64,
 }
 
-/// Runs every run of a scenario; the reports are in the scenario's order.
+/// Runs everything in a scenario. Results come in the scenario's order and do not depend on the number of threads.
 ///
 /// # Errors
-/// The first run that cannot be set up: its name and why.
+/// The first run that cannot be set up, with its name.
 pub fn run_scenario(
-    _scenario: &Scenario,
-    _options: &RunOptions,
-    _progress: &dyn Progress,
-) -> Result<Vec<RunReport>, (String, String)> {
-    Ok(Vec::new())
+    scenario: &Scenario, options: &RunOptions, progress: &dyn Progress,
+) -> Result<Vec<RunReport>, (String, SetupError)> {
+    let mut prepared = Vec::new();
+    for run in &scenario.runs {
+        prepared.push(resolve(run, scenario.seed).map_err(|error| (run.name.clone(), error))?);
+    }
+    let next = AtomicUsize::new(0);
+    let slots: Vec<Mutex<Option<RunReport>>> = scenario.runs.iter().map(|_| Mutex::new(None)).collect();
+    let worker = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(run) = scenario.runs.get(index) else { return };
+            let report = run_one(scenario.seed, run, &prepared[index], &mut |state| progress.update(index, state));
+            *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..options.threads.clamp(1, scenario.runs.len()) {
+            scope.spawn(worker);
+        }
+        worker();
+    });
+    let reports = slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(|p| p.into_inner()));
+    Ok(reports.collect())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
+fn run_one(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunReport {
+    let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
+    let output = simulate_named(seed, run, resolved, progress);
+    RunReport {
+        output,
+        wall_s: wall.elapsed().as_secs_f64(),
+        cpu_s: cpu.elapsed().as_secs_f64(),
+        peak_rss_bytes: peak_rss_bytes(),
+    }
+}
+
+/// Largest resident set of this process so far.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1_024)
+}
+
+/// Picks the protocol by name: from here on everything is compiled for it.
+fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
+    let stream = workload::generate(&run.traffic, &resolved.network, seed);
+    let total = stream.total();
+    let mut observer = |done: u64, now: Time, hops: u64| {
+        progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });
+        ControlFlow::Continue(())
+    };
+    match run.transport.transport.as_str() {
+        "irn" => simulate::<Irn, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
+        _ => simulate::<GoBackN, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
+    }
+}
+
+/// Simulates one run with the given flows, which must be in order of start. `observer` is called now and then with flows finished, simulated
+/// time and packet transmissions.
+pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+    resolved: &Resolved, params: C::Params, seed: u64, flows: S,
+    observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+) -> RunOutput {
+    let fabric = match Fabric::new(&resolved.fabric, seed) {
+        Ok(fabric) => fabric,
+        Err(error) => return RunOutput::not_started(error.to_string()),
+    };
+    simulate_on::<P, C, S>(fabric, resolved, params, flows, observer)
+}
+
+/// As [`simulate`], on a fabric that the caller has prepared.
+pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S,
+    observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+) -> RunOutput {
+    let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
+    let mut hosts = Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, topology, routes, flows, observer);
+    let ending = fabric.run(&mut hosts);
+    let end = fabric.now();
+    fabric.close_counters(end);
+    let host_totals = hosts.totals();
+    let unfinished = hosts.unfinished();
+    let stop = hosts.stop();
+    let ports = port_records(&fabric);
+    let totals = totals(&fabric, &ports, host_totals);
+    let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
+    let status = if totals.data + totals.control != accounted {
+        RunStatus::Failed(format!(
+            "internal error: {} packets were sent but {accounted} are accounted for",
+            totals.data + totals.control
+        ))
+    } else if resolved.lossless && totals.dropped > 0 {
+        RunStatus::Failed(format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
+    } else {
+        status(&fabric, ending, stop, unfinished, end)
+    };
+    let mut warnings = resolved.warnings.clone();
+    if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
+        warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
+    }
+    RunOutput { status, flows: hosts.into_records(), ports, totals, end, parameters: resolved.parameters.clone(), warnings }
+}
+
+fn status<B: Copy + Default>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
+    let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
+    let what = match (ending, stop) {
+        (_, Some(Stop::Finished)) => return RunStatus::Completed,
+        (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
+        (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
+        (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
+        (_, Some(Stop::Stalled)) => format!("no flow has progressed for a long time at {end}; {flows} not finished"),
+        _ => format!("stopped at {end}; {flows} not finished"),
+    };
+    RunStatus::Failed(what + &blocked(fabric))
+}
+
+/// A sentence on who is paused, empty if nobody is.
+fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
+    let blockage = blockage(fabric);
+    if !blockage.cycle.is_empty() {
+        return format!("; deadlock: the pauses form a cycle through {}", blockage.cycle.join(", "));
+    }
+    if blockage.paused.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = blockage.paused.iter().take(8).map(|(name, _)| name.as_str()).collect();
+    let more = if blockage.paused.len() > names.len() { ", ..." } else { "" };
+    format!("; {} ports are paused: {}{more}", blockage.paused.len(), names.join(", "))
+}
+
+fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
+    let topology = fabric.topology();
+    let record = |port: usize| {
+        let info = topology.ports[port];
+        PortRecord {
+            node: topology.names[info.node as usize].clone(),
+            port: port as u32 - topology.first_port[info.node as usize],
+            peer: topology.names[topology.peer_node(port) as usize].clone(),
+            rate: info.link.rate,
+            busy: fabric.busy(port),
+            priorities: fabric.counters(port).iter().map(PriorityCounters::from).collect(),
+        }
+    };
+    (0..topology.ports.len()).map(record).collect()
+}
+
+fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
+    let mut totals = Totals {
+        data: hosts.data,
+        control: hosts.control,
+        retransmitted: hosts.retransmitted,
+        delivered: hosts.delivered,
+        marked: hosts.marked,
+        hops: fabric.hops(),
+        in_flight: fabric.in_flight(),
+        ..Totals::default()
+    };
+    for port in 0..ports.len() {
+        totals.dropped_data += fabric.counters(port).iter().map(|c| c.drops - c.control_drops).sum::<u64>();
+    }
+    for counters in ports.iter().flat_map(|port| &port.priorities) {
+        totals.dropped += counters.drops;
+        totals.lost += counters.lost;
+        totals.pause_frames += counters.pause_sent;
+        totals.paused_ps += counters.paused_ps;
+    }
+    totals
+}
+
+impl From<&rnic_fabric::PriorityCounters> for PriorityCounters {
+    fn from(c: &rnic_fabric::PriorityCounters) -> PriorityCounters {
+        PriorityCounters {
+            tx_packets: c.tx_packets,
+            tx_bytes: c.tx_bytes,
+            drops: c.drops,
+            lost: c.lost,
+            pause_sent: c.pause_sent,
+            pause_received: c.pause_received,
+            paused_ps: c.paused_ps,
+            queue_high_water: c.queue_high_water,
+        }
+    }
 }

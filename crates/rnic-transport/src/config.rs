@@ -13,6 +13,16 @@ pub struct Timeouts {
     pub low_packets: u32,
 }
 
+/// When a go-back-N receiver sends a NACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NackPolicy {
+    /// For the first packet out of order; no further one until order resumes (InfiniBand).
+    #[default]
+    First,
+    /// For every packet out of order.
+    Every,
+}
+
 /// What every flow of a run has in common.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowConfig {
@@ -30,6 +40,8 @@ pub struct FlowConfig {
     pub timeouts: Option<Timeouts>,
     /// Go-back-N: acknowledge every data packet. Without (the all-Reads extreme) the data sink owns the timer.
     pub acks: bool,
+    /// Go-back-N: which packets out of order earn a NACK.
+    pub nacks: NackPolicy,
     /// A flow never sends faster than this, `None`: than its host's link.
     pub max_rate: Option<BitRate>,
     /// Sequence number of every flow's first packet; results do not depend on it.
@@ -58,6 +70,7 @@ impl Default for FlowConfig {
                 low_packets: 3,
             }),
             acks: true,
+            nacks: NackPolicy::First,
             max_rate: None,
             first_psn: Psn::new(0),
         }

@@ -25,7 +25,7 @@ pub mod registry;
 pub mod time;
 pub mod units;
 
-pub use config::{FlowConfig, Timeouts};
+pub use config::{FlowConfig, NackPolicy, Timeouts};
 pub use flow::{Receiver, Sender, Timer};
 pub use pdu::{Pdu, PduKind, RxMeta, RxOutcome, TxDesc};
 pub use psn::Psn;

@@ -21,6 +21,21 @@ pub struct RunOutput {
     pub warnings: Vec<String>,
 }
 
+impl RunOutput {
+    /// Of a run that could not begin.
+    pub fn not_started(reason: String) -> RunOutput {
+        RunOutput {
+            status: RunStatus::Failed(reason),
+            flows: Vec::new(),
+            ports: Vec::new(),
+            totals: Totals::default(),
+            end: Time::ZERO,
+            parameters: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunStatus {

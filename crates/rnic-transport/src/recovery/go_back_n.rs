@@ -8,7 +8,7 @@
 //! requester: its timer restarts whenever a packet arrives in order, and asks for the expected packet again.
 
 use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
-use crate::config::FlowConfig;
+use crate::config::{FlowConfig, NackPolicy};
 use crate::congestion::LossSignal;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
@@ -173,7 +173,7 @@ impl ReceiveRecovery for GoBackNReceiver {
         }
         let reply = if ahead < 0 || self.left == 0 {
             cfg.acks.then(|| Pdu::ack(self.expected, pdu.stamp()))
-        } else if self.nack_sent {
+        } else if self.nack_sent && cfg.nacks == NackPolicy::First {
             None
         } else {
             self.nack_sent = true;

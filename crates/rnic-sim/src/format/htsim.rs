@@ -1,0 +1,307 @@
+//! htsim's fat-tree file: a regular tree of two or three tiers, described tier by tier.
+//!
+//! What its loader (csg-htsim) accepts: whole Gbps, whole nanoseconds above 0, and one rate in all tiers, because it
+//! takes the oversubscription of a tier both for a ratio of ports and for one of bandwidths.
+
+use super::topology::{Graph, invalid};
+use rnic_fabric::config::{LinkSpec, TopologySpec};
+use rnic_transport::{BitRate, Time};
+use std::io::{self, Write};
+
+/// A regular tree: all switches of a tier are alike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FatTreeShape {
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Hosts per pod; all hosts where there are two tiers.
+    pub hosts_per_pod: u32,
+    /// The switch tiers from the hosts upwards; two or three.
+    pub tiers: Vec<Tier>,
+}
+
+/// One tier of switches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tier {
+    /// Ports of each switch towards the hosts.
+    pub down: u32,
+    /// Ports of each switch away from the hosts, 0 in the highest tier.
+    pub up: u32,
+    /// Rate of the ports towards the hosts.
+    pub rate: BitRate,
+    /// Delay of the cables towards the hosts.
+    pub delay: Time,
+}
+
+impl FatTreeShape {
+    /// The shape of a fat-tree or a leaf-spine fabric with these host cables; `None` for other topologies.
+    pub fn of(topology: &TopologySpec, link: &LinkSpec) -> Option<FatTreeShape> {
+        let tier = |down, up| Tier {
+            down,
+            up,
+            rate: link.rate,
+            delay: link.delay,
+        };
+        match *topology {
+            TopologySpec::FatTree { k } => {
+                let (half, hosts_per_pod) = (k / 2, (k / 2).checked_mul(k / 2)?);
+                let tiers = vec![tier(half, half), tier(half, half), tier(k, 0)];
+                Some(FatTreeShape {
+                    hosts: hosts_per_pod.checked_mul(k)?,
+                    hosts_per_pod,
+                    tiers,
+                })
+            }
+            TopologySpec::LeafSpine {
+                leaves,
+                spines,
+                hosts_per_leaf,
+                uplink_rate,
+                uplink_delay,
+            } => {
+                let hosts = leaves.checked_mul(hosts_per_leaf)?;
+                let (rate, delay) = (
+                    uplink_rate.unwrap_or(link.rate),
+                    uplink_delay.unwrap_or(link.delay),
+                );
+                let spine = Tier {
+                    down: leaves,
+                    up: 0,
+                    rate,
+                    delay,
+                };
+                Some(FatTreeShape {
+                    hosts,
+                    hosts_per_pod: hosts,
+                    tiers: vec![tier(hosts_per_leaf, spines), spine],
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Why htsim would not read it.
+    fn validate(&self) -> Result<(), String> {
+        if !(2..=3).contains(&self.tiers.len()) {
+            return Err(format!(
+                "{} tiers of switches; it has two or three",
+                self.tiers.len()
+            ));
+        }
+        for tier in &self.tiers {
+            if tier.rate != self.tiers[0].rate {
+                return Err(format!(
+                    "rates of {} and {}; it has one rate",
+                    self.tiers[0].rate, tier.rate
+                ));
+            }
+            if tier.rate.as_bps() == 0 || !tier.rate.as_bps().is_multiple_of(1_000_000_000) {
+                return Err(format!("a rate of {}; it has whole Gbps", tier.rate));
+            }
+            if tier.delay == Time::ZERO || !tier.delay.as_ps().is_multiple_of(1_000) {
+                return Err(format!(
+                    "a delay of {}; it has whole nanoseconds above 0",
+                    tier.delay
+                ));
+            }
+        }
+        let (_, lower) = self.tiers.split_last().unwrap_or((&self.tiers[0], &[]));
+        match lower
+            .iter()
+            .find(|tier| tier.up == 0 || !tier.down.is_multiple_of(tier.up))
+        {
+            Some(Tier { down, up, .. }) => Err(format!(
+                "switches with {down} ports down and {up} up; it has whole ratios"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Why `graph` is not this tree.
+    fn matches(&self, graph: &Graph) -> Result<(), String> {
+        if graph.hosts() as u64 != u64::from(self.hosts) {
+            return Err(format!(
+                "{} hosts where the tree has {}",
+                graph.hosts(),
+                self.hosts
+            ));
+        }
+        let levels = graph.tiers();
+        for cable in &graph.cables {
+            let [a, b] = cable.ends.map(|end| &graph.nodes[end as usize].name);
+            let level = cable.ends.iter().filter_map(|&end| levels[end as usize]).min();
+            let tier = level.and_then(|level| self.tiers.get(level as usize));
+            if tier.is_none_or(|tier| (tier.rate, tier.delay) != (cable.rate, cable.delay)) {
+                return Err(format!(
+                    "the cable {a}-{b} is not like the others of its tier; it has regular trees"
+                ));
+            }
+            if cable.loss > 0.0 {
+                return Err(format!("the cable {a}-{b} loses frames; it has no loss"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the tree of this `shape`, which `graph` must have.
+pub(super) fn write(out: &mut dyn Write, graph: &Graph, shape: Option<&FatTreeShape>) -> io::Result<()> {
+    let fail = |why: String| {
+        invalid(format!(
+            "htsim's topology file cannot describe this fabric: {why}"
+        ))
+    };
+    let shape = shape.ok_or_else(|| fail("it has fat-trees and leaf-spine fabrics only".to_string()))?;
+    shape
+        .validate()
+        .and_then(|()| shape.matches(graph))
+        .map_err(fail)?;
+    let FatTreeShape {
+        hosts,
+        hosts_per_pod,
+        tiers,
+    } = shape;
+    writeln!(
+        out,
+        "Nodes {hosts}\nTiers {}\nPodsize {hosts_per_pod}",
+        tiers.len()
+    )?;
+    for (number, tier) in tiers.iter().enumerate() {
+        writeln!(out, "\nTier {number}")?;
+        writeln!(out, "Downlink_speed_Gbps {}", tier.rate.as_bps() / 1_000_000_000)?;
+        writeln!(out, "Radix_Down {}", tier.down)?;
+        if number + 1 < tiers.len() {
+            writeln!(
+                out,
+                "Radix_Up {}\nOversubscribed {}",
+                tier.up,
+                tier.down / tier.up
+            )?;
+        }
+        writeln!(
+            out,
+            "Downlink_Latency_ns {}\nSwitch_Latency_ns 0",
+            tier.delay.as_ps() / 1_000
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::topology::{Cable, Node, TopologyExport, write_topology};
+
+    const LINK: LinkSpec = LinkSpec {
+        rate: BitRate::from_gbps(100),
+        delay: Time::from_us(1),
+        loss: 0.0,
+    };
+
+    fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32) -> (TopologySpec, Graph) {
+        let hosts = leaves * hosts_per_leaf;
+        let node = |name: String, is_switch| Node { name, is_switch };
+        let nodes = (0..hosts)
+            .map(|i| node(format!("h{i}"), false))
+            .chain((0..leaves).map(|i| node(format!("leaf{i}"), true)))
+            .chain((0..spines).map(|i| node(format!("spine{i}"), true)))
+            .collect();
+        let cable = |a, b| Cable {
+            ends: [a, b],
+            rate: LINK.rate,
+            delay: LINK.delay,
+            loss: 0.0,
+        };
+        let down = (0..hosts).map(|host| cable(host, hosts + host / hosts_per_leaf));
+        let up = (0..leaves)
+            .flat_map(|leaf| (0..spines).map(move |spine| cable(hosts + leaf, hosts + leaves + spine)));
+        let graph = Graph {
+            nodes,
+            cables: down.chain(up).collect(),
+        };
+        let topology = TopologySpec::LeafSpine {
+            leaves,
+            spines,
+            hosts_per_leaf,
+            uplink_rate: None,
+            uplink_delay: None,
+        };
+        (topology, graph)
+    }
+
+    fn written(graph: &Graph, shape: Option<&FatTreeShape>) -> Result<String, String> {
+        let mut out = Vec::new();
+        write_topology(&mut out, TopologyExport::Htsim, graph, shape).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_leaf_spine_fabric_has_two_tiers() {
+        let (topology, graph) = leaf_spine(4, 2, 8);
+        let expected = "Nodes 32\nTiers 2\nPodsize 32\n\n\
+            Tier 0\nDownlink_speed_Gbps 100\nRadix_Down 8\nRadix_Up 2\nOversubscribed 4\n\
+            Downlink_Latency_ns 1000\nSwitch_Latency_ns 0\n\n\
+            Tier 1\nDownlink_speed_Gbps 100\nRadix_Down 4\nDownlink_Latency_ns 1000\nSwitch_Latency_ns 0\n";
+        assert_eq!(
+            written(&graph, FatTreeShape::of(&topology, &LINK).as_ref()),
+            Ok(expected.to_string())
+        );
+    }
+
+    #[test]
+    fn a_fat_tree_has_three_tiers() {
+        let shape = FatTreeShape::of(&TopologySpec::FatTree { k: 16 }, &LINK).unwrap();
+        assert_eq!((shape.hosts, shape.hosts_per_pod), (1024, 64));
+        let ports: Vec<(u32, u32)> = shape.tiers.iter().map(|tier| (tier.down, tier.up)).collect();
+        assert_eq!(ports, [(8, 8), (8, 8), (16, 0)]);
+        assert_eq!(shape.validate(), Ok(()));
+    }
+
+    #[test]
+    fn other_fabrics_are_refused_with_a_reason() {
+        let (topology, graph) = leaf_spine(2, 1, 2);
+        let shape = FatTreeShape::of(&topology, &LINK).unwrap();
+        let refused = |graph: &Graph, shape: Option<&FatTreeShape>| {
+            written(graph, shape)
+                .unwrap_err()
+                .replace("htsim's topology file cannot describe this fabric: ", "")
+        };
+        assert_eq!(
+            refused(&graph, None),
+            "it has fat-trees and leaf-spine fabrics only"
+        );
+        let changed = |change: fn(&mut FatTreeShape)| {
+            let mut shape = shape.clone();
+            change(&mut shape);
+            refused(&graph, Some(&shape))
+        };
+        assert_eq!(changed(|s| s.hosts = 5), "4 hosts where the tree has 5");
+        assert_eq!(
+            changed(|s| s.tiers.truncate(1)),
+            "1 tiers of switches; it has two or three"
+        );
+        assert_eq!(
+            changed(|s| s.tiers[1].rate = BitRate::from_gbps(40)),
+            "rates of 100 Gbps and 40 Gbps; it has one rate"
+        );
+        assert_eq!(
+            changed(|s| s.tiers[0].up = 3),
+            "switches with 2 ports down and 3 up; it has whole ratios"
+        );
+        assert_eq!(
+            changed(|s| s.tiers[0].delay = Time::from_ps(1_500)),
+            "a delay of 1.5 ns; it has whole nanoseconds above 0"
+        );
+        let mut slow = graph.clone();
+        slow.cables[0].delay = Time::from_us(9);
+        assert_eq!(
+            refused(&slow, Some(&shape)),
+            "the cable h0-leaf0 is not like the others of its tier; it has regular trees"
+        );
+        let mut lossy = graph;
+        lossy.cables[0].loss = 0.1;
+        assert_eq!(
+            refused(&lossy, Some(&shape)),
+            "the cable h0-leaf0 loses frames; it has no loss"
+        );
+    }
+}

@@ -1,0 +1,528 @@
+//! The simulated host NICs: they put the transport's flows on the fabric.
+//!
+//! A NIC sends control packets (ACK, NACK) before data, and takes data packets from its ready flows in turn, one packet each. A
+//! flow that its recovery, window or pacing holds back is not in the ring of ready flows. One retransmission timer entry per flow
+//! end is pending at most; re-arming it later costs nothing until it fires.
+
+use crate::results::FlowRecord;
+use crate::workload::FlowSpec;
+use rnic_fabric::rng::{Purpose, mix};
+use rnic_fabric::{Endpoint, MIN_FRAME, Packet, Routes, Topology, completion_time};
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::headers::{FRAME_GAP, ROCE_DATA};
+use rnic_transport::recovery::Protocol;
+use rnic_transport::{FlowConfig, Pdu, PduKind, Receiver, RxMeta, Sender, Time, Timer};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::iter::Peekable;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Priority of data packets.
+const DATA_PRIORITY: u8 = 0;
+
+/// What a packet carries: which flow, and the transport's part.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Segment {
+    slot: u32,
+    pdu: Pdu,
+}
+
+/// Settings of the NICs of a run, beside the transport's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hosting {
+    /// Frame length of an ACK.
+    pub ack_bytes: u32,
+    /// Frame length of a NACK.
+    pub nack_bytes: u32,
+    /// Priority of ACKs and NACKs.
+    pub control_priority: u8,
+    /// Give up when the simulated time reaches this.
+    pub max_time: Time,
+    /// Give up when no flow has progressed for this long.
+    pub stall_time: Time,
+    /// Seed of the flow hashes.
+    pub seed: u64,
+}
+
+/// The sending end of a flow.
+struct SendEnd<P: Protocol, C: CongestionControl> {
+    sender: Sender<P, C>,
+    dst: u32,
+    flow_hash: u32,
+    /// Pending timer entry, [`Time::MAX`] for none.
+    armed: Time,
+    /// In the host's ring of ready flows, or waiting for its pacing time.
+    queued: bool,
+    done: bool,
+    record: u32,
+    retransmitted: u32,
+    timeouts: u32,
+}
+
+/// The receiving end of a flow.
+struct ReceiveEnd<P: Protocol> {
+    receiver: Receiver<P>,
+    src: u32,
+    reply_hash: u32,
+    armed: Time,
+    done: bool,
+}
+
+/// One host.
+#[derive(Default)]
+struct Host {
+    control: VecDeque<Packet<Segment>>,
+    ready: VecDeque<u32>,
+    /// Flows that may send from a time on.
+    paced: BinaryHeap<Reverse<(Time, u32)>>,
+    /// (time, slot, whether it is the receiving end's).
+    timers: BinaryHeap<Reverse<(Time, u32, bool)>>,
+    /// Flows that start in the current window, and whether this is their receiving host.
+    starts: VecDeque<(Time, u32, bool)>,
+    /// Start of the last flow, and how many started at that instant before it.
+    last_start: Time,
+    same_start: u32,
+}
+
+/// Counts over all hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostTotals {
+    /// Data packets sent.
+    pub data: u64,
+    /// Control packets sent.
+    pub control: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Packets received.
+    pub delivered: u64,
+    /// Marked packets received.
+    pub marked: u64,
+    /// Timeouts that fired.
+    pub timeouts: u64,
+}
+
+/// Why the hosts ended a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Every flow finished.
+    Finished,
+    /// The simulated time reached its limit.
+    TimeLimit,
+    /// No flow progressed for too long.
+    Stalled,
+    /// The caller asked.
+    Cancelled,
+}
+
+/// All hosts of a run with their flows.
+pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> {
+    cfg: FlowConfig,
+    params: C::Params,
+    hosting: Hosting,
+    topology: Arc<Topology>,
+    routes: Arc<Routes>,
+    stream: Peekable<S>,
+    /// Start of the stream's next flow.
+    next_start: Time,
+    hosts: Vec<Host>,
+    senders: Vec<SendEnd<P, C>>,
+    receivers: Vec<ReceiveEnd<P>>,
+    free: Vec<u32>,
+    /// Flows whose receiver has everything while their sender still has something to do.
+    closing: Vec<u32>,
+    records: Vec<FlowRecord>,
+    active: u64,
+    finished: u64,
+    totals: HostTotals,
+    last_progress: Time,
+    stop: Option<Stop>,
+    observer: &'a mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+    windows: u32,
+}
+
+impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<'a, P, C, S> {
+    /// Hosts that will start the flows of `stream`, which must be in order of start. `observer` is called now and then with the number
+    /// of finished flows, the simulated time and the packet transmissions so far; `Break` cancels the run.
+    pub fn new(
+        cfg: FlowConfig, params: C::Params, hosting: Hosting, topology: Arc<Topology>, routes: Arc<Routes>, stream: S,
+        observer: &'a mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+    ) -> Self {
+        let mut stream = stream.peekable();
+        Hosts {
+            cfg,
+            params,
+            hosting,
+            next_start: stream.peek().map_or(Time::MAX, |flow: &FlowSpec| flow.start),
+            stream,
+            hosts: std::iter::repeat_with(Host::default).take(topology.hosts as usize).collect(),
+            topology,
+            routes,
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            free: Vec::new(),
+            closing: Vec::new(),
+            records: Vec::new(),
+            active: 0,
+            finished: 0,
+            totals: HostTotals::default(),
+            last_progress: Time::ZERO,
+            stop: None,
+            observer,
+            windows: 0,
+        }
+    }
+
+    /// Counts over all hosts.
+    pub fn totals(&self) -> HostTotals {
+        self.totals
+    }
+    /// Why the hosts ended the run, if they did.
+    pub fn stop(&self) -> Option<Stop> {
+        self.stop
+    }
+    /// Flows that have started and not finished.
+    pub fn unfinished(&self) -> u64 {
+        self.active
+    }
+    /// One record per flow that has started, in order of start.
+    pub fn into_records(mut self) -> Vec<FlowRecord> {
+        for end in self.senders.iter().filter(|end| !end.done) {
+            let record = &mut self.records[end.record as usize];
+            (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
+        }
+        self.records
+    }
+
+    /// Creates both ends of a flow; returns its slot.
+    fn open(&mut self, flow: &FlowSpec) -> u32 {
+        let host = &mut self.hosts[flow.src as usize];
+        host.same_start = if host.last_start == flow.start { host.same_start + 1 } else { 0 };
+        host.last_start = flow.start;
+        let pair = mix(self.hosting.seed, Purpose::FlowHash, u64::from(flow.src) << 32 | u64::from(flow.dst));
+        let hash = mix(pair, Purpose::FlowHash, flow.start.as_ps() << 8 | u64::from(host.same_start));
+        let (flow_hash, reply_hash) = (hash as u32, (hash >> 32) as u32);
+        let record = self.records.len() as u32;
+        self.records.push(FlowRecord {
+            id: record,
+            src: flow.src,
+            dst: flow.dst,
+            bytes: flow.bytes,
+            start: flow.start,
+            finish: None,
+            ideal: self.ideal(flow, flow_hash),
+            retransmitted: 0,
+            timeouts: 0,
+            request: flow.request,
+            traffic: flow.traffic,
+            measured: flow.measured,
+        });
+        let send = SendEnd {
+            sender: Sender::new(&self.cfg, &self.params, flow.bytes, flow.start),
+            dst: flow.dst,
+            flow_hash,
+            armed: Time::MAX,
+            queued: false,
+            done: false,
+            record,
+            retransmitted: 0,
+            timeouts: 0,
+        };
+        let receiver = Receiver::new(&self.cfg, flow.bytes, flow.start);
+        let receive = ReceiveEnd { receiver, src: flow.src, reply_hash, armed: Time::MAX, done: false };
+        self.active += 1;
+        self.last_progress = self.last_progress.max(flow.start);
+        match self.free.pop() {
+            Some(slot) => {
+                self.senders[slot as usize] = send;
+                self.receivers[slot as usize] = receive;
+                slot
+            }
+            None => {
+                self.senders.push(send);
+                self.receivers.push(receive);
+                self.senders.len() as u32 - 1
+            }
+        }
+    }
+
+    /// The slowdown's denominator: the flow alone, with plain RoCEv2 headers, on its own path.
+    fn ideal(&self, flow: &FlowSpec, flow_hash: u32) -> Time {
+        let path = self.routes.path(&self.topology, flow.src, flow.dst, flow_hash);
+        let packets = self.cfg.packets(flow.bytes);
+        let last = flow.bytes - (packets - 1) * u64::from(self.cfg.mtu);
+        let on_cable = |payload: u64| (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(FRAME_GAP);
+        completion_time(&self.topology, &path, packets, on_cable(u64::from(self.cfg.mtu)), on_cable(last))
+    }
+
+    /// Puts the flow where it belongs: ready now, ready later, or nowhere while it is blocked.
+    #[inline]
+    fn schedule(&mut self, host: u32, slot: u32, now: Time) {
+        let end = &mut self.senders[slot as usize];
+        if end.queued {
+            return;
+        }
+        if let Some(at) = end.sender.next_transmit(&self.cfg) {
+            end.queued = true;
+            let host = &mut self.hosts[host as usize];
+            if at <= now { host.ready.push_back(slot) } else { host.paced.push(Reverse((at, slot))) }
+        }
+    }
+
+    /// Makes sure that a timer entry at or before the flow's deadline is pending.
+    #[inline]
+    fn arm_sender(&mut self, host: u32, slot: u32) {
+        let end = &mut self.senders[slot as usize];
+        if let Some((at, _)) = end.sender.deadline(&self.cfg)
+            && at < end.armed
+        {
+            end.armed = at;
+            self.hosts[host as usize].timers.push(Reverse((at, slot, false)));
+        }
+    }
+
+    fn arm_receiver(&mut self, host: u32, slot: u32) {
+        let end = &mut self.receivers[slot as usize];
+        if let Some(at) = end.receiver.deadline(&self.cfg)
+            && at < end.armed
+        {
+            end.armed = at;
+            self.hosts[host as usize].timers.push(Reverse((at, slot, true)));
+        }
+    }
+
+    fn timer(&mut self, host: u32, slot: u32, receiving: bool, at: Time) {
+        if receiving {
+            let end = &mut self.receivers[slot as usize];
+            if end.armed != at || end.done {
+                return; // superseded, or the slot is another flow's now
+            }
+            end.armed = Time::MAX;
+            if let Some(nack) = end.receiver.on_deadline(&self.cfg, at) {
+                self.totals.timeouts += 1;
+                self.senders[slot as usize].timeouts += 1;
+                self.reply(host, slot, nack);
+            }
+            self.arm_receiver(host, slot);
+            return;
+        }
+        let end = &mut self.senders[slot as usize];
+        if end.armed != at || end.done {
+            return;
+        }
+        end.armed = Time::MAX;
+        if end.sender.on_deadline(&self.cfg, &self.params, at) == Some(Timer::Retransmit) {
+            end.timeouts += 1;
+            self.totals.timeouts += 1;
+        }
+        self.arm_sender(host, slot);
+        self.schedule(host, slot, at);
+    }
+
+    /// Queues a control packet from the receiving end to the sending end.
+    #[inline]
+    fn reply(&mut self, host: u32, slot: u32, pdu: Pdu) {
+        let end = &self.receivers[slot as usize];
+        let bytes = if pdu.kind() == PduKind::Nack { self.hosting.nack_bytes } else { self.hosting.ack_bytes };
+        self.hosts[host as usize].control.push_back(Packet {
+            dst: end.src,
+            flow_hash: end.reply_hash,
+            bytes: (bytes as u16).max(MIN_FRAME),
+            priority: self.hosting.control_priority,
+            flags: Packet::<Segment>::CONTROL,
+            body: Segment { slot, pdu },
+        });
+    }
+
+    #[inline]
+    fn receive_data(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
+        let Segment { slot, pdu } = packet.body;
+        if self.senders[slot as usize].flow_hash != packet.flow_hash {
+            return; // of an earlier flow in this slot
+        }
+        let end = &mut self.receivers[slot as usize];
+        let outcome = end.receiver.handle(&self.cfg, now, pdu, RxMeta { marked: packet.is_marked() });
+        if !outcome.discarded {
+            self.last_progress = now;
+        }
+        if outcome.completed {
+            end.done = true;
+            let record = &mut self.records[self.senders[slot as usize].record as usize];
+            record.finish = Some(now);
+            self.finished += 1;
+            self.active -= 1;
+            self.closing.push(slot);
+        }
+        if let Some(pdu) = outcome.reply {
+            self.reply(host, slot, pdu);
+        }
+    }
+
+    #[inline]
+    fn receive_reply(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
+        let Segment { slot, pdu } = packet.body;
+        if self.receivers[slot as usize].reply_hash != packet.flow_hash {
+            return; // of an earlier flow in this slot
+        }
+        let end = &mut self.senders[slot as usize];
+        end.sender.handle(&self.cfg, &self.params, now, pdu);
+        self.schedule(host, slot, now);
+        self.arm_sender(host, slot);
+    }
+
+    #[inline]
+    fn data_packet(&mut self, host: u32, slot: u32, now: Time) -> Option<Packet<Segment>> {
+        let end = &mut self.senders[slot as usize];
+        let desc = end.sender.poll_transmit(&self.cfg, &self.params, now);
+        end.queued = false;
+        let packet = desc.map(|desc| {
+            end.retransmitted += u32::from(desc.retransmission);
+            self.totals.retransmitted += u64::from(desc.retransmission);
+            self.totals.data += 1;
+            Packet {
+                dst: end.dst,
+                flow_hash: end.flow_hash,
+                bytes: ((desc.payload + self.cfg.header) as u16).max(MIN_FRAME),
+                priority: DATA_PRIORITY,
+                flags: 0,
+                body: Segment { slot, pdu: desc.pdu },
+            }
+        });
+        self.schedule(host, slot, now);
+        if packet.is_some() {
+            self.arm_sender(host, slot);
+        }
+        packet
+    }
+
+    /// Retires flows whose both ends are done.
+    fn retire(&mut self) {
+        let learns = P::sender_learns_completion(&self.cfg);
+        let mut kept = 0;
+        for i in 0..self.closing.len() {
+            let slot = self.closing[i];
+            let end = &mut self.senders[slot as usize];
+            // A source without acknowledgements ends with the sink, once it has sent what it is about to send.
+            let idle = !end.queued && (!learns || end.sender.is_complete());
+            if idle {
+                end.done = true;
+                let record = &mut self.records[end.record as usize];
+                (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
+                self.free.push(slot);
+            } else {
+                self.closing[kept] = slot;
+                kept += 1;
+            }
+        }
+        self.closing.truncate(kept);
+    }
+
+    fn observe(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
+        self.windows = self.windows.wrapping_add(1);
+        if self.windows.is_multiple_of(256) && (self.observer)(self.finished, end, hops).is_break() {
+            self.stop = Some(Stop::Cancelled);
+        } else if end >= self.hosting.max_time {
+            self.stop = Some(Stop::TimeLimit);
+        } else if self.active > 0 && end.saturating_sub(self.last_progress) > self.hosting.stall_time {
+            self.stop = Some(Stop::Stalled);
+        }
+        if self.stop.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint for Hosts<'_, P, C, S> {
+    type Body = Segment;
+
+    #[inline]
+    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
+        self.totals.delivered += 1;
+        self.totals.marked += u64::from(packet.is_marked());
+        if packet.body.pdu.kind() == PduKind::Data {
+            self.receive_data(host, now, packet);
+        } else {
+            self.receive_reply(host, now, packet);
+        }
+    }
+
+    #[inline]
+    fn next_wake(&self, host: u32) -> Time {
+        let host = &self.hosts[host as usize];
+        let start = host.starts.front().map_or(Time::MAX, |s| s.0);
+        let timer = host.timers.peek().map_or(Time::MAX, |Reverse(t)| t.0);
+        let paced = host.paced.peek().map_or(Time::MAX, |Reverse(p)| p.0);
+        start.min(timer).min(paced)
+    }
+
+    fn wake(&mut self, index: u32, now: Time) {
+        let host = &mut self.hosts[index as usize];
+        if let Some((_, slot, receiving)) = host.starts.pop_front_if(|(at, ..)| *at <= now) {
+            if receiving { self.arm_receiver(index, slot) } else { self.schedule(index, slot, now) }
+            return;
+        }
+        if host.timers.peek().is_some_and(|Reverse(t)| t.0 <= now)
+            && let Some(Reverse((at, slot, receiving))) = host.timers.pop()
+        {
+            self.timer(index, slot, receiving, at);
+            return;
+        }
+        if host.paced.peek().is_some_and(|Reverse(p)| p.0 <= now)
+            && let Some(Reverse((_, slot))) = host.paced.pop()
+        {
+            host.ready.push_back(slot);
+        }
+    }
+
+    #[inline]
+    fn wants_to_transmit(&self, host: u32) -> bool {
+        let host = &self.hosts[host as usize];
+        !host.control.is_empty() || !host.ready.is_empty()
+    }
+
+    #[inline]
+    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Segment>> {
+        let host = &mut self.hosts[index as usize];
+        if paused & (1 << self.hosting.control_priority) == 0
+            && let Some(packet) = host.control.pop_front()
+        {
+            self.totals.control += 1;
+            return Some(packet);
+        }
+        if paused & (1 << DATA_PRIORITY) != 0 {
+            return None;
+        }
+        while let Some(slot) = self.hosts[index as usize].ready.pop_front() {
+            if let Some(packet) = self.data_packet(index, slot, now) {
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    fn next_start(&self) -> Time {
+        self.next_start
+    }
+
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
+        while let Some(flow) = self.stream.next_if(|flow| flow.start < end) {
+            let slot = self.open(&flow);
+            self.hosts[flow.src as usize].starts.push_back((flow.start, slot, false));
+            wake(flow.src, flow.start);
+            if P::receiver_has_timer(&self.cfg) {
+                self.hosts[flow.dst as usize].starts.push_back((flow.start, slot, true));
+                wake(flow.dst, flow.start);
+            }
+        }
+        self.next_start = self.stream.peek().map_or(Time::MAX, |flow| flow.start);
+    }
+
+    fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
+        if !self.closing.is_empty() {
+            self.retire();
+        }
+        if self.active == 0 && self.closing.is_empty() && self.next_start == Time::MAX {
+            self.stop = Some(Stop::Finished);
+            return ControlFlow::Break(());
+        }
+        self.observe(end, hops)
+    }
+}

@@ -1,0 +1,254 @@
+//! From a run's settings to the numbers that the fabric and the transport work with.
+//!
+//! What a scenario leaves open follows from its fabric as the IRN paper does it (section 4.1): the BDP cap from the longest path, buffers
+//! of twice the BDP, `RTO_high` from one congested link.
+
+use crate::nic::Hosting;
+use crate::scenario::RunSpec;
+use crate::workload::{self, Network};
+use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
+use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, headroom_margin, longest_path, required_headroom};
+use rnic_transport::headers::{FRAME_GAP, IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::{Bytes, FlowConfig, Psn, Time, Timeouts};
+
+/// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
+const SAFETY_TIMEOUT: Time = Time::from_ps(4_096_000 << 14);
+
+/// Why a run cannot be set up.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Its fabric cannot be built.
+    #[error(transparent)]
+    Fabric(#[from] TopologyError),
+    /// Its traffic cannot be generated on this fabric, or its settings contradict each other.
+    #[error("{0}")]
+    Impossible(String),
+}
+
+/// Everything that a run needs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Resolved {
+    /// The fabric.
+    pub fabric: FabricSpec,
+    /// Settings of every flow.
+    pub flow: FlowConfig,
+    /// Settings of every NIC.
+    pub hosting: Hosting,
+    /// What the workload must know.
+    pub network: Network,
+    /// Whether nothing can be dropped: PFC with enough headroom, and no random loss.
+    pub lossless: bool,
+    /// The longest path.
+    pub longest: PathFacts,
+    /// The settings as (key, value with unit).
+    pub parameters: Vec<(String, String)>,
+    /// What a reader should know.
+    pub warnings: Vec<String>,
+}
+
+/// Works out everything that the run leaves open, or says what is impossible.
+pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
+    let mut fabric = FabricSpec {
+        topology: run.fabric.topology.clone(),
+        link: run.fabric.link,
+        links: run.fabric.links.clone(),
+        switch: SwitchSpec {
+            buffer: Bytes(0),
+            pfc: None,
+            priorities: if run.transport.control_priority { 2 } else { 1 },
+        },
+        frame_gap: run.fabric.frame_gap.0 as u32,
+    };
+    let topology = Topology::build(&fabric)?;
+    let network = Network {
+        hosts: topology.hosts,
+        host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
+        mtu: run.fabric.mtu.0 as u32,
+        wire_overhead: ROCE_DATA + FRAME_GAP,
+    };
+    workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
+    let longest = longest_path(&topology);
+    let frames = Frames::new(run, &fabric);
+    fabric.switch = switch(run, &fabric, &topology, longest, &frames)?;
+
+    let mut warnings = Vec::new();
+    let margin = headroom_margin(&fabric, &topology, frames.data);
+    let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
+    let lossless = margin.is_some_and(|margin| margin >= 0) && !random_loss;
+    let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
+    if let (Some(margin), Some(pfc)) = (margin, fabric.switch.pfc)
+        && margin < 0
+    {
+        let safe = Bytes((pfc.xoff.0 as i64 + margin).max(0) as u64);
+        let guard = if timeouts.is_some_and(|t| t.high == SAFETY_TIMEOUT) {
+            format!("; a timeout of {SAFETY_TIMEOUT} guards against a lost tail")
+        } else {
+            String::new()
+        };
+        warnings.push(format!(
+            "PFC headroom is {} short of the worst case, so packets may be dropped; xoff = \"{safe}\" would be lossless{guard}",
+            Bytes(margin.unsigned_abs())
+        ));
+    }
+    let base_rtt = base_rtt(longest, &frames);
+    let bdp = longest.rate.bytes_in(longest.delay * 2);
+    let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
+    let bdp_cap = run.transport.bdp_cap.unwrap_or(derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32);
+    let flow = FlowConfig {
+        mtu: run.fabric.mtu.0 as u32,
+        header: frames.header,
+        line_rate: longest.rate,
+        base_rtt,
+        bdp_cap,
+        timeouts,
+        acks: run.transport.acks.unwrap_or(false) || run.transport.transport == "irn",
+        nacks: rnic_transport::NackPolicy::First,
+        max_rate: run.transport.max_rate,
+        first_psn: Psn::new(0),
+    };
+    if run.transport.transport == "irn" {
+        warn_of_small_cap(&flow, &frames, longest, &mut warnings);
+    }
+    let hosting = Hosting {
+        ack_bytes: frames.ack,
+        nack_bytes: frames.nack,
+        control_priority: fabric.switch.priorities - 1,
+        max_time: run.limits.max_time.unwrap_or(Time::MAX),
+        stall_time: run.limits.stall_time,
+        seed,
+    };
+    let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
+    Ok(Resolved { fabric, flow, hosting, network, lossless, longest, parameters, warnings })
+}
+
+/// Frame lengths.
+struct Frames {
+    header: u32,
+    /// A full data packet.
+    data: u32,
+    ack: u32,
+    nack: u32,
+    gap: u32,
+}
+
+impl Frames {
+    fn new(run: &RunSpec, fabric: &FabricSpec) -> Frames {
+        let irn = run.transport.transport == "irn";
+        let size = |given: Option<Bytes>, default: u32| given.map_or(default, |bytes| bytes.0 as u32);
+        let header = size(run.transport.header, if irn { IRN_DATA } else { ROCE_DATA });
+        let least = u32::from(MIN_FRAME);
+        Frames {
+            header,
+            data: (run.fabric.mtu.0 as u32 + header).max(least),
+            ack: size(run.transport.ack_size, ROCE_ACK).max(least),
+            nack: size(run.transport.nack_size, if irn { IRN_NACK } else { ROCE_ACK }).max(least),
+            gap: fabric.frame_gap,
+        }
+    }
+}
+
+/// Round trip of one full packet and its ACK over the longest path of an empty fabric.
+fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
+    let both = longest.rate.time_for(u64::from(frames.data + frames.gap)) + longest.rate.time_for(u64::from(frames.ack + frames.gap));
+    longest.delay * 2 + both * u64::from(longest.hops)
+}
+
+fn switch(
+    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, frames: &Frames,
+) -> Result<SwitchSpec, SetupError> {
+    let bdp = longest.rate.bytes_in(longest.delay * 2);
+    let buffer = run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
+    if buffer.0 < u64::from(frames.data) {
+        return Err(SetupError::Impossible(format!(
+            "a switch buffer of {buffer} cannot hold one full packet of {} bytes",
+            frames.data
+        )));
+    }
+    let mut spec = SwitchSpec { buffer, pfc: None, priorities: fabric.switch.priorities };
+    if !run.transport.pfc {
+        return Ok(spec);
+    }
+    let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
+    let headroom = switch_ports
+        .map(|port| required_headroom(&topology.ports[port].link, frames.data, frames.gap))
+        .max()
+        .unwrap_or_default();
+    let xoff = match run.fabric.switch.xoff {
+        Some(xoff) => xoff,
+        None if buffer > headroom => Bytes(buffer.0 - headroom.0),
+        None => {
+            return Err(SetupError::Impossible(format!(
+                "a switch buffer of {buffer} is too small for PFC: the links need {headroom} of headroom; set a larger `buffer`, or `xoff` by hand"
+            )));
+        }
+    };
+    spec.pfc = Some(PfcThresholds { xoff, xon: run.fabric.switch.xon.unwrap_or(xoff) });
+    Ok(spec)
+}
+
+/// The run's timeouts. A lossless fabric has none; one that is meant to be lossless, but lacks headroom, only a long one.
+fn timeouts(
+    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, lossless: bool, random_loss: bool,
+) -> Option<Timeouts> {
+    let transport = &run.transport;
+    let meant_lossless = fabric.switch.pfc.is_some() && !random_loss;
+    let low_packets = transport.rto_low_packets.unwrap_or(3);
+    match transport.timeouts {
+        Some(false) => return None,
+        None if lossless => return None,
+        None if meant_lossless => return Some(Timeouts { high: SAFETY_TIMEOUT, low: SAFETY_TIMEOUT, low_packets }),
+        _ => {}
+    }
+    let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
+    let congested = longest.rate.time_for(fabric.switch.buffer.0 * most_ports as u64);
+    let high = transport.rto_high.unwrap_or(longest.delay * 2 + congested);
+    let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
+    Some(Timeouts { high, low, low_packets })
+}
+
+/// Warns when the cap alone keeps a lone flow clearly below line rate.
+fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
+    let needed = flow.base_rtt.as_ps().div_ceil(longest.rate.time_for(u64::from(frames.data + frames.gap)).as_ps().max(1));
+    if u64::from(flow.bdp_cap) * 10 < needed * 9 {
+        warnings.push(format!(
+            "bdp_cap = {} holds a lone flow on the longest path to {:.0} % of line rate; {needed} packets would fill it",
+            flow.bdp_cap,
+            f64::from(flow.bdp_cap) / needed as f64 * 100.0
+        ));
+    }
+}
+
+fn parameters(
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, longest: PathFacts, topology: &Topology,
+) -> Vec<(String, String)> {
+    let mut list: Vec<(String, String)> = Vec::new();
+    let mut put = |key: &str, value: String| list.push((key.to_string(), value));
+    put("hosts", topology.hosts.to_string());
+    put("switches", (topology.nodes() - topology.hosts).to_string());
+    put("longest path", format!("{} links, {} one way, {}", longest.hops, longest.delay, longest.rate));
+    put("base_rtt", flow.base_rtt.to_string());
+    put("mtu", Bytes(u64::from(flow.mtu)).to_string());
+    put("header", Bytes(u64::from(flow.header)).to_string());
+    put("frame_gap", Bytes(u64::from(fabric.frame_gap)).to_string());
+    put("buffer", fabric.switch.buffer.to_string());
+    if let Some(pfc) = fabric.switch.pfc {
+        put("xoff", pfc.xoff.to_string());
+        put("xon", pfc.xon.to_string());
+    }
+    if run.transport.transport == "irn" {
+        put("bdp_cap", format!("{} packets", flow.bdp_cap));
+        put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
+    }
+    put("acks", if flow.acks { "every packet" } else { "none (all Reads)" }.to_string());
+    put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
+    match flow.timeouts {
+        None => put("timeouts", "off".to_string()),
+        Some(t) if run.transport.transport == "irn" => {
+            put("rto_high", t.high.to_string());
+            put("rto_low", t.low.to_string());
+            put("rto_low_packets", t.low_packets.to_string());
+        }
+        Some(t) => put("rto_high", t.high.to_string()),
+    }
+    list
+}

@@ -1,0 +1,297 @@
+//! Small synthetic results whose statistics are computed by hand in the tests.
+
+use super::model::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use crate::run::RunReport;
+use crate::scenario::{
+    FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec,
+};
+use rnic_fabric::config::{LinkSpec, TopologySpec};
+use rnic_transport::{BitRate, Bytes, Time};
+
+/// A measured flow that started at 0 and took 10 us, twice its ideal time.
+pub(crate) fn flow(id: u32, bytes: u64) -> FlowRecord {
+    FlowRecord {
+        id,
+        src: 0,
+        dst: 1,
+        bytes,
+        start: Time::ZERO,
+        finish: Some(Time::from_us(10)),
+        ideal: Time::from_us(5),
+        retransmitted: 0,
+        timeouts: 0,
+        request: u32::MAX,
+        traffic: 0,
+        measured: true,
+    }
+}
+
+/// `RoCE + PFC`, with slowdowns 2, 4, 6 and 8, and `IRN` with half of each; one request over two flows.
+pub(crate) fn two_runs() -> (Scenario, Vec<RunReport>) {
+    let traffic = vec![source("background"), source("incast")];
+    let runs = vec![
+        run("RoCE + PFC", "roce", true, &traffic),
+        run("IRN", "irn", false, &traffic),
+    ];
+    let reports = vec![report(output(1)), report(output(2))];
+    (scenario(runs), reports)
+}
+
+/// One run in which no flow ever started.
+pub(crate) fn empty() -> (Scenario, Vec<RunReport>) {
+    let nothing = RunOutput {
+        flows: Vec::new(),
+        ports: Vec::new(),
+        totals: Totals::default(),
+        end: Time::ZERO,
+        parameters: Vec::new(),
+        warnings: Vec::new(),
+        ..output(1)
+    };
+    (
+        scenario(vec![run("nothing", "irn", false, &[source("background")])]),
+        vec![report(nothing)],
+    )
+}
+
+pub(crate) fn scenario(runs: Vec<RunSpec>) -> Scenario {
+    Scenario {
+        title: "A tiny case".into(),
+        name: "tiny".into(),
+        seed: 7,
+        runs,
+    }
+}
+
+pub(crate) fn report(output: RunOutput) -> RunReport {
+    RunReport {
+        output,
+        wall_s: 1.25,
+        cpu_s: 1.5,
+        peak_rss_bytes: 1 << 20,
+    }
+}
+
+/// Times of `output(1)` divided by `faster`.
+fn output(faster: u64) -> RunOutput {
+    let timed = |id, bytes, start, fct: u64, ideal, request, traffic| FlowRecord {
+        start: Time::from_us(start),
+        finish: Some(Time::from_us(start + fct / faster)),
+        ideal: Time::from_us(ideal),
+        request,
+        traffic,
+        ..flow(id, bytes)
+    };
+    let flows = vec![
+        timed(0, 1_000, 0, 10, 5, u32::MAX, 0),
+        timed(1, 5_000, 1, 40, 10, u32::MAX, 0),
+        FlowRecord {
+            timeouts: 2,
+            ..timed(2, 200_000, 100, 300, 50, 0, 1)
+        },
+        FlowRecord {
+            retransmitted: 6,
+            ..timed(3, 200_000, 110, 400, 50, 0, 1)
+        },
+        FlowRecord {
+            measured: false,
+            ..timed(4, 1_000, 120, 200, 5, u32::MAX, 0)
+        },
+    ];
+    let end = Time::from_ps(600_000_001);
+    RunOutput {
+        status: RunStatus::Completed,
+        flows,
+        ports: ports(),
+        totals: totals(),
+        end,
+        parameters: vec![
+            ("rate".into(), "40 Gbps".into()),
+            ("buffer".into(), "240 KB".into()),
+        ],
+        warnings: vec!["the clock is fictional".into()],
+    }
+}
+
+/// Busy for a half, a quarter and a quarter of the run.
+fn ports() -> Vec<PortRecord> {
+    let port = |node: &str, port, peer: &str, busy_us, drops, paused_ps| PortRecord {
+        node: node.into(),
+        port,
+        peer: peer.into(),
+        rate: BitRate::from_gbps(40),
+        busy: Time::from_us(busy_us),
+        priorities: vec![PriorityCounters {
+            tx_packets: 300,
+            tx_bytes: 318_600,
+            drops,
+            lost: 1,
+            pause_sent: 2,
+            pause_received: 3,
+            paused_ps,
+            queue_high_water: 231_003,
+        }],
+    };
+    vec![
+        port("h0", 0, "s0", 300, 0, 12_500_000),
+        port("s0", 1, "h1", 150, 4, 0),
+        port("s0", 2, "s1", 150, 1, 87_500),
+    ]
+}
+
+fn totals() -> Totals {
+    Totals {
+        data: 600,
+        control: 20,
+        retransmitted: 6,
+        dropped: 5,
+        dropped_data: 4,
+        lost: 1,
+        marked: 2,
+        hops: 1_200,
+        delivered: 610,
+        in_flight: 4,
+        pause_frames: 3,
+        paused_ps: 12_500_000,
+    }
+}
+
+pub(crate) fn source(name: &str) -> Traffic {
+    Traffic {
+        name: name.into(),
+        pattern: TrafficPattern::List { flows: [].into() },
+        warmup: 0,
+        cooldown: 0,
+        start: Time::ZERO,
+    }
+}
+
+pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSpec {
+    let link = LinkSpec {
+        rate: BitRate::from_gbps(40),
+        delay: Time::from_us(2),
+        loss: 0.0,
+    };
+    RunSpec {
+        name: name.into(),
+        fabric: FabricSetup {
+            topology: TopologySpec::SingleSwitch { hosts: 3 },
+            link,
+            links: Vec::new(),
+            mtu: Bytes(1_000),
+            frame_gap: Bytes(20),
+            switch: SwitchSetup::default(),
+        },
+        traffic: traffic.to_vec(),
+        transport: transport_spec(transport, pfc),
+        limits: Limits {
+            max_time: None,
+            stall_time: Time::from_ms(1_000),
+        },
+    }
+}
+
+fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
+    TransportSpec {
+        transport: transport.into(),
+        cc: "none".into(),
+        pfc,
+        timeouts: None,
+        rto_high: None,
+        rto_low: None,
+        rto_low_packets: None,
+        bdp_cap: None,
+        acks: None,
+        header: None,
+        ack_size: None,
+        nack_size: None,
+        control_priority: false,
+        max_rate: None,
+    }
+}
+
+/// Four runs of many synthetic flows, one of them failed: what a real report looks like.
+pub(crate) fn showcase() -> (Scenario, Vec<RunReport>) {
+    let traffic = vec![source("poisson")];
+    let runs = vec![
+        run("RoCE + PFC", "roce", true, &traffic),
+        run("IRN", "irn", false, &traffic),
+        run("IRN + PFC", "irn", true, &traffic),
+        run("RoCE without PFC", "roce", false, &traffic),
+    ];
+    let mut reports: Vec<RunReport> = [3.0, 1.0, 1.8, 6.0]
+        .map(|slow| report(showcase_output(slow)))
+        .into();
+    reports[3].output.status =
+        RunStatus::Failed("no flow progressed for 1 s of simulated time; flow 1203 (h4 to h17) waits".into());
+    reports[3].output.flows[1_203].finish = None;
+    (
+        Scenario {
+            title: "IRN and RoCE, default case".into(),
+            ..scenario(runs)
+        },
+        reports,
+    )
+}
+
+fn showcase_output(slow: f64) -> RunOutput {
+    let sizes = [
+        64u64, 400, 1_000, 1_000, 4_000, 7_000, 30_000, 120_000, 700_000, 2_400_000,
+    ];
+    // A fixed scramble instead of a random generator: a multiplicative hash of the flow's number.
+    let noise = |i: u64| ((i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 + 1.0) / (1u64 << 24) as f64;
+    let one = |i: u64| {
+        let bytes = sizes[(noise(i + 7) * 10.0) as usize % 10] + (noise(i + 99) * 50.0) as u64;
+        let ideal = Time::from_ns(12_000 + bytes / 5);
+        let slowdown = 1.0 + slow * 0.6 * (-noise(i).ln()).powf(1.8);
+        FlowRecord {
+            start: Time::from_us(i),
+            finish: Some(Time::from_us(i) + ideal.scale(slowdown)),
+            ideal,
+            ..flow(i as u32, bytes)
+        }
+    };
+    let mut output = output(1);
+    output.flows = (0..20_000).map(one).collect();
+    output.end = Time::from_us(23_000);
+    let port = |i: u64| PortRecord {
+        node: format!("agg{}", i / 6),
+        port: (i % 6) as u32,
+        peer: format!("core{}", i % 9),
+        busy: Time::from_us((noise(i) * 20_000.0) as u64),
+        priorities: vec![PriorityCounters {
+            drops: if slow < 1.5 {
+                (noise(i) * 4_000.0) as u64
+            } else {
+                0
+            },
+            paused_ps: if slow > 1.5 { (noise(i) * 9e9) as u64 } else { 0 },
+            ..Default::default()
+        }],
+        ..output.ports[0].clone()
+    };
+    output.ports = (0..40).map(port).collect();
+    output.parameters = [
+        ("topology", "fat-tree, k = 6"),
+        ("rate", "40 Gbps"),
+        ("buffer", "240 KB per input port"),
+    ]
+    .map(|(k, v)| (k.to_string(), v.to_string()))
+    .into();
+    output.parameters.push((
+        "BDP cap".into(),
+        if slow < 2.0 { "111 packets" } else { "none" }.into(),
+    ));
+    output.warnings.clear();
+    output.totals = Totals {
+        data: 3_961_204,
+        control: 3_912_004,
+        retransmitted: if slow < 1.5 { 341_022 } else { 0 },
+        dropped_data: if slow < 1.5 { 337_310 } else { 0 },
+        dropped: if slow < 1.5 { 338_310 } else { 0 },
+        pause_frames: if slow > 1.5 { 48_211 } else { 0 },
+        paused_ps: if slow > 1.5 { 912_345_678_000 } else { 0 },
+        ..totals()
+    };
+    output
+}

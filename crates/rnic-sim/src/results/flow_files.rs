@@ -1,0 +1,282 @@
+//! The list of all flows, as CSV and as Parquet.
+
+use super::model::FlowRecord;
+use super::stats;
+use super::text::{exact_us, round6};
+use crate::run::RunReport;
+use crate::scenario::{RunSpec, Scenario};
+use parquet::basic::Compression;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// Columns of both files, one row per flow in order of run and start. Times in microseconds; `slowdown` is
+/// `fct_us / ideal_us`; a flow that never finished has no `finish_us`, `fct_us` and `slowdown`, one outside any request
+/// no `request`; `traffic` names the source; `measured` says whether it counts in the statistics.
+pub const COLUMNS: [&str; 15] = [
+    "run",
+    "flow",
+    "src",
+    "dst",
+    "bytes",
+    "start_us",
+    "finish_us",
+    "fct_us",
+    "ideal_us",
+    "slowdown",
+    "retransmitted",
+    "timeouts",
+    "request",
+    "traffic",
+    "measured",
+];
+
+/// Writes `flows.csv`: times are exact decimals, a slowdown has six significant digits, what is missing is empty.
+pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunReport]) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(COLUMNS)?;
+    for (run, report) in scenario.runs.iter().zip(reports) {
+        for flow in &report.output.flows {
+            csv.write_record([
+                run.name.as_str(),
+                &flow.id.to_string(),
+                &flow.src.to_string(),
+                &flow.dst.to_string(),
+                &flow.bytes.to_string(),
+                &exact_us(flow.start),
+                &flow.finish.map_or(String::new(), exact_us),
+                &stats::fct(flow).map_or(String::new(), exact_us),
+                &exact_us(flow.ideal),
+                &rounded_slowdown(flow).map_or(String::new(), |s| s.to_string()),
+                &flow.retransmitted.to_string(),
+                &flow.timeouts.to_string(),
+                &request(flow).map_or(String::new(), |r| r.to_string()),
+                source(run, flow),
+                if flow.measured { "true" } else { "false" },
+            ])?;
+        }
+    }
+    csv.flush()
+}
+
+fn rounded_slowdown(flow: &FlowRecord) -> Option<f64> {
+    stats::slowdown(flow).map(round6)
+}
+
+fn request(flow: &FlowRecord) -> Option<u32> {
+    (flow.request != u32::MAX).then_some(flow.request)
+}
+
+/// Name of the source of traffic that `flow` came from.
+fn source<'a>(run: &'a RunSpec, flow: &FlowRecord) -> &'a str {
+    run.traffic
+        .get(usize::from(flow.traffic))
+        .map_or("", |source| &source.name)
+}
+
+const SCHEMA: &str = "message flows {
+    REQUIRED BYTE_ARRAY run (STRING);
+    REQUIRED INT32 flow (INTEGER(32, false));
+    REQUIRED INT32 src (INTEGER(32, false));
+    REQUIRED INT32 dst (INTEGER(32, false));
+    REQUIRED INT64 bytes (INTEGER(64, false));
+    REQUIRED DOUBLE start_us;
+    OPTIONAL DOUBLE finish_us;
+    OPTIONAL DOUBLE fct_us;
+    REQUIRED DOUBLE ideal_us;
+    OPTIONAL DOUBLE slowdown;
+    REQUIRED INT32 retransmitted (INTEGER(32, false));
+    REQUIRED INT32 timeouts (INTEGER(32, false));
+    OPTIONAL INT32 request (INTEGER(32, false));
+    REQUIRED BYTE_ARRAY traffic (STRING);
+    REQUIRED BOOLEAN measured;
+}";
+
+/// Writes `flows.parquet`, Snappy-compressed, one row group per run; the values equal those of `flows.csv`.
+pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[RunReport]) -> io::Result<()> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(concat!("rnic ", env!("CARGO_PKG_VERSION")).to_string())
+        .build();
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
+    for (run, report) in scenario.runs.iter().zip(reports) {
+        let mut group = writer.next_row_group()?;
+        write_columns(&mut group, run, &report.output.flows)?;
+        group.close()?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+/// Every column of one run's flows, in the order of [`SCHEMA`]. Unsigned numbers keep their bits, as Parquet wants.
+fn write_columns<W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    run: &RunSpec,
+    flows: &[FlowRecord],
+) -> Result<(), ParquetError> {
+    let run_name = ByteArray::from(run.name.as_str());
+    let sources: Vec<ByteArray> = run
+        .traffic
+        .iter()
+        .map(|t| ByteArray::from(t.name.as_str()))
+        .collect();
+    let no_source = ByteArray::from("");
+    let source = |f: &FlowRecord| sources.get(usize::from(f.traffic)).unwrap_or(&no_source).clone();
+    required::<ByteArrayType, W>(group, flows, |_| run_name.clone())?;
+    required::<Int32Type, W>(group, flows, |f| f.id as i32)?;
+    required::<Int32Type, W>(group, flows, |f| f.src as i32)?;
+    required::<Int32Type, W>(group, flows, |f| f.dst as i32)?;
+    required::<Int64Type, W>(group, flows, |f| f.bytes as i64)?;
+    required::<DoubleType, W>(group, flows, |f| f.start.as_us())?;
+    optional::<DoubleType, W>(group, flows, |f| f.finish.map(|t| t.as_us()))?;
+    optional::<DoubleType, W>(group, flows, stats::fct_us)?;
+    required::<DoubleType, W>(group, flows, |f| f.ideal.as_us())?;
+    optional::<DoubleType, W>(group, flows, rounded_slowdown)?;
+    required::<Int32Type, W>(group, flows, |f| f.retransmitted as i32)?;
+    required::<Int32Type, W>(group, flows, |f| f.timeouts as i32)?;
+    optional::<Int32Type, W>(group, flows, |f| request(f).map(|r| r as i32))?;
+    required::<ByteArrayType, W>(group, flows, source)?;
+    required::<BoolType, W>(group, flows, |f| f.measured)
+}
+
+fn required<D: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    flows: &[FlowRecord],
+    value: impl Fn(&FlowRecord) -> D::T,
+) -> Result<(), ParquetError> {
+    let values: Vec<D::T> = flows.iter().map(value).collect();
+    write_column::<D, W>(group, &values, None)
+}
+
+fn optional<D: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    flows: &[FlowRecord],
+    value: impl Fn(&FlowRecord) -> Option<D::T>,
+) -> Result<(), ParquetError> {
+    let values: Vec<Option<D::T>> = flows.iter().map(value).collect();
+    let present: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
+    let values: Vec<D::T> = values.into_iter().flatten().collect();
+    write_column::<D, W>(group, &values, Some(&present))
+}
+
+fn write_column<D: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &[D::T],
+    present: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General(
+            "more columns than the schema has".to_string(),
+        ));
+    };
+    column.typed::<D>().write_batch(values, present, None)?;
+    column.close()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+    use rnic_transport::Time;
+    use std::fs::File;
+
+    fn unfinished() -> (Scenario, Vec<RunReport>) {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[1].output.flows[1].finish = None;
+        reports[1].output.flows[0].finish = Some(Time::from_ps(5_087_500));
+        reports[1].output.flows[0].bytes = u64::MAX;
+        (scenario, reports)
+    }
+
+    fn csv_text(scenario: &Scenario, reports: &[RunReport]) -> String {
+        let mut bytes = Vec::new();
+        write_csv(&mut bytes, scenario, reports).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn csv_is_exact() {
+        let (scenario, reports) = unfinished();
+        let text = csv_text(&scenario, &reports);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 11);
+        assert_eq!(lines[0], COLUMNS.join(","));
+        assert_eq!(
+            lines[3],
+            "RoCE + PFC,2,0,1,200000,100,400,300,50,6,0,2,0,incast,true"
+        );
+        assert_eq!(
+            lines[5],
+            "RoCE + PFC,4,0,1,1000,120,320,200,5,40,0,0,,background,false"
+        );
+        assert_eq!(
+            lines[6],
+            "IRN,0,0,1,18446744073709551615,0,5.0875,5.0875,5,1.0175,0,0,,background,true"
+        );
+        assert_eq!(lines[7], "IRN,1,0,1,5000,1,,,10,,0,0,,background,true");
+    }
+
+    #[test]
+    fn csv_quotes_names() {
+        let (mut scenario, reports) = fixture::two_runs();
+        scenario.runs[0].name = "a, \"b\"".into();
+        let text = csv_text(&scenario, &reports);
+        assert!(
+            text.lines().nth(1).unwrap().starts_with("\"a, \"\"b\"\"\",0,"),
+            "{text}"
+        );
+    }
+
+    fn parquet_of(scenario: &Scenario, reports: &[RunReport]) -> SerializedFileReader<File> {
+        let file = tempfile::tempfile().unwrap();
+        write_parquet(&file, scenario, reports).unwrap();
+        SerializedFileReader::new(file).unwrap()
+    }
+
+    /// As CSV writes the same value.
+    fn as_csv(field: &Field) -> String {
+        match field {
+            Field::Null => String::new(),
+            Field::Str(text) => text.clone(),
+            Field::Bool(b) => b.to_string(),
+            Field::UInt(n) => n.to_string(),
+            Field::ULong(n) => n.to_string(),
+            Field::Double(x) => x.to_string(),
+            other => panic!("unexpected type {other:?}"),
+        }
+    }
+
+    #[test]
+    fn parquet_reads_back_as_the_csv_says() {
+        let (scenario, reports) = unfinished();
+        let reader = parquet_of(&scenario, &reports);
+        let text = csv_text(&scenario, &reports);
+        let mut lines = text.lines();
+        let mut rows = 0;
+        let header = lines.next().unwrap();
+        for (row, line) in reader.get_row_iter(None).unwrap().zip(lines) {
+            let row = row.unwrap();
+            let names: Vec<&str> = row.get_column_iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names.join(","), header);
+            let fields: Vec<String> = row.get_column_iter().map(|(_, field)| as_csv(field)).collect();
+            assert_eq!(fields.join(","), line);
+            rows += 1;
+        }
+        assert_eq!((rows, reader.metadata().num_row_groups()), (10, 2));
+    }
+
+    #[test]
+    fn parquet_of_nothing_is_still_a_file() {
+        let (scenario, reports) = fixture::empty();
+        let reader = parquet_of(&scenario, &reports);
+        assert_eq!(reader.metadata().file_metadata().num_rows(), 0);
+        assert_eq!(reader.get_row_iter(None).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,255 @@
+//! The summary as JSON: the contract that scripts and acceptance checks rely on.
+//!
+//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact; so are simulated times, to 53 bits of
+//! picoseconds (2.5 hours).
+
+use super::stats::Distribution;
+use super::summary::{Group, RunSummary, ScenarioSummary, Utilisation};
+use super::text::round6;
+use rnic_transport::Time;
+use serde_json::{Map, Value, json};
+
+impl ScenarioSummary {
+    /// The summary as one JSON document, keys in the documented order. `with_timing` adds what the simulation cost,
+    /// which differs from machine to machine; without it the document depends on the scenario and the seed alone.
+    pub fn to_json(&self, with_timing: bool) -> Value {
+        json!({
+            "scenario": self.name,
+            "seed": self.seed,
+            "version": self.version,
+            "runs": self.runs.iter().map(|run| run_json(run, with_timing)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn run_json(run: &RunSummary, with_timing: bool) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_string(), value);
+    put("name", json!(run.name));
+    put("transport", json!(run.transport));
+    put("cc", json!(run.cc));
+    put("pfc", json!(run.pfc));
+    put(
+        "status",
+        json!(if run.failure.is_some() {
+            "failed"
+        } else {
+            "completed"
+        }),
+    );
+    if let Some(failure) = &run.failure {
+        put("failure", json!(failure));
+    }
+    let flows = run.flows;
+    put(
+        "flows",
+        json!({"offered": flows.offered, "completed": flows.completed, "measured": flows.measured}),
+    );
+    put("slowdown", distribution(run.slowdown));
+    put("fct_us", distribution(run.fct_us));
+    put("sizes", run.sizes.iter().map(size_class).collect());
+    if !run.traffic.is_empty() {
+        put(
+            "traffic",
+            run.traffic
+                .iter()
+                .map(|t| with_group(json!({"name": t.name}), &t.group))
+                .collect(),
+        );
+    }
+    put("packets", packets(run));
+    put("drop_rate", json!(run.drop_rate.map(round6)));
+    put(
+        "pause",
+        json!({"frames": run.totals.pause_frames, "time_us": Time::from_ps(run.totals.paused_ps).as_us()}),
+    );
+    let utilisations =
+        json!({"hosts": utilisation(run.host_utilisation), "links": utilisation(run.link_utilisation)});
+    put("utilisation", utilisations);
+    put("timeouts", json!(run.timeouts));
+    put("rct_us", json!(run.requests.map(|d| round6(d.mean))));
+    put("requests", requests(run.requests));
+    put("sim_time_us", json!(run.sim_time.as_us()));
+    put(
+        "parameters",
+        run.parameters
+            .iter()
+            .map(|(k, v)| (k.clone(), json!(v)))
+            .collect::<Map<_, _>>()
+            .into(),
+    );
+    put("warnings", json!(run.warnings));
+    if with_timing {
+        put("wall_s", json!(round6(run.timing.wall_s)));
+        put("cpu_s", json!(round6(run.timing.cpu_s)));
+        put("peak_rss_bytes", json!(run.timing.peak_rss_bytes));
+    }
+    object.into()
+}
+
+fn distribution(of: Option<Distribution>) -> Value {
+    json!(of.map(|d| {
+        json!({
+            "mean": round6(d.mean),
+            "p50": round6(d.p50),
+            "p95": round6(d.p95),
+            "p99": round6(d.p99),
+            "p999": round6(d.p999),
+        })
+    }))
+}
+
+fn requests(of: Option<Distribution>) -> Value {
+    json!(of.map(|d| {
+        json!({
+            "count": d.count,
+            "mean": round6(d.mean),
+            "p50": round6(d.p50),
+            "p99": round6(d.p99),
+            "max": round6(d.max),
+        })
+    }))
+}
+
+fn size_class(class: &super::summary::SizeClass) -> Value {
+    let head = json!({"name": class.name, "min_bytes": class.min_bytes, "max_bytes": class.max_bytes});
+    with_group(head, &class.group)
+}
+
+fn with_group(mut head: Value, group: &Group) -> Value {
+    head["flows"] = json!(group.flows);
+    head["slowdown"] = distribution(group.slowdown);
+    head["fct_us"] = distribution(group.fct_us);
+    head
+}
+
+fn packets(run: &RunSummary) -> Value {
+    let t = &run.totals;
+    json!({
+        "data": t.data,
+        "control": t.control,
+        "retransmitted": t.retransmitted,
+        "dropped": t.dropped,
+        "lost": t.lost,
+        "marked": t.marked,
+        "delivered": t.delivered,
+        "in_flight": t.in_flight,
+        "hops": t.hops,
+    })
+}
+
+fn utilisation(of: Option<Utilisation>) -> Value {
+    json!(of.map(|u| json!({"mean": round6(u.mean), "max": round6(u.max)})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{fixture, summarise};
+    use super::*;
+    use crate::results::RunStatus;
+
+    #[test]
+    fn the_contract_by_hand() {
+        let (scenario, reports) = fixture::two_runs();
+        let json = summarise(&scenario, &reports).to_json(true);
+        assert_eq!((&json["scenario"], &json["seed"]), (&json!("tiny"), &json!(7)));
+        assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+        let expected: Value = serde_json::from_str(EXPECTED_FIRST_RUN).unwrap();
+        // Compared as text: the order of keys is part of the contract's readability.
+        assert_eq!(
+            serde_json::to_string_pretty(&json["runs"][0]).unwrap(),
+            serde_json::to_string_pretty(&expected).unwrap()
+        );
+    }
+
+    const EXPECTED_FIRST_RUN: &str = r#"{
+        "name": "RoCE + PFC", "transport": "roce", "cc": "none", "pfc": true, "status": "completed",
+        "flows": {"offered": 5, "completed": 5, "measured": 4},
+        "slowdown": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
+        "fct_us": {"mean": 187.5, "p50": 40.0, "p95": 400.0, "p99": 400.0, "p999": 400.0},
+        "sizes": [
+            {"name": "<= 1 packet", "min_bytes": 0, "max_bytes": 1000, "flows": 1,
+             "slowdown": {"mean": 2.0, "p50": 2.0, "p95": 2.0, "p99": 2.0, "p999": 2.0},
+             "fct_us": {"mean": 10.0, "p50": 10.0, "p95": 10.0, "p99": 10.0, "p999": 10.0}},
+            {"name": "<= 10 KB", "min_bytes": 1001, "max_bytes": 10000, "flows": 1,
+             "slowdown": {"mean": 4.0, "p50": 4.0, "p95": 4.0, "p99": 4.0, "p999": 4.0},
+             "fct_us": {"mean": 40.0, "p50": 40.0, "p95": 40.0, "p99": 40.0, "p999": 40.0}},
+            {"name": "<= 1 MB", "min_bytes": 100001, "max_bytes": 1000000, "flows": 2,
+             "slowdown": {"mean": 7.0, "p50": 6.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
+             "fct_us": {"mean": 350.0, "p50": 300.0, "p95": 400.0, "p99": 400.0, "p999": 400.0}}],
+        "traffic": [
+            {"name": "background", "flows": 2,
+             "slowdown": {"mean": 3.0, "p50": 2.0, "p95": 4.0, "p99": 4.0, "p999": 4.0},
+             "fct_us": {"mean": 25.0, "p50": 10.0, "p95": 40.0, "p99": 40.0, "p999": 40.0}},
+            {"name": "incast", "flows": 2,
+             "slowdown": {"mean": 7.0, "p50": 6.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
+             "fct_us": {"mean": 350.0, "p50": 300.0, "p95": 400.0, "p99": 400.0, "p999": 400.0}}],
+        "packets": {"data": 600, "control": 20, "retransmitted": 6, "dropped": 5, "lost": 1, "marked": 2,
+                    "delivered": 610, "in_flight": 4, "hops": 1200},
+        "drop_rate": 0.00666667,
+        "pause": {"frames": 3, "time_us": 12.5},
+        "utilisation": {"hosts": {"mean": 0.375, "max": 0.5}, "links": {"mean": 0.333333, "max": 0.5}},
+        "timeouts": 2,
+        "rct_us": 410.0,
+        "requests": {"count": 1, "mean": 410.0, "p50": 410.0, "p99": 410.0, "max": 410.0},
+        "sim_time_us": 600.000001,
+        "parameters": {"rate": "40 Gbps", "buffer": "240 KB"},
+        "warnings": ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the slowest flow"],
+        "wall_s": 1.25, "cpu_s": 1.5, "peak_rss_bytes": 1048576
+    }"#;
+
+    #[test]
+    fn timing_only_on_request() {
+        let (scenario, reports) = fixture::two_runs();
+        let json = summarise(&scenario, &reports).to_json(false);
+        for key in ["wall_s", "cpu_s", "peak_rss_bytes", "failure"] {
+            assert!(json["runs"][0].get(key).is_none(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_failed_run_has_counts_but_no_statistics() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());
+        reports[1].output.flows[3].finish = None;
+        let json = summarise(&scenario, &reports).to_json(false);
+        let run = &json["runs"][1];
+        assert_eq!(
+            (&run["status"], &run["failure"]),
+            (&json!("failed"), &json!("flow 3 is stuck"))
+        );
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3}));
+        for key in ["slowdown", "fct_us", "rct_us", "requests", "drop_rate"] {
+            assert_eq!(run.get(key), Some(&Value::Null), "{key}");
+        }
+        assert_eq!(run["utilisation"], json!({"hosts": null, "links": null}));
+        assert!(
+            run["sizes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|s| s["fct_us"].is_null() && s["flows"] != 0)
+        );
+        assert!(
+            run["traffic"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|s| s["slowdown"].is_null())
+        );
+        assert_eq!(run["packets"]["dropped"], 5);
+        assert_eq!(json["runs"][0]["status"], "completed");
+    }
+
+    #[test]
+    fn nothing_measured_is_null_everywhere() {
+        let (scenario, reports) = fixture::empty();
+        let text = summarise(&scenario, &reports).to_json(true).to_string();
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let run = &json["runs"][0];
+        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0}));
+        assert_eq!(run["sizes"], json!([]));
+        assert!(run["slowdown"].is_null() && run["drop_rate"].is_null() && run["requests"].is_null());
+    }
+}

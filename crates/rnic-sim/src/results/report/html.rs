@@ -1,0 +1,96 @@
+//! Bits of HTML.
+
+use super::super::compare::Change;
+use super::super::text;
+use serde_json::Value;
+
+/// `text` as content or as an attribute's value in double quotes.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// JSON that cannot end the script element that holds it: every `<` is written `\u003c`.
+pub(super) fn script_json(value: &Value) -> String {
+    value.to_string().replace('<', "\\u003c")
+}
+
+/// A time in microseconds, for people: `217 µs`.
+pub(super) fn time(us: f64) -> String {
+    text::duration(us).replace(" us", " \u{b5}s")
+}
+
+/// A value with all its digits, for a tooltip.
+pub(super) fn exact(value: f64, unit: &str) -> String {
+    format!("{}{unit}", text::round6(value))
+}
+
+/// How a value compares with the first run's, coloured as well as said.
+pub(super) fn change(change: Change) -> String {
+    let class = match change {
+        Change::Same => "same",
+        Change::Better(_) => "better",
+        Change::Worse(_) => "worse",
+    };
+    format!(
+        "<small class=\"{class}\">{}</small>",
+        change.to_string().replace('x', "\u{d7}")
+    )
+}
+
+/// A table in a frame that scrolls where the screen is narrower; `head` and `rows` are HTML, the first cell of each row
+/// its title.
+pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) -> String {
+    let head: String = head
+        .iter()
+        .map(|cell| format!("<th scope=\"col\">{cell}</th>"))
+        .collect();
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\"><table class=\"{class}\">\
+         <thead><tr>{head}</tr></thead><tbody>{}</tbody></table></div>\n",
+        rows.concat(),
+        label = escape(label),
+    )
+}
+
+/// A row of a [`table()`]: cells are HTML.
+pub(super) fn row(title: &str, cells: &[String]) -> String {
+    let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+    format!("<tr><th scope=\"row\">{title}</th>{cells}</tr>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn escapes() {
+        assert_eq!(
+            escape("<b>\"x\" & 'y'</b>"),
+            "&lt;b&gt;&quot;x&quot; &amp; &#39;y&#39;&lt;/b&gt;"
+        );
+        let value = json!({"name": "</script><!--"});
+        let text = script_json(&value);
+        assert!(!text.contains('<'));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn changes_use_the_multiplication_sign() {
+        assert_eq!(
+            change(Change::Better(2.94)),
+            "<small class=\"better\">2.9\u{d7} better</small>"
+        );
+    }
+}

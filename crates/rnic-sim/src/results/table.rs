@@ -1,0 +1,337 @@
+//! The summary as a table for the terminal.
+
+use super::compare::{self, Metric};
+use super::summary::{RunSummary, ScenarioSummary};
+use super::text::{count, duration, percent, three_digits};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width,
+};
+
+/// Narrower than this, the counts move into a table of their own.
+const ONE_TABLE: usize = 110;
+/// Fewer columns than this hold no table of numbers.
+const NARROWEST: usize = 60;
+
+/// Rules above, below the header and below; columns apart by space alone, so that 80 characters hold them.
+const STYLE: TableStyle = TableStyle::new()
+    .top_border(RULE)
+    .header_separator(RULE)
+    .bottom_border(RULE);
+const RULE: LineStyle = LineStyle {
+    left: None,
+    fill: Some('─'),
+    junction: Some('─'),
+    right: None,
+};
+
+/// For a table right below another one, whose last rule serves both.
+const BELOW: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
+
+/// One column: its title and what it says of a run (the second is compared with the first run).
+struct Column {
+    title: &'static str,
+    cell: fn(&RunSummary, &RunSummary) -> String,
+}
+
+/// The summary in plain text without colour codes, lines no longer than `width` where that is at least 60: a row per
+/// run, below it one sentence per further run, then warnings and failures.
+pub fn render(summary: &ScenarioSummary, width: usize) -> String {
+    let width = width.clamp(NARROWEST, usize::from(u16::MAX));
+    let mut metrics = vec![SLOWDOWN, AVERAGE_FCT, P99_FCT];
+    if summary.runs.iter().any(|run| run.requests.is_some()) {
+        metrics.push(RCT);
+    }
+    let mut text = String::new();
+    if width >= ONE_TABLE {
+        metrics.extend(COUNTS);
+        text += &table(summary, &metrics, STYLE, width);
+    } else {
+        text += &table(summary, &metrics, STYLE, width);
+        text += &table(summary, &COUNTS, BELOW, width);
+    }
+    for note in notes(summary) {
+        text += &wrap(&note, width);
+    }
+    text
+}
+
+const SLOWDOWN: Column = Column {
+    title: "average\nslowdown",
+    cell: |first, run| metric(Metric::AverageSlowdown, three_digits, first, run),
+};
+const AVERAGE_FCT: Column = Column {
+    title: "average\nFCT",
+    cell: |first, run| metric(Metric::AverageFct, duration, first, run),
+};
+const P99_FCT: Column = Column {
+    title: "99th perc.\nFCT",
+    cell: |first, run| metric(Metric::P99Fct, duration, first, run),
+};
+const RCT: Column = Column {
+    title: "request\ntime",
+    cell: |first, run| metric(Metric::AverageRct, duration, first, run),
+};
+const COUNTS: [Column; 4] = [
+    Column {
+        title: "dropped",
+        cell: |_, run| run.drop_rate.map_or("-".to_string(), percent),
+    },
+    Column {
+        title: "sent\nagain",
+        cell: |_, run| sent_again(run),
+    },
+    Column {
+        title: "pauses",
+        cell: |_, run| pauses(run),
+    },
+    Column {
+        title: "flows\nfinished",
+        cell: |_, run| format!("{}\nof {}", count(run.flows.completed), count(run.flows.offered)),
+    },
+];
+
+/// The value, and beneath it how it compares.
+fn metric(metric: Metric, show: fn(f64) -> String, first: &RunSummary, run: &RunSummary) -> String {
+    let Some(value) = metric.value(run) else {
+        return "-".to_string();
+    };
+    match metric.change(first, run) {
+        Some(change) if !std::ptr::eq(first, run) => format!("{}\n{change}", show(value)),
+        _ => show(value),
+    }
+}
+
+fn sent_again(run: &RunSummary) -> String {
+    if run.failure.is_some() || run.totals.data == 0 {
+        return "-".to_string();
+    }
+    percent(run.totals.retransmitted as f64 / run.totals.data as f64)
+}
+
+/// How many pause frames, and for how long transmitters stood still in all.
+fn pauses(run: &RunSummary) -> String {
+    match (run.totals.pause_frames, run.totals.paused_ps) {
+        (0, 0) => "0".to_string(),
+        (frames, ps) => format!("{}\n{}", count(frames), duration(ps as f64 / 1e6)),
+    }
+}
+
+fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width: usize) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(style)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width as u16);
+    let mut header = vec![Cell::new("run")];
+    header.extend(
+        columns
+            .iter()
+            .map(|c| Cell::new(c.title).set_alignment(CellAlignment::Right)),
+    );
+    table.set_header(header);
+    if let Some(first) = summary.runs.first() {
+        for run in &summary.runs {
+            let mut row = vec![Cell::new(name(run))];
+            row.extend(
+                columns
+                    .iter()
+                    .map(|c| Cell::new((c.cell)(first, run)).set_alignment(CellAlignment::Right)),
+            );
+            table.add_row(row);
+        }
+    }
+    // Only names may wrap: a number must stay in one piece.
+    let widths = table.column_max_content_widths();
+    for (column, width) in table.column_iter_mut().zip(widths).skip(1) {
+        column.set_padding((1, 0));
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 1)));
+    }
+    if let Some(column) = table.column_mut(0) {
+        column.set_padding((0, 1));
+    }
+    table.trim_fmt() + "\n"
+}
+
+fn name(run: &RunSummary) -> String {
+    if run.failure.is_some() {
+        format!("{}\nFAILED", run.name)
+    } else {
+        run.name.clone()
+    }
+}
+
+/// What the table does not say: comparisons, failures, warnings.
+fn notes(summary: &ScenarioSummary) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some((first, others)) = summary.runs.split_first() {
+        notes.extend(others.iter().filter_map(|run| compare::sentence(first, run)));
+    }
+    for run in &summary.runs {
+        if let Some(reason) = &run.failure {
+            notes.push(format!("FAILED: {}: {reason}", run.name));
+        }
+    }
+    notes.extend(
+        warnings(summary)
+            .into_iter()
+            .map(|(runs, warning)| format!("warning: {runs}: {warning}")),
+    );
+    notes
+}
+
+/// Each distinct warning once, after the names of the runs that gave it.
+pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
+    let mut found: Vec<(Vec<&str>, &str)> = Vec::new();
+    for run in &summary.runs {
+        for warning in &run.warnings {
+            match found.iter_mut().find(|(_, text)| text == warning) {
+                Some((names, _)) => names.push(&run.name),
+                None => found.push((vec![&run.name], warning)),
+            }
+        }
+    }
+    let all = summary.runs.len();
+    let runs = |names: Vec<&str>| match names.len() {
+        n if n > 1 && n == all => "all runs".to_string(),
+        _ => names.join(", "),
+    };
+    found
+        .into_iter()
+        .map(|(names, text)| (runs(names), text))
+        .collect()
+}
+
+/// Breaks `text` between words, further lines indented; a word longer than a line stays whole.
+fn wrap(text: &str, width: usize) -> String {
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            wrapped += "\n  ";
+            column = 2;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped += word;
+        column += length;
+    }
+    wrapped + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{RunStatus, fixture, summarise};
+    use super::*;
+
+    fn fits(text: &str, width: usize) {
+        for line in text.lines() {
+            assert!(
+                line.chars().count() <= width,
+                "{} > {width}: {line}\n{text}",
+                line.chars().count()
+            );
+        }
+        assert!(
+            !text.contains('\u{1b}') && !text.contains("NaN") && !text.contains("inf"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn wide() {
+        let (scenario, reports) = fixture::two_runs();
+        let text = render(&summarise(&scenario, &reports), 120);
+        fits(&text, 120);
+        assert_eq!(text, WIDE);
+    }
+
+    const WIDE: &str = "\
+───────────────────────────────────────────────────────────────────────────────────────────────────
+run              average      average   99th perc.      request  dropped    sent   pauses     flows
+                slowdown          FCT          FCT         time            again           finished
+───────────────────────────────────────────────────────────────────────────────────────────────────
+RoCE + PFC          5.00       188 us       400 us       410 us   0.67 %  1.00 %        3         5
+                                                                                  12.5 us      of 5
+IRN                 2.50      93.8 us       200 us       210 us   0.67 %  1.00 %        3         5
+             2.0x better  2.0x better  2.0x better  2.0x better                   12.5 us      of 5
+───────────────────────────────────────────────────────────────────────────────────────────────────
+IRN: 2.0x better average slowdown, 2.0x better average FCT, 2.0x better 99th percentile FCT, 2.0x better average request
+  completion time than RoCE + PFC
+warning: all runs: the clock is fictional
+warning: all runs: only 4 flows were measured: the 99th percentile is the slowest flow
+";
+
+    #[test]
+    fn narrow_has_two_tables_with_the_same_runs() {
+        let (scenario, reports) = fixture::two_runs();
+        let text = render(&summarise(&scenario, &reports), 80);
+        fits(&text, 80);
+        assert_eq!(text, NARROW);
+    }
+
+    const NARROW: &str = "\
+───────────────────────────────────────────────────────────────
+run              average      average   99th perc.      request
+                slowdown          FCT          FCT         time
+───────────────────────────────────────────────────────────────
+RoCE + PFC          5.00       188 us       400 us       410 us
+IRN                 2.50      93.8 us       200 us       210 us
+             2.0x better  2.0x better  2.0x better  2.0x better
+───────────────────────────────────────────────────────────────
+run          dropped    sent   pauses     flows
+                       again           finished
+───────────────────────────────────────────────
+RoCE + PFC    0.67 %  1.00 %        3         5
+                              12.5 us      of 5
+IRN           0.67 %  1.00 %        3         5
+                              12.5 us      of 5
+───────────────────────────────────────────────
+IRN: 2.0x better average slowdown, 2.0x better average FCT, 2.0x better 99th
+  percentile FCT, 2.0x better average request completion time than RoCE + PFC
+warning: all runs: the clock is fictional
+warning: all runs: only 4 flows were measured: the 99th percentile is the
+  slowest flow
+";
+
+    #[test]
+    fn failed_runs_are_marked_and_show_no_statistics() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[1].output.status =
+            RunStatus::Failed("no flow progressed for 1 s: flow 3 waits for PSN 17".into());
+        let text = render(&summarise(&scenario, &reports), 80);
+        fits(&text, 80);
+        assert!(
+            text.contains("\nFAILED: IRN: no flow progressed for 1 s: flow 3 waits for PSN 17\n"),
+            "{text}"
+        );
+        assert!(!text.contains("better") && !text.contains("2.50"), "{text}");
+    }
+
+    #[test]
+    fn failed_first_run_leaves_nothing_to_compare_with() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[0].output.status = RunStatus::Failed("stuck".into());
+        let text = render(&summarise(&scenario, &reports), 120);
+        assert!(
+            text.contains("2.50") && !text.contains("better") && !text.contains("worse"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn long_names_wrap_and_nothing_measured_is_a_dash() {
+        let (mut scenario, reports) = fixture::empty();
+        scenario.runs[0].name = "RoCE without PFC but with a very long explanation in its name".into();
+        for width in [0, 60, 80, 120] {
+            let text = render(&summarise(&scenario, &reports), width);
+            fits(&text, width.max(60));
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                words.contains(" - ") && words.contains("no flow was measured"),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Random streams of workloads: one per entity, the same on every machine.
+//!
+//! Every host of a Poisson source and every repetition of an incast, permutation or all-to-all has a PCG generator of
+//! its own, seeded from (seed, traffic index, entity). Adding traffic, hosts or repetitions therefore changes nothing
+//! in the streams that were there before. Only integer arithmetic and the four basic floating-point operations are used,
+//! which IEEE 754 defines to the last bit.
+
+use rand_core::Rng as _;
+use rand_pcg::Pcg64Mcg;
+
+/// Keeps the streams of workloads apart from streams that other parts derive from the same seed.
+const DOMAIN: u64 = 0x776f_726b_6c6f_6164;
+
+/// The increment of splitmix64: 2^64 divided by the golden ratio, made odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The output function of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): a
+/// bijection in which every input bit flips about half of the output bits.
+const fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(GOLDEN);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// A stream of random numbers that belongs to one entity.
+#[derive(Clone, Debug)]
+pub struct Stream(Pcg64Mcg);
+
+impl Stream {
+    /// The stream of `entity` (a host, or a repetition) in the traffic source of that index.
+    ///
+    /// The words are absorbed one after the other, `state = mix(state ^ word)`, and the generator's 128-bit state is
+    /// `mix(state)` above `mix(state + golden)`.
+    pub fn new(seed: u64, traffic: u16, entity: u64) -> Stream {
+        let state = [DOMAIN, u64::from(traffic), entity]
+            .iter()
+            .fold(mix(seed), |state, word| mix(state ^ word));
+        let (high, low) = (mix(state), mix(state.wrapping_add(GOLDEN)));
+        Stream(Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low)))
+    }
+
+    /// Uniform in `0.0..1.0`, a multiple of 2^-53. One draw.
+    pub fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in `0..bound`, 0 for a bound of 0. Always one draw: the bias, at most `bound` / 2^64, is far below what
+    /// any run could show, and a fixed number of draws keeps later values in place.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
+    }
+
+    /// Exponentially distributed with mean 1, by inversion. One draw.
+    pub fn exponential(&mut self) -> f64 {
+        -ln(1.0 - self.unit())
+    }
+}
+
+/// Natural logarithm of a positive normal number, to a few units in the last place.
+///
+/// The standard library leaves the last digits of `f64::ln` to the platform; results here must not depend on it.
+/// With x = m 2^e and m between sqrt(1/2) and sqrt(2): ln x = e ln 2 + 2 artanh s, s = (m - 1) / (m + 1).
+fn ln(x: f64) -> f64 {
+    const FRACTION: u64 = (1 << 52) - 1;
+    let bits = x.to_bits();
+    let mut exponent = (bits >> 52) as i64 - 1023;
+    let mut mantissa = f64::from_bits((bits & FRACTION) | 1023 << 52);
+    if mantissa > std::f64::consts::SQRT_2 {
+        mantissa /= 2.0;
+        exponent += 1;
+    }
+    let s = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = s * s;
+    // |s| <= 0.172, so the first neglected term, s^27 / 27, is below 10^-21.
+    let series = (0..13u32)
+        .rev()
+        .fold(0.0, |sum, i| sum * square + 1.0 / f64::from(2 * i + 1));
+    exponent as f64 * std::f64::consts::LN_2 + 2.0 * s * series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn streams_are_the_same_everywhere() {
+        let mut stream = Stream::new(1, 0, 0);
+        let values = [
+            stream.below(1_000_000),
+            stream.below(1_000_000),
+            stream.below(1_000_000),
+        ];
+        // Computed apart from this code, from the definitions of splitmix64 and pcg64_mcg.
+        assert_eq!(values, [602_157, 57_833, 142_705]);
+    }
+
+    #[test]
+    fn every_part_of_the_seed_matters() {
+        let first = |seed, traffic, entity| Stream::new(seed, traffic, entity).unit().to_bits();
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..8 {
+            for traffic in 0..8 {
+                for entity in 0..64 {
+                    assert!(
+                        seen.insert(first(seed, traffic, entity)),
+                        "{seed} {traffic} {entity}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn exponential_has_mean_and_deviation_one() {
+        let mut stream = Stream::new(7, 0, 0);
+        let draws: Vec<f64> = (0..100_000).map(|_| stream.exponential()).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let square = draws.iter().map(|x| x * x).sum::<f64>() / draws.len() as f64;
+        assert!((mean - 1.0).abs() < 0.01, "{mean}");
+        assert!((square - 2.0).abs() < 0.05, "{square}");
+    }
+
+    proptest! {
+        #[test]
+        fn logarithm_agrees_with_the_library(x in 1e-16f64..1.0) {
+            prop_assert!((ln(x) - x.ln()).abs() <= 4.0 * f64::EPSILON * x.ln().abs(), "{x}");
+        }
+
+        #[test]
+        fn below_stays_below(seed: u64, bound in 1u32..) {
+            prop_assert!(Stream::new(seed, 0, 0).below(bound) < bound);
+        }
+    }
+}
