@@ -322,3 +322,90 @@ fn output_that_cannot_be_written_is_a_failure() {
         stderr(&output)
     );
 }
+
+#[test]
+fn a_run_prints_one_json_document_and_writes_files_that_do_not_depend_on_threads() {
+    let folder = Folder::with(GOOD);
+    let files = |out: &str, threads: &str| {
+        let arguments = [
+            "run",
+            "a.toml",
+            "--format",
+            "json",
+            "--flows",
+            "csv",
+            "--out",
+            out,
+            "--threads",
+            threads,
+        ];
+        let output = folder.rnic(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let runs = document["runs"].as_array().unwrap();
+        let names: Vec<_> = runs.iter().map(|run| run["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["RoCE + PFC", "IRN"]);
+        assert!(
+            runs.iter().all(|run| run["flows"]["completed"] == 50),
+            "{document:#}"
+        );
+        let read = |file: &str| fs::read(folder.folder.path().join(out).join("a").join(file)).unwrap();
+        ["summary.json", "ports.csv", "flows.csv", "report.html"].map(read)
+    };
+    assert!(
+        files("one", "1") == files("two", "2"),
+        "the same scenario and seed give the same bytes"
+    );
+}
+
+#[test]
+fn a_run_that_fails_is_told_and_is_exit_code_1() {
+    let folder = Folder::with(GOOD);
+    let output = folder.rnic(&["run", "a.toml", "--quiet", "--set", "limits.max_time=1 us"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = stderr(&output);
+    assert_eq!(errors.lines().count(), 2, "a line for each run: {errors}");
+    assert!(
+        errors.starts_with("error: run \"RoCE + PFC\" failed: "),
+        "{errors}"
+    );
+    assert!(
+        folder.folder.path().join("out/a/summary.json").is_file(),
+        "what there is, is written"
+    );
+}
+
+#[test]
+fn the_flows_that_are_printed_can_be_run() {
+    let folder = Folder::with(GOOD);
+    for (format, file) in [("csv", "flows.csv"), ("hpcc", "flows.txt")] {
+        let flows = folder.rnic(&["flows", "a.toml", "--run", "IRN", "--format", format]);
+        assert_eq!(flows.status.code(), Some(0), "{}", stderr(&flows));
+        fs::write(folder.folder.path().join(file), &flows.stdout).unwrap();
+        let traffic = format!("traffic={{ pattern = \"list\", file = \"{file}\" }}");
+        let check = folder.rnic(&["check", "a.toml", "--set", &traffic]);
+        assert!(
+            stdout(&check).contains("list of 50 flows"),
+            "{}{}",
+            stdout(&check),
+            stderr(&check)
+        );
+    }
+}
+
+#[test]
+fn topologies_are_printed_in_each_format() {
+    let folder = Folder::with(GOOD);
+    for (format, start) in [("hpcc", "5 1 4\n"), ("dot", "graph ")] {
+        let output = folder.rnic(&["topology", "a.toml", "--format", format]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).starts_with(start), "{}", stdout(&output));
+    }
+    let output = folder.rnic(&["topology", "a.toml", "--format", "htsim"]);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "a single switch is no tree: {}",
+        stdout(&output)
+    );
+}
