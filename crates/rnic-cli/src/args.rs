@@ -1,0 +1,243 @@
+//! The arguments: one definition from which parsing, help and errors come.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// RDMA transports on a simulated data-center fabric.
+///
+/// A scenario is one TOML file: a fabric, traffic, and the runs to compare. `rnic run` simulates all of them and says how
+/// they did.
+#[derive(Parser, Debug)]
+#[command(
+    name = "rnic",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:\n  \
+        rnic run scenarios/irn/default.toml\n  \
+        rnic run scenarios/irn/default.toml --set traffic.load=0.9 --seed 7\n  \
+        rnic list transports\n\n\
+        Exit codes: 0 done; 1 a run failed, or files could not be written; 2 the input is wrong."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Simulate every run of a scenario, print a table and write the result files
+    Run(RunArgs),
+    /// Print the flows that a run would start, in order of their start
+    Flows(FlowsArgs),
+    /// Print the fabric of a run in the format of another tool
+    Topology(TopologyArgs),
+    /// List what exists, a line each
+    List(ListArgs),
+    /// Read a scenario and say what would run, a line for each run
+    Check(CheckArgs),
+}
+
+/// A scenario, and what to change in it.
+#[derive(Args, Debug)]
+pub(crate) struct Selection {
+    /// The scenario file
+    #[arg(value_name = "SCENARIO.toml")]
+    pub(crate) scenario: PathBuf,
+
+    /// Change one setting; may be repeated, later ones win
+    ///
+    /// The path is dotted and names a run or a traffic source by its number from zero or by its name; quotes keep a dot
+    /// inside a name. The value is TOML; what is not TOML counts as text, so units need no quotes. What a run writes into
+    /// its own `set` wins over this.
+    #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set)]
+    pub(crate) set: Vec<(String, String)>,
+
+    /// Seed of every random stream, instead of the scenario's
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic run scenarios/irn/default.toml\n  \
+    rnic run scenarios/irn/default.toml --set traffic.flows=2000 --set traffic.warmup=200\n  \
+    rnic run scenarios/irn/default.toml --set run.IRN.bdp_cap=50 --out results\n  \
+    rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n\n\
+    Result files are in a folder of the scenario's name below --out: summary.json, ports.csv, report.html.\n\
+    The same scenario and seed give the same bytes in every result file, whatever --threads says.")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Folder for the result files; they go into a folder of the scenario's name in it
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    pub(crate) out: PathBuf,
+
+    /// What to print on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+
+    /// Most threads to use [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    pub(crate) threads: Option<u16>,
+
+    /// No progress bars and no word about the files written
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// Also write every flow's record, as flows.csv or flows.parquet; may be repeated
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) flows: Vec<FlowFile>,
+}
+
+/// What `rnic run` prints.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// A table for people
+    Table,
+    /// One JSON document
+    Json,
+}
+
+/// How the records of flows are stored.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FlowFile {
+    /// Comma-separated values
+    Csv,
+    /// Apache Parquet
+    Parquet,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic flows scenarios/irn/default.toml > flows.csv\n  \
+    rnic flows scenarios/irn/default.toml --run IRN --format hpcc --seed 7")]
+pub(crate) struct FlowsArgs {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// The run whose flows to print [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) run: Option<String>,
+
+    /// Format of the list
+    #[arg(long, value_enum, default_value_t = FlowList::Csv)]
+    pub(crate) format: FlowList,
+}
+
+/// Formats of flow lists.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FlowList {
+    /// Comma-separated values, as `pattern = "list"` reads them
+    Csv,
+    /// The flow file of the HPCC simulator
+    Hpcc,
+    /// The connection matrix of htsim
+    Htsim,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic topology scenarios/irn/default.toml > topology.txt\n  \
+    rnic topology scenarios/irn/default.toml --format dot | dot -Tsvg > fabric.svg")]
+pub(crate) struct TopologyArgs {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// The run whose fabric to print [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) run: Option<String>,
+
+    /// Format of the topology
+    #[arg(long, value_enum, default_value_t = TopologyFile::Hpcc)]
+    pub(crate) format: TopologyFile,
+}
+
+/// Formats of topologies.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TopologyFile {
+    /// The topology file of the HPCC simulator
+    Hpcc,
+    /// The topology file of htsim
+    Htsim,
+    /// Graphviz
+    Dot,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic list transports\n  \
+    rnic list scenarios --dir my-scenarios")]
+pub(crate) struct ListArgs {
+    /// What to list
+    #[arg(value_enum)]
+    pub(crate) what: Listing,
+
+    /// Folder in which to look for scenarios
+    #[arg(long, value_name = "DIR", default_value = "scenarios")]
+    pub(crate) dir: PathBuf,
+}
+
+/// What can be listed.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Listing {
+    /// How hosts recover from loss: `transport` in a run
+    Transports,
+    /// How hosts adapt their rate: `cc` in a run
+    Congestion,
+    /// How nodes are wired: `topology` in [fabric]
+    Topologies,
+    /// What hosts send: `pattern` and `sizes` in [traffic]
+    Workloads,
+    /// Scenario files, with their titles
+    Scenarios,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic check scenarios/irn/default.toml\n  \
+    rnic check scenarios/irn/default.toml --set fabric.k=8")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+}
+
+/// Splits `path=value` at the first equals sign outside quotes.
+fn parse_set(text: &str) -> Result<(String, String), String> {
+    let mut quote = None;
+    for (at, character) in text.char_indices() {
+        match (quote, character) {
+            (None, '=') => return Ok((text[..at].trim().to_string(), text[at + 1..].trim().to_string())),
+            (None, '"' | '\'') => quote = Some(character),
+            (Some(open), _) if open == character => quote = None,
+            _ => {}
+        }
+    }
+    Err("there is no `=`; write for example fabric.switch.buffer=60KB".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn set_splits_at_the_first_equals_sign_outside_quotes() {
+        let split = |text: &str| parse_set(text).map(|(path, value)| format!("{path}|{value}"));
+        assert_eq!(split("fabric.k=4").unwrap(), "fabric.k|4");
+        assert_eq!(
+            split("run.RoCE + PFC.pfc = true").unwrap(),
+            "run.RoCE + PFC.pfc|true"
+        );
+        assert_eq!(split("run.\"a=b\".name=x=y").unwrap(), "run.\"a=b\".name|x=y");
+        assert_eq!(split("title=").unwrap(), "title|");
+        assert!(split("fabric.k").is_err());
+        assert!(split("run.\"a=b").is_err(), "the quote is open");
+    }
+}

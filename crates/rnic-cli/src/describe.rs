@@ -1,0 +1,91 @@
+//! `rnic check`: a scenario in words.
+
+use crate::args::CheckArgs;
+use crate::error::CliError;
+use crate::{load_selected, output};
+use rnic_fabric::config::TopologySpec;
+use rnic_sim::scenario::{RunSpec, Traffic, TrafficPattern, hosts};
+
+/// Prints a headline and one line for each run.
+pub(crate) fn check(arguments: &CheckArgs) -> Result<(), CliError> {
+    let scenario = load_selected(&arguments.selection)?;
+    let plural = if scenario.runs.len() == 1 { "" } else { "s" };
+    output::print(|out| {
+        writeln!(
+            out,
+            "{}: seed {}, {} run{plural}",
+            scenario.title,
+            scenario.seed,
+            scenario.runs.len()
+        )?;
+        scenario
+            .runs
+            .iter()
+            .try_for_each(|run| writeln!(out, "{}: {}", run.name, describe(run)))
+    })
+}
+
+/// Transport, fabric and traffic of a run.
+fn describe(run: &RunSpec) -> String {
+    let pfc = if run.transport.pfc { "PFC" } else { "no PFC" };
+    let cc = match run.transport.cc.as_str() {
+        "none" => "no congestion control",
+        name => name,
+    };
+    let traffic: Vec<String> = run.traffic.iter().map(describe_traffic).collect();
+    format!(
+        "{}, {cc}, {pfc}; {}; {}",
+        run.transport.transport,
+        describe_fabric(run),
+        traffic.join(" + ")
+    )
+}
+
+fn describe_fabric(run: &RunSpec) -> String {
+    let topology = match &run.fabric.topology {
+        TopologySpec::FatTree { k } => format!("fat-tree k={k}"),
+        TopologySpec::LeafSpine { leaves, spines, .. } => format!("leaf-spine {leaves}x{spines}"),
+        TopologySpec::SingleSwitch { .. } => "single switch".to_string(),
+        TopologySpec::Dumbbell { left, right, .. } => format!("dumbbell {left}+{right}"),
+        TopologySpec::Graph { switches, .. } => format!("graph of {} switches", switches.len()),
+    };
+    let hosts = hosts(&run.fabric.topology);
+    let buffer = run
+        .fabric
+        .switch
+        .buffer
+        .map_or("default buffers".to_string(), |buffer| {
+            format!("{buffer} buffers")
+        });
+    format!(
+        "{topology}, {hosts} hosts, {}, {} per cable, {buffer}",
+        run.fabric.link.rate, run.fabric.link.delay
+    )
+}
+
+fn describe_traffic(traffic: &Traffic) -> String {
+    let what = match &traffic.pattern {
+        TrafficPattern::Poisson { load, sizes, flows } => {
+            format!("poisson at load {load}, {}, {flows} flows", sizes.name)
+        }
+        TrafficPattern::Incast {
+            senders,
+            total,
+            repeats,
+            ..
+        } => {
+            format!("incast of {total} from {senders} senders, {repeats} times")
+        }
+        TrafficPattern::Permutation { sizes, repeats, .. } => {
+            format!("permutation, {}, {repeats} times", sizes.name)
+        }
+        TrafficPattern::AllToAll { sizes, repeats, .. } => {
+            format!("all-to-all, {}, {repeats} times", sizes.name)
+        }
+        TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
+    };
+    match traffic.warmup + traffic.cooldown {
+        0 => what,
+        unmeasured => format!("{what} ({unmeasured} not measured)"),
+    }
+}

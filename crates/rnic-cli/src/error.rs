@@ -1,0 +1,172 @@
+//! What can go wrong, how it is told, and the exit code that it leads to.
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use rnic_sim::scenario::{Mistake, ScenarioError};
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Why the command does not end well.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The scenario is wrong or cannot be read.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// Something else that was asked for is wrong.
+    #[error("{0}")]
+    Input(String),
+    /// Runs failed; one sentence each.
+    #[error("{}", .0.join("\n"))]
+    Failed(Vec<String>),
+    /// Something could not be written or read.
+    #[error("{doing}: {error}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// Whoever read the standard output stopped reading: not our concern.
+    #[error("nobody reads the output")]
+    NobodyReads,
+}
+
+impl CliError {
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            CliError::Scenario(_) | CliError::Input(_) => 2,
+            CliError::Failed(_) | CliError::Io { .. } => 1,
+            CliError::NobodyReads => 0,
+        }
+    }
+
+    /// Tells the error on standard error and returns the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let code = ExitCode::from(self.code());
+        let text = match self {
+            CliError::NobodyReads => return code,
+            CliError::Scenario(ScenarioError::Mistake(mistake)) if io::stderr().is_terminal() => {
+                format!("{:?}", miette::Report::new(Drawn::new(*mistake)))
+            }
+            CliError::Failed(sentences) => sentences
+                .iter()
+                .map(|sentence| plain(sentence))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            error => plain(&error.to_string()),
+        };
+        // There is nowhere to tell that telling did not work.
+        let _ = writeln!(io::stderr(), "{text}");
+        code
+    }
+}
+
+/// One line.
+fn plain(sentence: &str) -> String {
+    format!(
+        "error: {}",
+        sentence.split_whitespace().collect::<Vec<_>>().join(" ")
+    )
+}
+
+/// A mistake in a scenario, drawn with the line it stands in.
+#[derive(Debug)]
+struct Drawn {
+    mistake: Mistake,
+    source: NamedSource<String>,
+}
+
+impl Drawn {
+    fn new(mistake: Mistake) -> Drawn {
+        // The text of an override is drawn whole: its name need not repeat it.
+        let name = if mistake.is_override {
+            "--set"
+        } else {
+            &mistake.file
+        };
+        let source = NamedSource::new(name, mistake.text.clone());
+        Drawn { mistake, source }
+    }
+}
+
+impl fmt::Display for Drawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.mistake.message)
+    }
+}
+
+impl std::error::Error for Drawn {}
+
+impl Diagnostic for Drawn {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.mistake
+            .help
+            .as_ref()
+            .map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let end = self.mistake.span.end.min(self.mistake.text.len());
+        let start = self.mistake.span.start.min(end);
+        let label = LabeledSpan::new_with_span(Some("here".to_string()), (start, end - start));
+        Some(Box::new(std::iter::once(label)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(text: &str, span: std::ops::Range<usize>) -> Mistake {
+        let (file, message) = ("a.toml".to_string(), "`k` is odd: 5".to_string());
+        let help = Some("write 6".to_string());
+        Mistake {
+            file,
+            text: text.to_string(),
+            span,
+            message,
+            help,
+            is_override: false,
+        }
+    }
+
+    #[test]
+    fn a_drawn_mistake_shows_its_line_and_what_would_be_right() {
+        let mistake = mistake("[fabric]\nk = 5\nrate = 3\n", 13..14);
+        let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
+        let mut drawn = String::new();
+        handler.render_report(&mut drawn, &Drawn::new(mistake)).unwrap();
+        for part in ["`k` is odd: 5", "a.toml:2:5", "2 │ k = 5", "write 6"] {
+            assert!(drawn.contains(part), "{part} is missing in\n{drawn}");
+        }
+    }
+
+    #[test]
+    fn a_span_past_the_end_is_drawn_at_the_end() {
+        let drawn = format!("{:?}", miette::Report::new(Drawn::new(mistake("k = 5", 40..50))));
+        assert!(drawn.contains("`k` is odd: 5"), "{drawn}");
+    }
+
+    #[test]
+    fn plain_errors_are_one_line() {
+        assert_eq!(plain("two\n  lines"), "error: two lines");
+    }
+
+    #[test]
+    fn codes_tell_bad_input_from_failure() {
+        let io = CliError::Io {
+            doing: "write".to_string(),
+            error: io::Error::other("full"),
+        };
+        assert_eq!((CliError::Input(String::new()).code(), io.code()), (2, 1));
+        assert_eq!(
+            (CliError::Failed(vec![]).code(), CliError::NobodyReads.code()),
+            (1, 0)
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! `rnic list`.
+
+use crate::args::{ListArgs, Listing};
+use crate::error::CliError;
+use crate::output;
+use rnic_sim::scenario::{PATTERNS, TOPOLOGIES, load};
+use rnic_sim::workload::BUILT_IN_SIZES;
+use rnic_transport::registry::{CONGESTION_CONTROLS, TRANSPORTS};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Sizes that are not built in but built from what is written.
+const OTHER_SIZES: [(&str, &str); 3] = [
+    ("fixed 1 MB", "every flow is as large"),
+    ("uniform 500 KB - 5 MB", "every size in the range is as likely"),
+    (
+        "sizes.cdf",
+        "a file of sizes and cumulative probabilities, next to the scenario",
+    ),
+];
+
+/// Prints what exists, a line each.
+pub(crate) fn list(arguments: &ListArgs) -> Result<(), CliError> {
+    let lines = match arguments.what {
+        Listing::Transports => pairs(TRANSPORTS),
+        Listing::Congestion => pairs(CONGESTION_CONTROLS),
+        Listing::Topologies => pairs(TOPOLOGIES),
+        Listing::Workloads => workloads(),
+        Listing::Scenarios => scenarios(&arguments.dir)?,
+    };
+    let width = lines
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    output::print(|out| {
+        lines
+            .iter()
+            .try_for_each(|(name, about)| writeln!(out, "{name:width$}  {about}"))
+    })
+}
+
+fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    list.iter()
+        .map(|(name, about)| (name.to_string(), about.to_string()))
+        .collect()
+}
+
+fn workloads() -> Vec<(String, String)> {
+    let patterns = PATTERNS
+        .iter()
+        .map(|(name, about)| (name.to_string(), format!("pattern: {about}")));
+    let sizes = BUILT_IN_SIZES.iter().chain(&OTHER_SIZES);
+    patterns
+        .chain(sizes.map(|(name, about)| (name.to_string(), format!("sizes: {about}"))))
+        .collect()
+}
+
+/// Every TOML file below `folder`, with its title or with what is wrong with it.
+fn scenarios(folder: &Path) -> Result<Vec<(String, String)>, CliError> {
+    let mut files = Vec::new();
+    collect(folder, &mut files).map_err(|error| {
+        let folder = folder.display();
+        CliError::Input(format!(
+            "cannot look for scenarios in `{folder}`: {error}; name their folder with --dir"
+        ))
+    })?;
+    files.sort();
+    let about = |path: &PathBuf| match load(path, &[], None) {
+        Ok(scenario) => format!("{} ({})", scenario.title, runs(scenario.runs.len())),
+        Err(error) => format!("cannot be read: {error}"),
+    };
+    Ok(files
+        .iter()
+        .map(|path| (path.display().to_string(), about(path)))
+        .collect())
+}
+
+fn runs(count: usize) -> String {
+    if count == 1 {
+        "1 run".to_string()
+    } else {
+        format!("{count} runs")
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+        if kind.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Progress bars on the terminal: one for each run that is being simulated.
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rnic_sim::run::{Progress, RunProgress};
+use std::io::IsTerminal;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Says nothing.
+pub(crate) struct Silent;
+
+impl Progress for Silent {
+    fn update(&self, _run: usize, _state: RunProgress) {}
+}
+
+/// What a bar looks like.
+const TEMPLATE: &str = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {eta}";
+
+/// A bar per run: its flows, its speed in packet transmissions per second, the time left.
+pub(crate) struct Bars {
+    all: MultiProgress,
+    runs: Vec<Run>,
+}
+
+struct Run {
+    name: String,
+    /// Drawn from the run's first report on.
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Bars {
+    /// Bars for runs of these names on standard error, or `None` where that is not a terminal.
+    pub(crate) fn on_terminal<'a>(names: impl Iterator<Item = &'a str>) -> Option<Bars> {
+        if !std::io::stderr().is_terminal() {
+            return None;
+        }
+        Some(Bars::drawn_on(ProgressDrawTarget::stderr(), names))
+    }
+
+    fn drawn_on<'a>(target: ProgressDrawTarget, names: impl Iterator<Item = &'a str>) -> Bars {
+        let run = |name: &str| Run {
+            name: name.to_string(),
+            bar: Mutex::new(None),
+        };
+        let all = MultiProgress::with_draw_target(target);
+        Bars {
+            all,
+            runs: names.map(run).collect(),
+        }
+    }
+
+    fn start(&self, name: &str) -> ProgressBar {
+        let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.all.add(
+            ProgressBar::new(0)
+                .with_style(style)
+                .with_prefix(name.to_string()),
+        )
+    }
+}
+
+impl Progress for Bars {
+    fn update(&self, run: usize, state: RunProgress) {
+        let Some(run) = self.runs.get(run) else { return };
+        let mut slot = lock(&run.bar);
+        let bar = slot.get_or_insert_with(|| self.start(&run.name));
+        bar.set_length(state.flows_total);
+        bar.set_position(state.flows_done);
+        bar.set_message(speed(state.hops, bar.elapsed().as_secs_f64()));
+        if state.flows_done >= state.flows_total && !bar.is_finished() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Bars {
+    /// A run that failed leaves no bar behind.
+    fn drop(&mut self) {
+        for run in &self.runs {
+            if let Some(bar) = lock(&run.bar).take() {
+                bar.finish_and_clear();
+            }
+        }
+    }
+}
+
+/// A bar is whole after any panic: nothing that could panic runs halfway through a change to it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Packet transmissions per second so far, in millions.
+fn speed(hops: u64, seconds: f64) -> String {
+    if seconds < 0.1 {
+        return String::new();
+    }
+    format!("{:.1} M hops/s", hops as f64 / seconds / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_lives_from_the_first_report_of_its_run_to_the_last_flow() {
+        let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), ["a", "b"].into_iter());
+        let report = |run: usize, flows_done: u64| {
+            let state = RunProgress {
+                flows_done,
+                flows_total: 10,
+                hops: 100,
+                sim_time: rnic_transport::Time::ZERO,
+            };
+            bars.update(run, state);
+            lock(&bars.runs[run.min(1)].bar)
+                .as_ref()
+                .map(|bar| (bar.position(), bar.is_finished()))
+        };
+        assert_eq!(report(1, 3), Some((3, false)));
+        assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not begun");
+        assert!(report(1, 10).is_some_and(|(_, finished)| finished));
+        assert!(
+            report(1, 10).is_some_and(|(_, finished)| finished),
+            "a late report changes nothing"
+        );
+        bars.update(
+            7,
+            RunProgress {
+                flows_done: 0,
+                flows_total: 0,
+                hops: 0,
+                sim_time: rnic_transport::Time::ZERO,
+            },
+        );
+    }
+
+    #[test]
+    fn the_template_is_valid() {
+        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
+    }
+
+    #[test]
+    fn speed_is_told_once_there_is_something_to_tell() {
+        assert_eq!(speed(1_000, 0.01), "");
+        assert_eq!(speed(16_800_000, 2.0), "8.4 M hops/s");
+    }
+}

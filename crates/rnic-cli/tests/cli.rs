@@ -1,0 +1,411 @@
+//! The `rnic` command as its user meets it: exit codes, what is on which stream, and how errors read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const GOOD: &str = r#"title = "two transports"
+[fabric]
+topology = "single-switch"
+hosts = 4
+rate = "40 Gbps"
+delay = "1 us"
+[traffic]
+pattern = "poisson"
+load = 0.5
+sizes = "fixed 10 KB"
+flows = 50
+warmup = 5
+[[run]]
+name = "RoCE + PFC"
+transport = "roce"
+pfc = true
+[[run]]
+name = "IRN"
+transport = "irn"
+"#;
+
+/// A folder with a scenario in it.
+struct Folder {
+    folder: tempfile::TempDir,
+}
+
+impl Folder {
+    fn with(text: &str) -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.toml"), text).unwrap();
+        Folder { folder }
+    }
+
+    fn rnic(&self, arguments: &[&str]) -> Output {
+        rnic(self.folder.path(), arguments)
+    }
+}
+
+fn command(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn rnic(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder).args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The folder of the repository.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Asserts that the output is one line of error with this text, nothing on standard output, and exit code 2.
+#[track_caller]
+fn assert_bad_input(output: &Output, line: &str) {
+    assert_eq!(stderr(output), format!("{line}\n"));
+    assert_eq!((output.status.code(), stdout(output).as_str()), (Some(2), ""));
+}
+
+#[test]
+fn each_kind_of_bad_input_is_one_line_with_its_position() {
+    let cases = [
+        (
+            "load = 0.5",
+            "load = ",
+            "error: a.toml:9:8: this is not TOML: a value is missing; a value is a number, true, false, or text in quotes",
+        ),
+        (
+            "rate =",
+            "rat =",
+            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, switch, link, hosts",
+        ),
+        (
+            "\"40 Gbps\"",
+            "40",
+            "error: a.toml:5:8: `rate` needs a unit, 40 has none; write a string with a unit, for example \"40 Gbps\"",
+        ),
+        (
+            "1 us",
+            "1 KB",
+            "error: a.toml:6:9: `delay`: `1 KB` has the unknown unit `KB`; use one of ps, ns, us, ms, s, for example \"2 us\"",
+        ),
+        (
+            "load = 0.5",
+            "load = 1.5",
+            "error: a.toml:9:8: `load` is out of range: 1.5; accepted: a fraction of the host links' rate, more than 0 and at most 1",
+        ),
+        (
+            "hosts = 4\n",
+            "",
+            "error: a.toml:2:1: `hosts` is missing in [fabric]; write for example `hosts = 4`",
+        ),
+        (
+            "\"irn\"",
+            "\"inr\"",
+            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\"",
+        ),
+        (
+            "pfc = true",
+            "pfc = \"on\"",
+            "error: a.toml:16:7: `pfc` must be true or false, not a string; write for example `pfc = true`",
+        ),
+        (
+            "\"IRN\"",
+            "\"RoCE + PFC\"",
+            "error: a.toml:18:8: two runs are called \"RoCE + PFC\"; give each run its own name",
+        ),
+    ];
+    for (from, to, line) in cases {
+        let folder = Folder::with(&GOOD.replacen(from, to, 1));
+        for subcommand in ["run", "check", "flows", "topology"] {
+            assert_bad_input(&folder.rnic(&[subcommand, "a.toml"]), line);
+        }
+    }
+}
+
+#[test]
+fn bad_overrides_name_the_argument() {
+    let folder = Folder::with(GOOD);
+    let cases = [
+        (
+            "fabric.mtu=1500",
+            "error: --set fabric.mtu=1500: `mtu` needs a unit, 1500 has none; write a string with a unit, for example \"1024 B\"",
+        ),
+        (
+            "run.IRN.bpd_cap=3",
+            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, timeouts, rto_high, header, ack_size, nack_size, control_priority, max_rate, rto_low, rto_low_packets, bdp_cap",
+        ),
+        (
+            "run.RCE.pfc=true",
+            "error: --set run.RCE.pfc=true: nothing in `run` is called or numbered `RCE`; there are: 0 (\"RoCE + PFC\"), 1 (\"IRN\")",
+        ),
+    ];
+    for (set, line) in cases {
+        assert_bad_input(&folder.rnic(&["check", "a.toml", "--set", set]), line);
+    }
+}
+
+#[test]
+fn wrong_arguments_are_bad_input() {
+    let folder = Folder::with(GOOD);
+    let cases: [(&[&str], &str); 8] = [
+        (&[], "Usage: rnic"),
+        (&["rum", "a.toml"], "unrecognized subcommand 'rum'"),
+        (&["run"], "<SCENARIO.toml>"),
+        (&["check", "a.toml", "--set", "fabric.k"], "there is no `=`"),
+        (&["check", "a.toml", "--seed", "-1"], "--seed"),
+        (&["run", "a.toml", "--threads", "0"], "--threads"),
+        (
+            &["run", "a.toml", "--format", "xml"],
+            "[possible values: table, json]",
+        ),
+        (&["list", "transport"], "a similar value exists: 'transports'"),
+    ];
+    for (arguments, part) in cases {
+        let output = folder.rnic(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            stderr(&output).contains(part),
+            "{arguments:?} does not say {part}:\n{}",
+            stderr(&output)
+        );
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_bad_input() {
+    let folder = Folder::with(GOOD);
+    let output = folder.rnic(&["check", "b.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).starts_with("error: cannot read `b.toml`: "),
+        "{}",
+        stderr(&output)
+    );
+    let line = "error: no run is called \"DCQCN\"; there are: \"RoCE + PFC\", \"IRN\"";
+    assert_bad_input(&folder.rnic(&["flows", "a.toml", "--run", "DCQCN"]), line);
+    let output = folder.rnic(&["list", "scenarios"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).starts_with("error: cannot look for scenarios in `scenarios`: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_result_folder_that_cannot_be_made_is_a_failure() {
+    let folder = Folder::with(GOOD);
+    let output = folder.rnic(&["run", "a.toml", "--quiet", "--out", "a.toml"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let start = format!(
+        "error: cannot write the result files into `{}`: ",
+        Path::new("a.toml").join("a").display()
+    );
+    assert!(stderr(&output).starts_with(&start), "{}", stderr(&output));
+}
+
+#[test]
+fn check_describes_each_run_in_a_line() {
+    let folder = Folder::with(GOOD);
+    let output = folder.rnic(&["check", "a.toml", "--seed", "9", "--set", "fabric.hosts=8"]);
+    let rest = "single switch, 8 hosts, 40 Gbps, 1 us per cable, default buffers; \
+        poisson at load 0.5, fixed 10 KB, 50 flows (5 not measured)";
+    let expected = format!(
+        "two transports: seed 9, 2 runs\n\
+        RoCE + PFC: roce, no congestion control, PFC; {rest}\n\
+        IRN: irn, no congestion control, no PFC; {rest}\n"
+    );
+    assert_eq!(stdout(&output), expected);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn lists_have_a_line_for_each_thing() {
+    let names = |what: &str| -> Vec<String> {
+        let output = rnic(&repository(), &["list", what]);
+        assert_eq!(output.status.code(), Some(0), "{what}: {}", stderr(&output));
+        let name = |line: &str| line.split("  ").next().unwrap_or("").to_string();
+        stdout(&output).lines().map(name).collect()
+    };
+    assert_eq!(
+        names("topologies"),
+        ["fat-tree", "leaf-spine", "single-switch", "dumbbell", "graph"]
+    );
+    assert!(
+        ["roce", "irn"]
+            .iter()
+            .all(|name| names("transports").contains(&name.to_string()))
+    );
+    assert!(names("congestion").contains(&"none".to_string()));
+    assert!(
+        ["poisson", "irn-heavy-tailed"]
+            .iter()
+            .all(|name| names("workloads").contains(&name.to_string()))
+    );
+    assert!(names("scenarios").contains(&"scenarios/irn/default.toml".to_string()));
+}
+
+#[test]
+fn every_scenario_of_the_repository_is_good() {
+    let output = rnic(&repository(), &["list", "scenarios"]);
+    for line in stdout(&output).lines() {
+        assert!(!line.contains("cannot be read"), "{line}");
+        let file = line.split("  ").next().unwrap_or("");
+        let check = rnic(&repository(), &["check", file]);
+        assert_eq!(check.status.code(), Some(0), "{}", stderr(&check));
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let folder = Folder::with(GOOD);
+    for subcommand in ["run", "flows", "topology", "list", "check"] {
+        let output = folder.rnic(&[subcommand, "--help"]);
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(0), ""),
+            "{subcommand}"
+        );
+        let example = format!("Examples:\n  rnic {subcommand} ");
+        assert!(
+            stdout(&output).contains(&example),
+            "{subcommand} has no example:\n{}",
+            stdout(&output)
+        );
+    }
+    let output = folder.rnic(&["--version"]);
+    assert_eq!(stdout(&output), format!("rnic {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// The reader of the output leaves before the first byte.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_leaves_ends_the_command_without_a_word() {
+    for arguments in [&["list", "workloads"][..], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(&repository())
+            .args(arguments)
+            .stdout(writer)
+            .output()
+            .unwrap();
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
+    }
+}
+
+/// A device that is always full.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command(&repository())
+        .args(["list", "workloads"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).starts_with("error: cannot write the output: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_run_prints_one_json_document_and_writes_files_that_do_not_depend_on_threads() {
+    let folder = Folder::with(GOOD);
+    let files = |out: &str, threads: &str| {
+        let arguments = [
+            "run",
+            "a.toml",
+            "--format",
+            "json",
+            "--flows",
+            "csv",
+            "--out",
+            out,
+            "--threads",
+            threads,
+        ];
+        let output = folder.rnic(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let runs = document["runs"].as_array().unwrap();
+        let names: Vec<_> = runs.iter().map(|run| run["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["RoCE + PFC", "IRN"]);
+        assert!(
+            runs.iter().all(|run| run["flows"]["completed"] == 50),
+            "{document:#}"
+        );
+        let read = |file: &str| fs::read(folder.folder.path().join(out).join("a").join(file)).unwrap();
+        ["summary.json", "ports.csv", "flows.csv", "report.html"].map(read)
+    };
+    assert!(
+        files("one", "1") == files("two", "2"),
+        "the same scenario and seed give the same bytes"
+    );
+}
+
+#[test]
+fn a_run_that_fails_is_told_and_is_exit_code_1() {
+    let folder = Folder::with(GOOD);
+    let output = folder.rnic(&["run", "a.toml", "--quiet", "--set", "limits.max_time=1 us"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = stderr(&output);
+    assert_eq!(errors.lines().count(), 2, "a line for each run: {errors}");
+    assert!(
+        errors.starts_with("error: run \"RoCE + PFC\" failed: "),
+        "{errors}"
+    );
+    assert!(
+        folder.folder.path().join("out/a/summary.json").is_file(),
+        "what there is, is written"
+    );
+}
+
+#[test]
+fn the_flows_that_are_printed_can_be_run() {
+    let folder = Folder::with(GOOD);
+    for (format, file) in [("csv", "flows.csv"), ("hpcc", "flows.txt")] {
+        let flows = folder.rnic(&["flows", "a.toml", "--run", "IRN", "--format", format]);
+        assert_eq!(flows.status.code(), Some(0), "{}", stderr(&flows));
+        fs::write(folder.folder.path().join(file), &flows.stdout).unwrap();
+        let traffic = format!("traffic={{ pattern = \"list\", file = \"{file}\" }}");
+        let check = folder.rnic(&["check", "a.toml", "--set", &traffic]);
+        assert!(
+            stdout(&check).contains("list of 50 flows"),
+            "{}{}",
+            stdout(&check),
+            stderr(&check)
+        );
+    }
+}
+
+#[test]
+fn topologies_are_printed_in_each_format() {
+    let folder = Folder::with(GOOD);
+    for (format, start) in [("hpcc", "5 1 4\n"), ("dot", "graph ")] {
+        let output = folder.rnic(&["topology", "a.toml", "--format", format]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).starts_with(start), "{}", stdout(&output));
+    }
+    let output = folder.rnic(&["topology", "a.toml", "--format", "htsim"]);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "a single switch is no tree: {}",
+        stdout(&output)
+    );
+}

@@ -1,0 +1,97 @@
+//! What is wrong with a scenario, and where.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Why a scenario was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The text says something that cannot be simulated.
+    #[error(transparent)]
+    Mistake(#[from] Box<Mistake>),
+    /// The file could not be read.
+    #[error("cannot read `{}`: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+/// One mistake in a scenario's text, with its place.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub struct Mistake {
+    /// The file as it was named, or `--set path=value`.
+    pub file: String,
+    /// The whole text in which the mistake stands: the file's, or the `path=value` of an override.
+    pub text: String,
+    /// The bytes of `text` to point at.
+    pub span: Range<usize>,
+    /// What is wrong: one sentence without a full stop.
+    pub message: String,
+    /// What would be accepted.
+    pub help: Option<String>,
+    /// Whether the text is an override and not a file, so that line numbers mean nothing.
+    pub is_override: bool,
+}
+
+impl Mistake {
+    /// Line and column of the first byte of the span, both counted from 1, the column in characters.
+    pub fn line_column(&self) -> (usize, usize) {
+        let mut start = self.span.start.min(self.text.len());
+        while !self.text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let before = &self.text[..start];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (
+            before.matches('\n').count() + 1,
+            before[line_start..].chars().count() + 1,
+        )
+    }
+}
+
+/// One line: `file:line:column: message; help`.
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if !self.is_override {
+            let (line, column) = self.line_column();
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.message)?;
+        match &self.help {
+            Some(help) => write!(f, "; {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(text: &str, span: Range<usize>) -> Mistake {
+        let (file, message) = ("a.toml".to_string(), "no".to_string());
+        Mistake {
+            file,
+            text: text.to_string(),
+            span,
+            message,
+            help: None,
+            is_override: false,
+        }
+    }
+
+    #[test]
+    fn lines_and_columns_count_from_one_and_columns_in_characters() {
+        assert_eq!(mistake("ab\ncd", 0..1).line_column(), (1, 1));
+        assert_eq!(mistake("ab\ncd", 4..5).line_column(), (2, 2));
+        assert_eq!(mistake("µs x", 4..5).line_column(), (1, 4));
+        assert_eq!(mistake("µs", 1..2).line_column(), (1, 1), "inside a character");
+        assert_eq!(mistake("ab", 9..9).line_column(), (1, 3), "past the end");
+    }
+}

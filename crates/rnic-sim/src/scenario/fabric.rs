@@ -1,0 +1,298 @@
+//! The `[fabric]` table.
+
+use super::graph;
+use super::model::{FabricSetup, SwitchSetup};
+use super::names::{TOPOLOGIES, names};
+use super::reader::{Item, Result, Table, Variant};
+use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
+use rnic_transport::{BitRate, Bytes, Time};
+
+/// Most hosts, and most of anything else that is counted in a topology.
+const MOST: u32 = 1_000_000;
+/// Most cables between leaves and spines.
+const MOST_UPLINKS: u64 = 10_000_000;
+/// Largest `k` of a fat-tree: 65,536 hosts.
+const LARGEST_K: u64 = 64;
+
+const COMMON: [&str; 8] = [
+    "topology",
+    "rate",
+    "delay",
+    "loss",
+    "mtu",
+    "frame_gap",
+    "switch",
+    "link",
+];
+const VARIANTS: [Variant; 5] = [
+    Variant {
+        name: "fat-tree",
+        keys: &["k"],
+    },
+    Variant {
+        name: "leaf-spine",
+        keys: &[
+            "leaves",
+            "spines",
+            "hosts_per_leaf",
+            "uplink_rate",
+            "uplink_delay",
+            "oversubscription",
+        ],
+    },
+    Variant {
+        name: "single-switch",
+        keys: &["hosts"],
+    },
+    Variant {
+        name: "dumbbell",
+        keys: &["left", "right", "bottleneck_rate", "bottleneck_delay"],
+    },
+    Variant {
+        name: "graph",
+        keys: &["hosts", "switches"],
+    },
+];
+
+/// Number of hosts of a topology.
+pub fn hosts(topology: &TopologySpec) -> u32 {
+    let hosts = match topology {
+        TopologySpec::FatTree { k } => u64::from(*k).pow(3) / 4,
+        TopologySpec::LeafSpine {
+            leaves,
+            hosts_per_leaf,
+            ..
+        } => u64::from(*leaves) * u64::from(*hosts_per_leaf),
+        TopologySpec::SingleSwitch { hosts } => u64::from(*hosts),
+        TopologySpec::Dumbbell { left, right, .. } => u64::from(*left) + u64::from(*right),
+        TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
+    };
+    u32::try_from(hosts).unwrap_or(u32::MAX)
+}
+
+/// Reads the `[fabric]` table.
+pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
+    let chosen = table.require("topology", "topology = \"fat-tree\"")?;
+    let topology = chosen.choice(&names(TOPOLOGIES))?;
+    table.accept_variant(&COMMON, "topology", topology, &VARIANTS)?;
+    let link = LinkSpec {
+        rate: table.require("rate", "rate = \"40 Gbps\"")?.rate()?,
+        delay: table
+            .require("delay", "delay = \"2 us\"")?
+            .positive_time("2 us")?,
+        loss: table.get("loss").map_or(Ok(0.0), |item| loss(&item))?,
+    };
+    let topology = read_topology(table, topology, link.rate)?;
+    check_hosts(&topology, &chosen)?;
+    let links = read_links(table)?;
+    graph::check(table, &topology, &links)?;
+    Ok(FabricSetup {
+        topology,
+        link,
+        links: links.into_iter().map(|(link, _)| link).collect(),
+        mtu: table
+            .get("mtu")
+            .map_or(Ok(Bytes(1_024)), |item| item.bytes(64..=9_000, "1024 B"))?,
+        frame_gap: table
+            .get("frame_gap")
+            .map_or(Ok(Bytes(20)), |item| item.bytes(0..=1_000, "20 B"))?,
+        switch: match table.get("switch") {
+            Some(item) => read_switch(&item.table("[fabric.switch]")?)?,
+            None => SwitchSetup::default(),
+        },
+    })
+}
+
+fn loss(item: &Item<'_>) -> Result<f64> {
+    let loss = item.number("0.001")?;
+    if (0.0..1.0).contains(&loss) {
+        return Ok(loss);
+    }
+    Err(item.error(
+        format!("`loss` is out of range: {loss}"),
+        "accepted: a probability of at least 0 and less than 1",
+    ))
+}
+
+fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<TopologySpec> {
+    let count = |key: &str| table.require(key, &format!("{key} = 4"))?.count(MOST);
+    let rate_of = |key: &str| table.get(key).map(|item| item.rate()).transpose();
+    let delay_of = |key: &str| table.get(key).map(|item| item.positive_time("2 us")).transpose();
+    Ok(match topology {
+        "fat-tree" => TopologySpec::FatTree { k: read_k(table)? },
+        "leaf-spine" => {
+            let (leaves, spines, hosts_per_leaf) =
+                (count("leaves")?, count("spines")?, count("hosts_per_leaf")?);
+            if u64::from(leaves) * u64::from(spines) > MOST_UPLINKS {
+                let message = format!("{leaves} leaves and {spines} spines need too many cables");
+                return Err(table.error(
+                    message,
+                    &format!("accepted: at most {MOST_UPLINKS} cables between them"),
+                ));
+            }
+            let uplink_rate = match oversubscribed(table, hosts_per_leaf, spines, rate)? {
+                Some(rate) => Some(rate),
+                None => rate_of("uplink_rate")?,
+            };
+            let uplink_delay = delay_of("uplink_delay")?;
+            TopologySpec::LeafSpine {
+                leaves,
+                spines,
+                hosts_per_leaf,
+                uplink_rate,
+                uplink_delay,
+            }
+        }
+        "single-switch" => TopologySpec::SingleSwitch {
+            hosts: count("hosts")?,
+        },
+        "dumbbell" => TopologySpec::Dumbbell {
+            left: count("left")?,
+            right: count("right")?,
+            bottleneck_rate: rate_of("bottleneck_rate")?,
+            bottleneck_delay: delay_of("bottleneck_delay")?,
+        },
+        _ => {
+            let hosts = read_names(&table.require("hosts", "hosts = 4")?, 'h')?;
+            let switches = read_names(&table.require("switches", "switches = 2")?, 's')?;
+            TopologySpec::Graph { hosts, switches }
+        }
+    })
+}
+
+fn read_k(table: &Table<'_>) -> Result<u32> {
+    let item = table.require("k", "k = 6")?;
+    let k = item.integer(2..=LARGEST_K)?;
+    if !k.is_multiple_of(2) {
+        return Err(item.error(
+            format!("`k` is odd: {k}"),
+            format!("a fat-tree needs an even number, for example {}", k + 1),
+        ));
+    }
+    Ok(k as u32)
+}
+
+/// The uplink rate that gives the wanted ratio of host bandwidth to uplink bandwidth at a leaf.
+fn oversubscribed(
+    table: &Table<'_>,
+    hosts_per_leaf: u32,
+    spines: u32,
+    rate: BitRate,
+) -> Result<Option<BitRate>> {
+    let Some(item) = table.get("oversubscription") else {
+        return Ok(None);
+    };
+    if table.get("uplink_rate").is_some() {
+        let help = "the one follows from the other: remove one of them";
+        return Err(item.error("`oversubscription` and `uplink_rate` are both given", help));
+    }
+    let ratio = item.number("2.0")?;
+    let uplink = f64::from(hosts_per_leaf) * rate.as_bps() as f64 / (f64::from(spines) * ratio);
+    if ratio.is_finite() && ratio > 0.0 && (1.0..=1e13).contains(&uplink.round()) {
+        return Ok(Some(BitRate::from_bps(uplink.round() as u64)));
+    }
+    let help = "accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0";
+    Err(item.error(format!("`oversubscription` is out of range: {ratio}"), help))
+}
+
+/// `["a", "b"]`, or a count that names them by letter and number.
+fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
+    if !item.is_array() {
+        return Ok((0..item.count(MOST)?)
+            .map(|number| format!("{letter}{number}"))
+            .collect());
+    }
+    let name = |name: &Item<'_>| {
+        let nameless = || {
+            name.error(
+                "a node's name is a string that is not empty",
+                format!("for example \"{letter}0\""),
+            )
+        };
+        name.text().map(str::to_string).ok_or_else(nameless)
+    };
+    item.array("[]")?.iter().map(name).collect()
+}
+
+fn check_hosts(topology: &TopologySpec, chosen: &Item<'_>) -> Result<()> {
+    match hosts(topology) {
+        0 | 1 => Err(chosen.error(
+            "the fabric has fewer than two hosts",
+            "a flow needs a sender and a receiver",
+        )),
+        count if count > MOST => Err(chosen.error(
+            format!("the fabric has {count} hosts"),
+            format!("accepted: at most {MOST}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
+    let Some(item) = table.get("link") else {
+        return Ok(Vec::new());
+    };
+    let read = |table: Table<'a>| {
+        table.accept(&["from", "to", "rate", "delay", "loss"])?;
+        let link = NamedLink {
+            from: table.require("from", "from = \"h0\"")?.name("h0")?.to_string(),
+            to: table.require("to", "to = \"s0\"")?.name("s0")?.to_string(),
+            rate: table.get("rate").map(|item| item.rate()).transpose()?,
+            delay: table
+                .get("delay")
+                .map(|item| item.positive_time("2 us"))
+                .transpose()?,
+            loss: table.get("loss").map(|item| loss(&item)).transpose()?,
+        };
+        Ok((link, table))
+    };
+    item.tables("fabric.link")?.into_iter().map(read).collect()
+}
+
+fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
+    table.accept(&["queueing", "buffer", "xoff", "xon"])?;
+    if let Some(item) = table.get("queueing") {
+        if item.string("input")? == "shared" {
+            return Err(item.error("queueing \"shared\" is not available yet", "available: \"input\""));
+        }
+        item.choice(&["input"])?;
+    }
+    let size = |key: &str| {
+        table
+            .get(key)
+            .map(|item| item.bytes(1..=1_000_000_000_000, "240 KB"))
+            .transpose()
+    };
+    let switch = SwitchSetup {
+        buffer: size("buffer")?,
+        xoff: size("xoff")?,
+        xon: size("xon")?,
+    };
+    const OR_ELSE: &str = ": change both, or leave it out";
+    table.ordered(("xoff", switch.xoff), ("buffer", switch.buffer), OR_ELSE)?;
+    table.ordered(("xon", switch.xon), ("xoff", switch.xoff), OR_ELSE)?;
+    table.ordered(("xon", switch.xon), ("buffer", switch.buffer), OR_ELSE)?;
+    Ok(switch)
+}
+
+/// Checks that a switch's buffer, where given, holds one full packet of `mtu` and `header`.
+pub(super) fn check_buffer(table: &Table<'_>, fabric: &FabricSetup, header: Bytes) -> Result<()> {
+    let buffer_item = table
+        .get("switch")
+        .and_then(|item| item.table("[fabric.switch]").ok()?.get("buffer"));
+    let packet = Bytes(fabric.mtu.0 + header.0);
+    match (fabric.switch.buffer, buffer_item) {
+        (Some(buffer), Some(item)) if buffer < packet => {
+            let message = format!("`buffer` of {buffer} does not hold one full packet");
+            let help = format!(
+                "a packet takes {packet} (mtu {} and headers of {header})",
+                fabric.mtu
+            );
+            Err(item.error(message, help))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Longest time that a whole traffic source may span, so that sums of times stay far from overflow.
+pub(super) const LONGEST_TRAFFIC: Time = Time::from_ms(60 * 24 * 3_600 * 1_000);

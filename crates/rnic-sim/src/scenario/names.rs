@@ -1,0 +1,45 @@
+//! What a scenario can choose from by name, a line each: what `rnic list` prints.
+
+/// Topologies: (name, description).
+pub const TOPOLOGIES: &[(&str, &str)] = &[
+    ("fat-tree", "three tiers of k-port switches, k^3/4 hosts: `k`"),
+    (
+        "leaf-spine",
+        "every leaf connects to every spine: `leaves`, `spines`, `hosts_per_leaf`, `uplink_rate` or `oversubscription`",
+    ),
+    ("single-switch", "all hosts on one switch: `hosts`"),
+    (
+        "dumbbell",
+        "two switches joined by one cable: `left`, `right`, `bottleneck_rate`, `bottleneck_delay`",
+    ),
+    (
+        "graph",
+        "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per cable",
+    ),
+];
+
+/// Traffic patterns: (name, description).
+pub const PATTERNS: &[(&str, &str)] = &[
+    (
+        "poisson",
+        "every host starts flows at random times towards random hosts: `load`, `sizes`, `flows`",
+    ),
+    (
+        "incast",
+        "one request striped over many senders: `senders`, `total`, `repeats`, `receiver`, `connections`",
+    ),
+    (
+        "permutation",
+        "every host sends to one other and receives from one other: `sizes`, `repeats`, `interval`",
+    ),
+    (
+        "all-to-all",
+        "every host sends to every other host: `sizes`, `repeats`, `interval`",
+    ),
+    ("list", "the flows of a file: `file`, `format`"),
+];
+
+/// The names of a list, in its order.
+pub(super) fn names(list: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    list.iter().map(|(name, _)| *name).collect()
+}

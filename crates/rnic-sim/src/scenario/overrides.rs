@@ -1,0 +1,244 @@
+//! Changes to a scenario's tree: `--set path=value`, and the `set` table of a run.
+//!
+//! A path is dotted; `"..."` or `'...'` keeps a dot inside a name. An element of an array is named by its number from
+//! zero or by its `name`. A value that is a table replaces the table that was there.
+
+use super::error::ScenarioError;
+use super::reader::{Result, Table};
+use super::tree::{At, Documents, Entry, Node, Value};
+
+/// One step of a path, and where it is written.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    name: String,
+    at: At,
+}
+
+/// What a run may change with `set`.
+const RUN_MAY_SET: [&str; 4] = ["fabric", "traffic", "transport", "limits"];
+
+/// Applies each `--set` in order; the texts join `documents`, so that errors can point at them.
+pub(super) fn apply_arguments(
+    documents: &mut Documents,
+    root: &mut Node,
+    overrides: &[(String, String)],
+) -> Result<()> {
+    for (path, value) in overrides {
+        let text = format!("{path}={value}");
+        let document = documents.add(&format!("--set {text}"), &text, true);
+        let value = documents.parse_value(document, path.len() + 1..text.len());
+        let whole = documents.at(document, 0..path.len());
+        let spans = split(path).map_err(|problem| documents.mistake(&whole, problem, Some(path_help())))?;
+        let steps: Vec<Step> = spans
+            .into_iter()
+            .map(|(name, start)| Step {
+                at: documents.at(document, start..start + name.len()),
+                name,
+            })
+            .collect();
+        assign(documents, root, &steps, value)?;
+    }
+    Ok(())
+}
+
+/// Applies a run's `set` table to its own copy of the tree.
+pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<'_>) -> Result<()> {
+    let mut changes = Vec::new();
+    collect(documents, set.entries(), &[], &mut changes)?;
+    for (steps, value) in changes {
+        if let Some(first) = steps
+            .first()
+            .filter(|step| !RUN_MAY_SET.contains(&step.name.as_str()))
+        {
+            let message = format!("{} cannot change `{}`", set.label(), first.name);
+            let help = format!("a path in `set` begins with one of {}", RUN_MAY_SET.join(", "));
+            return Err(documents.mistake(&first.at, message, Some(help)));
+        }
+        assign(documents, root, &steps, value)?;
+    }
+    Ok(())
+}
+
+/// Flattens `set`: keys are paths, and a dotted key that was left unquoted means the same as the quoted one.
+fn collect(
+    documents: &Documents,
+    entries: &[Entry],
+    before: &[Step],
+    into: &mut Vec<(Vec<Step>, Node)>,
+) -> Result<()> {
+    for entry in entries {
+        let names = split(&entry.key)
+            .map_err(|problem| documents.mistake(&entry.key_at, problem, Some(path_help())))?;
+        let mut steps = before.to_vec();
+        steps.extend(names.into_iter().map(|(name, _)| Step {
+            name,
+            at: entry.key_at.clone(),
+        }));
+        match &entry.node.value {
+            Value::Table(below) if !documents.text_at(&entry.node.at).starts_with(['{', '[']) => {
+                collect(documents, below, &steps, into)?;
+            }
+            _ => into.push((steps, entry.node.clone())),
+        }
+    }
+    Ok(())
+}
+
+fn path_help() -> String {
+    "write a dotted path, for example `fabric.switch.buffer` or `run.\"IRN 2.0\".bdp_cap`".to_string()
+}
+
+/// Splits a dotted path into names, each with its byte offset in the path.
+fn split(path: &str) -> std::result::Result<Vec<(String, usize)>, String> {
+    let mut names = Vec::new();
+    let mut at = 0;
+    loop {
+        let rest = &path[at..];
+        let (name, start, length) = match rest.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let closed = rest[1..]
+                    .find(quote)
+                    .ok_or_else(|| format!("the path `{path}` has an open quote"))?;
+                (&rest[1..1 + closed], at + 1, closed + 2)
+            }
+            _ => {
+                let length = rest.find('.').unwrap_or(rest.len());
+                (&rest[..length], at, length)
+            }
+        };
+        if name.is_empty() {
+            return Err(format!("the path `{path}` has an empty part"));
+        }
+        names.push((name.to_string(), start));
+        at += length;
+        match path[at..].chars().next() {
+            None => return Ok(names),
+            Some('.') => at += 1,
+            Some(_) => return Err(format!("the path `{path}` has text after a closing quote")),
+        }
+    }
+}
+
+/// Puts `value` at the end of the path, making the tables on the way that do not exist.
+fn assign(documents: &Documents, root: &mut Node, steps: &[Step], value: Node) -> Result<()> {
+    let mut node = root;
+    let mut path = String::new();
+    for step in steps {
+        node = descend(documents, node, step, &path)?;
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(&step.name);
+    }
+    *node = value;
+    Ok(())
+}
+
+/// The node one step below the one at `path`, made as an empty table where a table does not have it.
+fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &str) -> Result<&'n mut Node> {
+    match &mut node.value {
+        Value::Table(entries) => {
+            let position = entries
+                .iter()
+                .position(|entry| entry.key == step.name)
+                .unwrap_or_else(|| {
+                    let node = Node {
+                        value: Value::Table(Vec::new()),
+                        at: step.at.clone(),
+                    };
+                    entries.push(Entry {
+                        key: step.name.clone(),
+                        key_at: step.at.clone(),
+                        node,
+                    });
+                    entries.len() - 1
+                });
+            Ok(&mut entries[position].node)
+        }
+        Value::Array(elements) => {
+            let by_name = elements
+                .iter()
+                .position(|element| name_of(element) == Some(&step.name));
+            let by_number = || step.name.parse().ok().filter(|number| *number < elements.len());
+            match by_name.or_else(by_number) {
+                Some(position) => Ok(&mut elements[position]),
+                None => Err(no_element(documents, elements, step, path)),
+            }
+        }
+        other => {
+            let message = format!("`{path}` is {}, so it has no `{}`", other.kind(), step.name);
+            Err(documents.mistake(&step.at, message, Some(format!("set `{path}` itself"))))
+        }
+    }
+}
+
+fn no_element(documents: &Documents, elements: &[Node], step: &Step, path: &str) -> ScenarioError {
+    let names: Vec<String> = elements
+        .iter()
+        .enumerate()
+        .map(|(number, element)| match name_of(element) {
+            Some(name) => format!("{number} (\"{name}\")"),
+            None => number.to_string(),
+        })
+        .collect();
+    let help = if names.is_empty() {
+        "there are none".to_string()
+    } else {
+        format!("there are: {}", names.join(", "))
+    };
+    documents.mistake(
+        &step.at,
+        format!("nothing in `{path}` is called or numbered `{}`", step.name),
+        Some(help),
+    )
+}
+
+/// What an element of an array of tables is called: its `name`, or the pattern of unnamed traffic.
+fn name_of(node: &Node) -> Option<&String> {
+    let Value::Table(entries) = &node.value else {
+        return None;
+    };
+    let text = |key: &str| {
+        entries
+            .iter()
+            .find(|entry| entry.key == key)
+            .and_then(|entry| match &entry.node.value {
+                Value::String(text) => Some(text),
+                _ => None,
+            })
+    };
+    text("name").or_else(|| text("pattern"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn paths_split_at_dots_outside_quotes() {
+        let names =
+            |path: &str| split(path).map(|parts| parts.into_iter().map(|part| part.0).collect::<Vec<_>>());
+        assert_eq!(
+            names("fabric.switch.buffer").unwrap(),
+            ["fabric", "switch", "buffer"]
+        );
+        assert_eq!(names("run.RoCE + PFC.pfc").unwrap(), ["run", "RoCE + PFC", "pfc"]);
+        assert_eq!(names("run.\"IRN 2.0\".pfc").unwrap(), ["run", "IRN 2.0", "pfc"]);
+        assert_eq!(split("run.'a.b'.pfc").unwrap()[1], ("a.b".to_string(), 5));
+    }
+
+    #[test]
+    fn malformed_paths_say_why() {
+        assert_eq!(split("").unwrap_err(), "the path `` has an empty part");
+        assert_eq!(split("a..b").unwrap_err(), "the path `a..b` has an empty part");
+        assert_eq!(split("a.").unwrap_err(), "the path `a.` has an empty part");
+        assert_eq!(
+            split("run.\"a.b").unwrap_err(),
+            "the path `run.\"a.b` has an open quote"
+        );
+        assert_eq!(
+            split("\"a\"b").unwrap_err(),
+            "the path `\"a\"b` has text after a closing quote"
+        );
+    }
+}

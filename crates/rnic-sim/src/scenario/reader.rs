@@ -1,0 +1,445 @@
+//! A typed reader over the tree: every question that goes unanswered is an error at the right place.
+
+use super::error::ScenarioError;
+use super::tree::{At, Documents, Entry, Node, Value};
+use rnic_transport::{BitRate, Bytes, Time};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
+
+/// The longest time that a scenario may name; sums of a few of them still fit into [`Time`].
+const LONGEST: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
+/// The highest rate that a scenario may name.
+const FASTEST: BitRate = BitRate::from_gbps(10_000);
+
+/// A value that is being read, with the key it stands under.
+#[derive(Clone, Copy)]
+pub(super) struct Item<'a> {
+    documents: &'a Documents,
+    key: &'a str,
+    node: &'a Node,
+}
+
+/// A table that is being read.
+#[derive(Clone)]
+pub(super) struct Table<'a> {
+    documents: &'a Documents,
+    /// What messages call it: `[fabric]`, `run "IRN"`.
+    label: String,
+    at: &'a At,
+    entries: &'a [Entry],
+}
+
+/// One of several shapes that a table takes, chosen by one of its keys.
+pub(super) struct Variant {
+    /// The value of the choosing key.
+    pub(super) name: &'static str,
+    /// The keys that belong to this shape.
+    pub(super) keys: &'static [&'static str],
+}
+
+impl<'a> Table<'a> {
+    /// The root of a tree.
+    pub(super) fn root(documents: &'a Documents, node: &'a Node) -> Result<Table<'a>> {
+        Item {
+            documents,
+            key: "the scenario",
+            node,
+        }
+        .table("the scenario")
+    }
+
+    /// The same table under another name.
+    pub(super) fn labelled(self, label: impl Into<String>) -> Table<'a> {
+        Table {
+            label: label.into(),
+            ..self
+        }
+    }
+
+    /// What messages call it.
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Its keys and values in the order of the text.
+    pub(super) fn entries(&self) -> &'a [Entry] {
+        self.entries
+    }
+
+    /// The value of `key`, if written.
+    pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        Some(Item {
+            documents: self.documents,
+            key: &entry.key,
+            node: &entry.node,
+        })
+    }
+
+    /// The value of `key`; `example` is what to write if it is missing.
+    pub(super) fn require(&self, key: &str, example: &str) -> Result<Item<'a>> {
+        let missing = || {
+            self.error(
+                format!("`{key}` is missing in {}", self.label),
+                &format!("write for example `{example}`"),
+            )
+        };
+        self.get(key).ok_or_else(missing)
+    }
+
+    /// An error about the table as a whole.
+    pub(super) fn error(&self, message: impl Into<String>, help: &str) -> ScenarioError {
+        self.documents.mistake(self.at, message, Some(help.to_string()))
+    }
+
+    /// An error at the value of `key`, or about the table where `key` is not written.
+    pub(super) fn error_at(&self, key: &str, message: impl Into<String>, help: &str) -> ScenarioError {
+        match self.get(key) {
+            Some(item) => item.error(message, help),
+            None => self.error(message, help),
+        }
+    }
+
+    /// An error unless `low` is at most `high`, where both are given; it points at the value that was written later.
+    pub(super) fn ordered<Q>(
+        &self,
+        low: (&str, Option<Q>),
+        high: (&str, Option<Q>),
+        remedy: &str,
+    ) -> Result<()>
+    where
+        Q: PartialOrd + std::fmt::Display,
+    {
+        let ((low_key, Some(low)), (high_key, Some(high))) = (low, high) else {
+            return Ok(());
+        };
+        if low <= high {
+            return Ok(());
+        }
+        let message = format!("`{low_key}` of {low} is above `{high_key}` of {high}");
+        let at = match (self.get(low_key), self.get(high_key)) {
+            (Some(low), Some(high)) => self.documents.later(&low.node.at, &high.node.at),
+            (Some(item), None) | (None, Some(item)) => &item.node.at,
+            (None, None) => self.at,
+        };
+        Err(self.documents.mistake(
+            at,
+            message,
+            Some(format!("`{low_key}` can be at most `{high_key}`{remedy}")),
+        ))
+    }
+
+    /// Fails at the first key that is not among `keys`.
+    pub(super) fn accept(&self, keys: &[&str]) -> Result<()> {
+        match self
+            .entries
+            .iter()
+            .find(|entry| !keys.contains(&entry.key.as_str()))
+        {
+            Some(entry) => Err(self.unknown_key(entry, keys)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails at the first key that is neither in `common` nor in the variant that `selector` chose; says so when it
+    /// belongs to another variant.
+    pub(super) fn accept_variant(
+        &self,
+        common: &[&str],
+        selector: &str,
+        chosen: &str,
+        variants: &[Variant],
+    ) -> Result<()> {
+        let own = variants
+            .iter()
+            .find(|variant| variant.name == chosen)
+            .map_or(&[][..], |variant| variant.keys);
+        let accepted = [common, own].concat();
+        let Some(entry) = self
+            .entries
+            .iter()
+            .find(|entry| !accepted.contains(&entry.key.as_str()))
+        else {
+            return Ok(());
+        };
+        let owners = variants
+            .iter()
+            .filter(|variant| variant.keys.contains(&entry.key.as_str()));
+        let owners: Vec<String> = owners.map(|variant| format!("\"{}\"", variant.name)).collect();
+        if owners.is_empty() {
+            return Err(self.unknown_key(entry, &accepted));
+        }
+        let owners = owners.join(" or ");
+        let message = format!(
+            "`{}` belongs to {selector} {owners}, not to \"{chosen}\"",
+            entry.key
+        );
+        let help = format!("accepted here: {}", accepted.join(", "));
+        Err(self.documents.mistake(&entry.key_at, message, Some(help)))
+    }
+
+    fn unknown_key(&self, entry: &Entry, keys: &[&str]) -> ScenarioError {
+        let message = format!("unknown key `{}` in {}", entry.key, self.label);
+        let help = format!(
+            "{}accepted here: {}",
+            did_you_mean(&entry.key, keys),
+            keys.join(", ")
+        );
+        self.documents.mistake(&entry.key_at, message, Some(help))
+    }
+}
+
+impl<'a> Item<'a> {
+    /// An error that points at the value.
+    pub(super) fn error(&self, message: impl Into<String>, help: impl Into<String>) -> ScenarioError {
+        self.documents.mistake(&self.node.at, message, Some(help.into()))
+    }
+
+    /// An error that somebody else put into one sentence; what follows a semicolon is what would be accepted.
+    pub(super) fn sentence(&self, sentence: &str) -> ScenarioError {
+        let (message, help) = match sentence.split_once("; ") {
+            Some((message, help)) => (message, Some(help.to_string())),
+            None => (sentence, None),
+        };
+        self.documents.mistake(&self.node.at, message, help)
+    }
+
+    fn kind_error(&self, wanted: &str, example: &str) -> ScenarioError {
+        let message = format!("`{}` must be {wanted}, not {}", self.key, self.node.value.kind());
+        self.error(message, format!("write for example `{} = {example}`", self.key))
+    }
+
+    /// The text of a string that is not empty; `None` for anything else.
+    pub(super) fn text(&self) -> Option<&'a str> {
+        match &self.node.value {
+            Value::String(text) if !text.trim().is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is an array.
+    pub(super) fn is_array(&self) -> bool {
+        matches!(self.node.value, Value::Array(_))
+    }
+
+    /// A string, `example` being one.
+    pub(super) fn string(&self, example: &str) -> Result<&'a str> {
+        match &self.node.value {
+            Value::String(text) => Ok(text),
+            _ => Err(self.kind_error("a string", &format!("{example:?}"))),
+        }
+    }
+
+    /// A string that is not empty.
+    pub(super) fn name(&self, example: &str) -> Result<&'a str> {
+        let text = self.string(example)?;
+        if text.trim().is_empty() {
+            return Err(self.error(
+                format!("`{}` is empty", self.key),
+                format!("write for example {example:?}"),
+            ));
+        }
+        Ok(text)
+    }
+
+    /// One of `names`.
+    pub(super) fn choice(&self, names: &[&'static str]) -> Result<&'static str> {
+        let text = self.string(names.first().copied().unwrap_or(""))?;
+        let unknown = || {
+            let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+            let suggestion = did_you_mean(text, names);
+            self.error(
+                format!("unknown {} \"{text}\"", self.key),
+                format!("{suggestion}available: {}", quoted.join(", ")),
+            )
+        };
+        names
+            .iter()
+            .copied()
+            .find(|name| *name == text)
+            .ok_or_else(unknown)
+    }
+
+    /// A boolean.
+    pub(super) fn boolean(&self) -> Result<bool> {
+        match self.node.value {
+            Value::Boolean(flag) => Ok(flag),
+            _ => Err(self.kind_error("true or false", "true")),
+        }
+    }
+
+    /// An integer within a range.
+    pub(super) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64> {
+        let Value::Integer(number) = self.node.value else {
+            return Err(self.kind_error("an integer", &range.start().to_string()));
+        };
+        let accepted = u64::try_from(number).ok().filter(|number| range.contains(number));
+        accepted.ok_or_else(|| {
+            let message = format!(
+                "`{}` is out of range: {}",
+                self.key,
+                self.documents.text_at(&self.node.at)
+            );
+            self.error(message, format!("accepted: {} to {}", range.start(), range.end()))
+        })
+    }
+
+    /// A count of at least one and at most `most`.
+    pub(super) fn count(&self, most: u32) -> Result<u32> {
+        self.integer(1..=u64::from(most)).map(|number| number as u32)
+    }
+
+    /// A number, whole or not.
+    pub(super) fn number(&self, example: &str) -> Result<f64> {
+        match self.node.value {
+            Value::Integer(number) => Ok(number as f64),
+            Value::Float(number) => Ok(number),
+            _ => Err(self.kind_error("a number", example)),
+        }
+    }
+
+    /// A quantity with its unit.
+    fn quantity<Q: FromStr>(&self, example: &str) -> Result<Q>
+    where
+        Q::Err: std::fmt::Display,
+    {
+        let text = match &self.node.value {
+            Value::String(text) => text,
+            Value::Integer(_) | Value::Float(_) => {
+                let number = self.documents.text_at(&self.node.at);
+                let message = format!("`{}` needs a unit, {number} has none", self.key);
+                return Err(self.error(
+                    message,
+                    format!("write a string with a unit, for example {example:?}"),
+                ));
+            }
+            _ => return Err(self.kind_error("a string with a unit", &format!("{example:?}"))),
+        };
+        text.parse().map_err(|error: Q::Err| {
+            let sentence = error.to_string();
+            let (problem, help) = sentence.split_once("; ").unwrap_or((&sentence, ""));
+            self.error(format!("`{}`: {problem}", self.key), help)
+        })
+    }
+
+    /// A number of bytes within a range.
+    pub(super) fn bytes(&self, range: RangeInclusive<u64>, example: &str) -> Result<Bytes> {
+        let bytes: Bytes = self.quantity(example)?;
+        if range.contains(&bytes.0) {
+            return Ok(bytes);
+        }
+        let (least, most) = (Bytes(*range.start()), Bytes(*range.end()));
+        Err(self.error(
+            format!("`{}` is out of range: {bytes}", self.key),
+            format!("accepted: {least} to {most}"),
+        ))
+    }
+
+    /// A time, possibly zero.
+    pub(super) fn time(&self, example: &str) -> Result<Time> {
+        let time: Time = self.quantity(example)?;
+        if time > LONGEST {
+            return Err(self.error(
+                format!("`{}` is too long: {time}", self.key),
+                "accepted: at most 30 days",
+            ));
+        }
+        Ok(time)
+    }
+
+    /// A time of more than zero.
+    pub(super) fn positive_time(&self, example: &str) -> Result<Time> {
+        let time = self.time(example)?;
+        if time == Time::ZERO {
+            let help = format!("write a time of more than zero, for example {example:?}");
+            return Err(self.error(format!("`{}` is zero", self.key), help));
+        }
+        Ok(time)
+    }
+
+    /// A rate of more than zero.
+    pub(super) fn rate(&self) -> Result<BitRate> {
+        let rate: BitRate = self.quantity("40 Gbps")?;
+        if rate.as_bps() == 0 || rate > FASTEST {
+            let message = format!("`{}` is out of range: {rate}", self.key);
+            return Err(self.error(message, format!("accepted: more than zero, at most {FASTEST}")));
+        }
+        Ok(rate)
+    }
+
+    /// The values of an array.
+    pub(super) fn array(&self, example: &str) -> Result<Vec<Item<'a>>> {
+        let Value::Array(nodes) = &self.node.value else {
+            return Err(self.kind_error("an array", example));
+        };
+        Ok(nodes
+            .iter()
+            .map(|node| Item {
+                documents: self.documents,
+                key: self.key,
+                node,
+            })
+            .collect())
+    }
+
+    /// The tables of an array of tables that `[[header]]` makes.
+    pub(super) fn tables(&self, header: &str) -> Result<Vec<Table<'a>>> {
+        let header = format!("[[{header}]]");
+        if !self.is_array() {
+            let message = format!(
+                "`{}` must be an array of tables, not {}",
+                self.key,
+                self.node.value.kind()
+            );
+            return Err(self.error(message, format!("write `{header}`")));
+        }
+        self.array("[]")?.iter().map(|item| item.table(&header)).collect()
+    }
+
+    /// A table; `label` is what messages call it.
+    pub(super) fn table(&self, label: &str) -> Result<Table<'a>> {
+        match &self.node.value {
+            Value::Table(entries) => {
+                let label = label.to_string();
+                Ok(Table {
+                    documents: self.documents,
+                    label,
+                    at: &self.node.at,
+                    entries,
+                })
+            }
+            Value::Array(_) => {
+                let message = format!("`{}` must be one table, not an array", self.key);
+                Err(self.error(message, table_help(label)))
+            }
+            other => {
+                let message = format!("`{}` must be a table, not {}", self.key, other.kind());
+                Err(self.error(message, table_help(label)))
+            }
+        }
+    }
+}
+
+fn table_help(label: &str) -> String {
+    if label.starts_with('[') {
+        format!("write `{label}`")
+    } else {
+        "write `{ key = value }`".to_string()
+    }
+}
+
+/// `did you mean ...? `, or nothing where no name is near.
+pub(super) fn did_you_mean(given: &str, names: &[&str]) -> String {
+    let given = given.to_lowercase();
+    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());
+    let best = names
+        .iter()
+        .map(|name| (likeness(name), *name))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match best {
+        Some((likeness, name)) if likeness >= 0.6 => format!("did you mean `{name}`? "),
+        _ => String::new(),
+    }
+}

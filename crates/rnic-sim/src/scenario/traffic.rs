@@ -1,0 +1,279 @@
+//! `[traffic]` and `[[traffic]]`.
+
+use super::fabric::LONGEST_TRAFFIC;
+use super::model::{Traffic, TrafficPattern};
+use super::names::{PATTERNS, names};
+use super::reader::{Item, Result, Table, Variant};
+use crate::workload::list::{self, ListFormat};
+use crate::workload::{FlowSpec, SizeDistribution, sizes};
+use rnic_transport::Time;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Most flows of one source: their numbers fit into 32 bits, with room for several sources.
+const MOST_FLOWS: u64 = 1_000_000_000;
+
+const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
+const VARIANTS: [Variant; 5] = [
+    Variant {
+        name: "poisson",
+        keys: &["load", "sizes", "flows"],
+    },
+    Variant {
+        name: "incast",
+        keys: &[
+            "senders",
+            "total",
+            "repeats",
+            "receiver",
+            "connections",
+            "interval",
+        ],
+    },
+    Variant {
+        name: "permutation",
+        keys: &["sizes", "repeats", "interval"],
+    },
+    Variant {
+        name: "all-to-all",
+        keys: &["sizes", "repeats", "interval"],
+    },
+    Variant {
+        name: "list",
+        keys: &["file", "format"],
+    },
+];
+
+/// Where traffic is read: what its files are relative to, the hosts of the run's fabric, and the flow lists read so far.
+pub(super) struct Context<'a> {
+    pub(super) base_dir: &'a Path,
+    pub(super) hosts: u32,
+    pub(super) lists: &'a Lists,
+}
+
+/// Flow lists that an earlier run of the scenario has read already.
+#[derive(Default)]
+pub(super) struct Lists {
+    read: RefCell<HashMap<ListKey, Arc<[FlowSpec]>>>,
+}
+
+/// A file, whether it is CSV, and the number of hosts it is for.
+type ListKey = (PathBuf, bool, u32);
+
+/// Reads one table or several.
+pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
+    let tables = if item.is_array() {
+        item.tables("traffic")?
+    } else {
+        vec![item.table("[traffic]")?]
+    };
+    if tables.is_empty() {
+        return Err(item.error("there is no traffic", "write [traffic] with a `pattern`"));
+    }
+    let mut sources: Vec<Traffic> = Vec::new();
+    for table in &tables {
+        let traffic = read_source(table, context)?;
+        if sources.iter().any(|other| other.name == traffic.name) {
+            let message = format!("two traffic sources are called \"{}\"", traffic.name);
+            return Err(table.error_at("name", message, "give each its own `name`"));
+        }
+        sources.push(traffic);
+    }
+    if sources.len() > usize::from(u16::MAX) {
+        return Err(item.error(
+            "there are too many traffic sources",
+            format!("accepted: at most {}", u16::MAX),
+        ));
+    }
+    Ok(sources)
+}
+
+fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
+    let chosen = table
+        .require("pattern", "pattern = \"poisson\"")?
+        .choice(&names(PATTERNS))?;
+    table.accept_variant(&COMMON, "pattern", chosen, &VARIANTS)?;
+    let count = |key: &str| table.get(key).map_or(Ok(0), |item| item.integer(0..=MOST_FLOWS));
+    let traffic = Traffic {
+        name: table
+            .get("name")
+            .map_or(Ok(chosen), |item| item.name("background"))?
+            .to_string(),
+        pattern: read_pattern(table, chosen, context)?,
+        warmup: count("warmup")?,
+        cooldown: count("cooldown")?,
+        start: table
+            .get("start")
+            .map_or(Ok(Time::ZERO), |item| item.time("0 us"))?,
+    };
+    check_flows(table, &traffic, context.hosts)?;
+    Ok(traffic)
+}
+
+fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Result<TrafficPattern> {
+    let sizes = || {
+        read_sizes(
+            &table.require("sizes", "sizes = \"irn-heavy-tailed\"")?,
+            context.base_dir,
+        )
+    };
+    let repeats = || table.get("repeats").map_or(Ok(1), |item| item.count(u32::MAX));
+    let every = || {
+        table
+            .get("interval")
+            .map_or(Ok(Time::from_ms(1)), |item| item.positive_time("1 ms"))
+    };
+    Ok(match chosen {
+        "poisson" => TrafficPattern::Poisson {
+            load: read_load(&table.require("load", "load = 0.7")?)?,
+            sizes: sizes()?,
+            flows: table.require("flows", "flows = 20000")?.integer(1..=MOST_FLOWS)?,
+        },
+        "incast" => read_incast(table, context.hosts, repeats()?)?,
+        "permutation" => TrafficPattern::Permutation {
+            sizes: sizes()?,
+            repeats: repeats()?,
+            interval: every()?,
+        },
+        "all-to-all" => TrafficPattern::AllToAll {
+            sizes: sizes()?,
+            repeats: repeats()?,
+            interval: every()?,
+        },
+        _ => TrafficPattern::List {
+            flows: read_list(table, context)?,
+        },
+    })
+}
+
+fn read_load(item: &Item<'_>) -> Result<f64> {
+    let load = item.number("0.7")?;
+    if load > 0.0 && load <= 1.0 {
+        return Ok(load);
+    }
+    let help = "accepted: a fraction of the host links' rate, more than 0 and at most 1";
+    Err(item.error(format!("`load` is out of range: {load}"), help))
+}
+
+fn read_sizes(item: &Item<'_>, base_dir: &Path) -> Result<SizeDistribution> {
+    sizes::parse(item.name("irn-heavy-tailed")?, base_dir).map_err(|sentence| item.sentence(&sentence))
+}
+
+fn read_incast(table: &Table<'_>, hosts: u32, repeats: u32) -> Result<TrafficPattern> {
+    let senders_item = table.require("senders", "senders = 30")?;
+    let senders = senders_item.count(u32::MAX)?;
+    if senders >= hosts {
+        let message = format!("{senders} senders do not fit: the fabric has {hosts} hosts and one receives");
+        return Err(senders_item.error(message, format!("accepted: 1 to {}", hosts - 1)));
+    }
+    let receiver = table
+        .get("receiver")
+        .map_or(Ok(0), |item| item.integer(0..=u64::from(hosts) - 1))? as u32;
+    let connections = table
+        .get("connections")
+        .map_or(Ok(1), |item| item.count(u32::MAX))?;
+    let total_item = table.require("total", "total = \"150 MB\"")?;
+    let least = u64::from(senders) * u64::from(connections);
+    let total = total_item.bytes(least..=100_000_000_000_000, "150 MB")?;
+    let interval = table
+        .get("interval")
+        .map(|item| item.positive_time("1 ms"))
+        .transpose()?;
+    Ok(TrafficPattern::Incast {
+        senders,
+        total,
+        repeats,
+        receiver,
+        connections,
+        interval,
+    })
+}
+
+fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>> {
+    let item = table.require("file", "file = \"flows.csv\"")?;
+    let path = context.base_dir.join(item.name("flows.csv")?);
+    let is_csv = match table.get("format") {
+        Some(format) => format.choice(&["csv", "hpcc"])? == "csv",
+        None => path.extension().is_some_and(|extension| extension == "csv"),
+    };
+    let format = if is_csv { ListFormat::Csv } else { ListFormat::Hpcc };
+    let key = (path, is_csv, context.hosts);
+    if let Some(flows) = context.lists.read.borrow().get(&key) {
+        return Ok(flows.clone());
+    }
+    let flows =
+        list::read_flow_list(&key.0, format, context.hosts).map_err(|sentence| item.sentence(&sentence))?;
+    if flows.is_empty() {
+        return Err(item.error("the file has no flows", "a flow list has at least one flow"));
+    }
+    let flows: Arc<[FlowSpec]> = flows.into();
+    context.lists.read.borrow_mut().insert(key, flows.clone());
+    Ok(flows)
+}
+
+/// Number of flows that a pattern makes, and the time from its first to its last start where that is fixed.
+fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
+    let hosts = u128::from(hosts);
+    let span = |repeats: u32, interval: Time| u128::from(repeats - 1) * u128::from(interval.as_ps());
+    match pattern {
+        TrafficPattern::Poisson { flows, .. } => (u128::from(*flows), 0),
+        TrafficPattern::Incast {
+            senders,
+            repeats,
+            connections,
+            interval,
+            ..
+        } => {
+            let flows = u128::from(*senders) * u128::from(*connections) * u128::from(*repeats);
+            (flows, span(*repeats, interval.unwrap_or(Time::ZERO)))
+        }
+        TrafficPattern::Permutation {
+            repeats, interval, ..
+        } => (hosts * u128::from(*repeats), span(*repeats, *interval)),
+        TrafficPattern::AllToAll {
+            repeats, interval, ..
+        } => (
+            hosts * (hosts - 1) * u128::from(*repeats),
+            span(*repeats, *interval),
+        ),
+        TrafficPattern::List { flows } => (flows.len() as u128, 0),
+    }
+}
+
+/// Checks the number of flows against what is possible and against warm-up and cool-down.
+fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
+    let (flows, span) = extent(&traffic.pattern, hosts);
+    if flows > u128::from(MOST_FLOWS) {
+        let help = format!("accepted: at most {MOST_FLOWS} flows in one source");
+        return Err(table.error(format!("this traffic has {flows} flows"), &help));
+    }
+    if span > u128::from(LONGEST_TRAFFIC.as_ps()) {
+        return Err(table.error(
+            "`repeats` times `interval` is too long",
+            "accepted: at most 60 days",
+        ));
+    }
+    if u128::from(traffic.warmup + traffic.cooldown) < flows {
+        return Ok(());
+    }
+    let message = if traffic.cooldown == 0 {
+        format!(
+            "a `warmup` of {} leaves none of the {flows} flows to measure",
+            traffic.warmup
+        )
+    } else {
+        format!(
+            "`warmup` and `cooldown` of {} leave none of the {flows} flows to measure",
+            traffic.warmup + traffic.cooldown
+        )
+    };
+    let help = "together they must be fewer than the flows";
+    let key = if table.get("warmup").is_some() {
+        "warmup"
+    } else {
+        "cooldown"
+    };
+    Err(table.error_at(key, message, help))
+}

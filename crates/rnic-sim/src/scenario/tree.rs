@@ -1,0 +1,213 @@
+//! A parsed TOML text as a tree in which every key and value knows where it was written.
+//!
+//! Values may come from several texts: the scenario file and each `--set` override.
+
+use super::error::{Mistake, ScenarioError};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A place in one of the texts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct At {
+    /// Which text, an index into [`Documents`].
+    document: usize,
+    /// Which bytes of it.
+    span: Range<usize>,
+}
+
+/// A value and its place.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) at: At,
+}
+
+/// A value.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Value {
+    String(String),
+    /// Beyond 128 bits it is `i128::MAX`: out of every range that any key accepts.
+    Integer(i128),
+    Float(f64),
+    Boolean(bool),
+    Datetime,
+    Array(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key of a table, with its value.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) key_at: At,
+    pub(super) node: Node,
+}
+
+impl Value {
+    /// The kind of value, with its article.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Value::String(_) => "a string",
+            Value::Integer(_) => "an integer",
+            Value::Float(_) => "a decimal number",
+            Value::Boolean(_) => "a boolean",
+            Value::Datetime => "a date",
+            Value::Array(_) => "an array",
+            Value::Table(_) => "a table",
+        }
+    }
+}
+
+/// Every text that values came from; the first one is the scenario file.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    documents: Vec<Document>,
+}
+
+#[derive(Debug)]
+struct Document {
+    name: String,
+    text: String,
+    is_override: bool,
+}
+
+impl Documents {
+    /// Adds a text and returns its number.
+    pub(super) fn add(&mut self, name: &str, text: &str, is_override: bool) -> usize {
+        self.documents.push(Document {
+            name: name.to_string(),
+            text: text.to_string(),
+            is_override,
+        });
+        self.documents.len() - 1
+    }
+
+    /// A place in a text.
+    pub(super) fn at(&self, document: usize, span: Range<usize>) -> At {
+        At { document, span }
+    }
+
+    /// The words at a place.
+    pub(super) fn text_at(&self, at: &At) -> &str {
+        self.documents
+            .get(at.document)
+            .and_then(|document| document.text.get(at.span.clone()))
+            .unwrap_or("")
+    }
+
+    /// The one of two places that was written later: a `--set` after the file, and further down after further up.
+    pub(super) fn later<'p>(&self, a: &'p At, b: &'p At) -> &'p At {
+        if (a.document, a.span.start) > (b.document, b.span.start) {
+            a
+        } else {
+            b
+        }
+    }
+
+    /// The error that points at a place.
+    pub(super) fn mistake(&self, at: &At, message: impl Into<String>, help: Option<String>) -> ScenarioError {
+        let (file, text, is_override) = match self.documents.get(at.document) {
+            Some(document) => (document.name.clone(), document.text.clone(), document.is_override),
+            None => Default::default(),
+        };
+        let (span, message) = (at.span.clone(), message.into());
+        ScenarioError::Mistake(Box::new(Mistake {
+            file,
+            text,
+            span,
+            message,
+            help,
+            is_override,
+        }))
+    }
+
+    /// Parses a whole document that was added before.
+    pub(super) fn parse(&self, document: usize) -> Result<Node, ScenarioError> {
+        let text = self
+            .documents
+            .get(document)
+            .map_or("", |document| document.text.as_str());
+        match DeTable::parse(text) {
+            Ok(table) => {
+                let (span, table) = (table.span(), table.into_inner());
+                Ok(convert(document, 0, span, DeValue::Table(table)))
+            }
+            Err(error) => Err(self.syntax_mistake(document, &error)),
+        }
+    }
+
+    /// What the parser found wrong; it takes a word without quotes for a broken number or boolean, which helps nobody.
+    fn syntax_mistake(&self, document: usize, error: &toml::de::Error) -> ScenarioError {
+        let at = self.at(document, error.span().unwrap_or(0..0));
+        let about_a_value = ["string values must be quoted", "invalid boolean", "invalid float"];
+        if !about_a_value
+            .iter()
+            .any(|start| error.message().starts_with(start))
+        {
+            return self.mistake(&at, format!("this is not TOML: {}", error.message()), None);
+        }
+        let message = match self.text_at(&at).lines().next().map(str::trim) {
+            None | Some("") => "this is not TOML: a value is missing".to_string(),
+            Some(word) => format!("this is not TOML: `{word}` is not a value"),
+        };
+        self.mistake(
+            &at,
+            message,
+            Some("a value is a number, true, false, or text in quotes".to_string()),
+        )
+    }
+
+    /// Parses the value that makes up the bytes of `span`; what is not a TOML value is taken as a string.
+    pub(super) fn parse_value(&self, document: usize, span: Range<usize>) -> Node {
+        let at = self.at(document, span.clone());
+        let text = self.text_at(&at);
+        match DeValue::parse(text) {
+            Ok(value) => {
+                let (inner, value) = (value.span(), value.into_inner());
+                convert(document, span.start, inner, value)
+            }
+            Err(_) => Node {
+                value: Value::String(text.to_string()),
+                at,
+            },
+        }
+    }
+}
+
+/// Turns the parser's value into a tree whose spans are shifted by `offset`; keys keep the order of the text.
+fn convert(document: usize, offset: usize, span: Range<usize>, value: DeValue<'_>) -> Node {
+    let at = |span: Range<usize>| At {
+        document,
+        span: span.start + offset..span.end + offset,
+    };
+    let child = |value: Spanned<DeValue<'_>>| {
+        let span = value.span();
+        convert(document, offset, span, value.into_inner())
+    };
+    let converted = match value {
+        DeValue::String(text) => Value::String(text.into_owned()),
+        DeValue::Integer(digits) => {
+            let number = i128::from_str_radix(digits.as_str(), digits.radix());
+            Value::Integer(number.unwrap_or(i128::MAX))
+        }
+        DeValue::Float(digits) => Value::Float(digits.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(flag) => Value::Boolean(flag),
+        DeValue::Datetime(_) => Value::Datetime,
+        DeValue::Array(values) => Value::Array(values.into_iter().map(child).collect()),
+        DeValue::Table(table) => {
+            let entry = |(key, value): (Spanned<_>, Spanned<_>)| Entry {
+                key_at: at(key.span()),
+                key: std::borrow::Cow::into_owned(key.into_inner()),
+                node: child(value),
+            };
+            let mut entries: Vec<Entry> = table.into_iter().map(entry).collect();
+            entries.sort_by_key(|entry| entry.key_at.span.start);
+            Value::Table(entries)
+        }
+    };
+    Node {
+        value: converted,
+        at: at(span),
+    }
+}

@@ -1,0 +1,444 @@
+//! Every way in which a scenario can be wrong, and the exact sentence that says so.
+
+use rnic_sim::scenario::{ScenarioError, from_str};
+use std::path::Path;
+
+/// A scenario without mistakes; the cases change one piece of it.
+const GOOD: &str = r#"title = "good"
+[fabric]
+topology = "leaf-spine"
+leaves = 2
+spines = 2
+hosts_per_leaf = 4
+rate = "40 Gbps"
+delay = "2 us"
+[fabric.switch]
+buffer = "240 KB"
+xoff = "220 KB"
+[traffic]
+pattern = "poisson"
+load = 0.7
+sizes = "irn-heavy-tailed"
+flows = 100
+[[run]]
+name = "RoCE"
+transport = "roce"
+[[run]]
+name = "IRN"
+transport = "irn"
+"#;
+
+fn error_of(text: &str, overrides: &[(String, String)]) -> String {
+    match from_str(text, "a.toml", Path::new("no/such/folder"), overrides, None) {
+        Ok(_) => "accepted".to_string(),
+        Err(ScenarioError::Mistake(mistake)) => {
+            assert!(
+                mistake.text.get(mistake.span.clone()).is_some(),
+                "the span lies in the text: {mistake}"
+            );
+            assert!(!mistake.message.is_empty() && !mistake.message.ends_with('.'));
+            mistake.to_string()
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Checks cases of (a piece of [`GOOD`], what takes its place, the error); an empty piece stands for all of it.
+fn check(cases: &[(&str, &str, &str)]) {
+    let mut wrong = Vec::new();
+    for (replace, with, expected) in cases {
+        assert!(GOOD.contains(replace), "{replace} is not in the scenario");
+        let text = if replace.is_empty() {
+            with.to_string()
+        } else {
+            GOOD.replacen(replace, with, 1)
+        };
+        let error = error_of(&text, &[]);
+        if error != *expected {
+            wrong.push(format!("{with}\n  expected {expected}\n  got      {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_good_scenario_is_accepted() {
+    assert_eq!(error_of(GOOD, &[]), "accepted");
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn syntax_and_structure() {
+    check(&[
+        ("[fabric]\n", "[fabric\n",
+            "a.toml:2:8: this is not TOML: unclosed table, expected `]`"),
+        ("load = 0.7", "load = 0.7\nload = 0.8",
+            "a.toml:15:1: this is not TOML: duplicate key"),
+        ("load = 0.7", "load = fast",
+            "a.toml:14:8: this is not TOML: `fast` is not a value; a value is a number, true, false, or text in quotes"),
+        ("", "",
+            "a.toml:1:1: the scenario has no run; add [[run]] with `name` and `transport`"),
+        ("", "title = \"empty\"\n",
+            "a.toml:1:1: the scenario has no run; add [[run]] with `name` and `transport`"),
+        ("title", "titel",
+            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fabric, traffic, transport, run, limits"),
+        (r#"title = "good""#, "title = 3",
+            r#"a.toml:1:9: `title` must be a string, not an integer; write for example `title = "IRN and RoCE"`"#),
+        (r#"title = "good""#, "seed = -1",
+            "a.toml:1:8: `seed` is out of range: -1; accepted: 0 to 9223372036854775807"),
+        (r#"title = "good""#, "seed = 1.5",
+            "a.toml:1:8: `seed` must be an integer, not a decimal number; write for example `seed = 0`"),
+        ("load = 0.7", "load =",
+            "a.toml:14:7: this is not TOML: a value is missing; a value is a number, true, false, or text in quotes"),
+        ("load = 0.7", "load = 1979-05-27",
+            "a.toml:14:8: `load` must be a number, not a date; write for example `load = 0.7`"),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "",
+            r#"a.toml:2:2: `topology` is missing in [fabric]; write for example `topology = "fat-tree"`"#),
+        ("[fabric.switch]", "[switch]",
+            "a.toml:9:2: unknown key `switch` in the scenario; accepted here: title, seed, fabric, traffic, transport, run, limits"),
+        ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n", "",
+            "a.toml:1:1: `traffic` is missing in the scenario; write for example `[traffic]`"),
+        ("[[run]]\nname = \"RoCE\"\ntransport = \"roce\"\n[[run]]\nname = \"IRN\"", "[run]\nname = \"IRN\"",
+            "a.toml:17:1: `run` must be an array of tables, not a table; write `[[run]]`"),
+        ("[traffic]", "[limits]\nstall_time = \"0 s\"\n[traffic]",
+            r#"a.toml:13:14: `stall_time` is zero; write a time of more than zero, for example "1 s""#),
+        ("[traffic]", "[limits]\nmax_times = \"1 s\"\n[traffic]",
+            "a.toml:13:1: unknown key `max_times` in [limits]; did you mean `max_time`? accepted here: max_time, stall_time"),
+        ("[traffic]", "[limits]\nmax_time = \"99 days\"\n[traffic]",
+            r#"a.toml:13:12: `max_time`: `99 days` has the unknown unit `days`; use one of ps, ns, us, ms, s, for example "2 us""#),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn quantities() {
+    check(&[
+        (r#"rate = "40 Gbps""#, "rate = 40",
+            r#"a.toml:7:8: `rate` needs a unit, 40 has none; write a string with a unit, for example "40 Gbps""#),
+        (r#"rate = "40 Gbps""#, r#"rate = "40""#,
+            r#"a.toml:7:8: `rate`: `40` has no unit; use one of bps, Kbps, Mbps, Gbps, Tbps, for example "40 Gbps""#),
+        (r#"rate = "40 Gbps""#, r#"rate = "40 GB""#,
+            r#"a.toml:7:8: `rate`: `40 GB` has the unknown unit `GB`; use one of bps, Kbps, Mbps, Gbps, Tbps, for example "40 Gbps""#),
+        (r#"rate = "40 Gbps""#, r#"rate = "0 Gbps""#,
+            "a.toml:7:8: `rate` is out of range: 0 bps; accepted: more than zero, at most 10 Tbps"),
+        (r#"rate = "40 Gbps""#, r#"rate = "11 Tbps""#,
+            "a.toml:7:8: `rate` is out of range: 11 Tbps; accepted: more than zero, at most 10 Tbps"),
+        (r#"rate = "40 Gbps""#, "rate = true",
+            r#"a.toml:7:8: `rate` must be a string with a unit, not a boolean; write for example `rate = "40 Gbps"`"#),
+        (r#"delay = "2 us""#, r#"delay = "fast""#,
+            r#"a.toml:8:9: `delay`: `fast` does not start with a number; write for example "2 us""#),
+        (r#"delay = "2 us""#, r#"delay = "0 us""#,
+            r#"a.toml:8:9: `delay` is zero; write a time of more than zero, for example "2 us""#),
+        (r#"delay = "2 us""#, r#"delay = "-2 us""#,
+            r#"a.toml:8:9: `delay`: `-2 us` is out of range; write for example "2 us""#),
+        (r#"delay = "2 us""#, "delay = \"2 us\"\nmtu = \"32 B\"",
+            "a.toml:9:7: `mtu` is out of range: 32 B; accepted: 64 B to 9 KB"),
+        (r#"delay = "2 us""#, "delay = \"2 us\"\nmtu = \"9001 B\"",
+            "a.toml:9:7: `mtu` is out of range: 9.001 KB; accepted: 64 B to 9 KB"),
+        (r#"delay = "2 us""#, "delay = \"2 us\"\nframe_gap = 20",
+            r#"a.toml:9:13: `frame_gap` needs a unit, 20 has none; write a string with a unit, for example "20 B""#),
+        (r#"delay = "2 us""#, "delay = \"2 us\"\nloss = 1.0",
+            "a.toml:9:8: `loss` is out of range: 1; accepted: a probability of at least 0 and less than 1"),
+        (r#"delay = "2 us""#, "delay = \"2 us\"\nloss = -0.1",
+            "a.toml:9:8: `loss` is out of range: -0.1; accepted: a probability of at least 0 and less than 1"),
+        (r#"delay = "2 us""#, "delay = \"2 us\"\nloss = nan",
+            "a.toml:9:8: `loss` is out of range: NaN; accepted: a probability of at least 0 and less than 1"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn fabrics() {
+    check(&[
+        (r#"topology = "leaf-spine""#, r#"topology = "leafspine""#,
+            r#"a.toml:3:12: unknown topology "leafspine"; did you mean `leaf-spine`? available: "fat-tree", "leaf-spine", "single-switch", "dumbbell", "graph""#),
+        (r#"topology = "leaf-spine""#, r#"topology = "ring""#,
+            r#"a.toml:3:12: unknown topology "ring"; available: "fat-tree", "leaf-spine", "single-switch", "dumbbell", "graph""#),
+        ("topology = \"leaf-spine\"\n", "",
+            r#"a.toml:2:1: `topology` is missing in [fabric]; write for example `topology = "fat-tree"`"#),
+        ("rate = \"40 Gbps\"\n", "",
+            r#"a.toml:2:1: `rate` is missing in [fabric]; write for example `rate = "40 Gbps"`"#),
+        ("rate =", "rat =",
+            "a.toml:7:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, switch, link, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\n",
+            "a.toml:2:1: `k` is missing in [fabric]; write for example `k = 6`"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 5\n",
+            "a.toml:4:5: `k` is odd: 5; a fat-tree needs an even number, for example 6"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 0\n",
+            "a.toml:4:5: `k` is out of range: 0; accepted: 2 to 64"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 66\n",
+            "a.toml:4:5: `k` is out of range: 66; accepted: 2 to 64"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4.0\n",
+            "a.toml:4:5: `k` must be an integer, not a decimal number; write for example `k = 2`"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nhosts = 16\n",
+            r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, switch, link, k"#),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nspines = 2\n",
+            r#"a.toml:5:1: `spines` belongs to topology "leaf-spine", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, switch, link, k"#),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = 1\n",
+            "a.toml:3:12: the fabric has fewer than two hosts; a flow needs a sender and a receiver"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = -3\n",
+            "a.toml:4:9: `hosts` is out of range: -3; accepted: 1 to 1000000"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = 99999999999999999999999999999999999999999\n",
+            "a.toml:4:9: `hosts` is out of range: 99999999999999999999999999999999999999999; accepted: 1 to 1000000"),
+        ("leaves = 2", "leaves = 0",
+            "a.toml:4:10: `leaves` is out of range: 0; accepted: 1 to 1000000"),
+        ("leaves = 2", "leaves = 1000000",
+            "a.toml:3:12: the fabric has 4000000 hosts; accepted: at most 1000000"),
+        ("spines = 2", "spines = 1000000\nuplink_delay = 1",
+            r#"a.toml:6:16: `uplink_delay` needs a unit, 1 has none; write a string with a unit, for example "2 us""#),
+        ("spines = 2", "spines = 2\nuplink_rate = \"40 Gbps\"\noversubscription = 2",
+            "a.toml:7:20: `oversubscription` and `uplink_rate` are both given; the one follows from the other: remove one of them"),
+        ("spines = 2", "spines = 2\noversubscription = 0",
+            "a.toml:6:20: `oversubscription` is out of range: 0; accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"dumbbell\"\nleft = 2\nright = 2\nbottleneck_rate = 10\n",
+            r#"a.toml:6:19: `bottleneck_rate` needs a unit, 10 has none; write a string with a unit, for example "40 Gbps""#),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn switches() {
+    check(&[
+        (r#"buffer = "240 KB""#, r#"queueing = "shared""#,
+            r#"a.toml:10:12: queueing "shared" is not available yet; available: "input""#),
+        (r#"buffer = "240 KB""#, r#"queueing = "output""#,
+            r#"a.toml:10:12: unknown queueing "output"; available: "input""#),
+        (r#"buffer = "240 KB""#, r#"buffr = "240 KB""#,
+            "a.toml:10:1: unknown key `buffr` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, xoff, xon"),
+        (r#"buffer = "240 KB""#, r#"buffer = "200 KB""#,
+            "a.toml:11:8: `xoff` of 220 KB is above `buffer` of 200 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
+        (r#"xoff = "220 KB""#, "xoff = \"220 KB\"\nxon = \"230 KB\"",
+            "a.toml:12:7: `xon` of 230 KB is above `xoff` of 220 KB; `xon` can be at most `xoff`: change both, or leave it out"),
+        (r#"xoff = "220 KB""#, r#"xon = "241 KB""#,
+            "a.toml:11:7: `xon` of 241 KB is above `buffer` of 240 KB; `xon` can be at most `buffer`: change both, or leave it out"),
+        ("buffer = \"240 KB\"\nxoff = \"220 KB\"", r#"buffer = "1085 B""#,
+            "a.toml:10:10: `buffer` of 1.085 KB does not hold one full packet; a packet takes 1.086 KB (mtu 1.024 KB and headers of 62 B)"),
+        ("buffer = \"240 KB\"\nxoff = \"220 KB\"\n", "buffer = \"1100 B\"\n",
+            "a.toml:10:10: `buffer` of 1.1 KB does not hold one full packet; a packet takes 1.102 KB (mtu 1.024 KB and headers of 78 B)"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn cables() {
+    check(&[
+        (r#"delay = "2 us""#, "delay = \"2 us\"\nlink = 3",
+            "a.toml:9:8: `link` must be an array of tables, not an integer; write `[[fabric.link]]`"),
+        ("[fabric.switch]", "[fabric.link]\nfrom = \"h0\"\nto = \"leaf0\"\n[fabric.switch]",
+            "a.toml:9:1: `link` must be an array of tables, not a table; write `[[fabric.link]]`"),
+        ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\n[fabric.switch]",
+            r#"a.toml:9:1: `to` is missing in [[fabric.link]]; write for example `to = "s0"`"#),
+        ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h8\"\nto = \"leaf0\"\n[fabric.switch]",
+            r#"a.toml:10:8: there is no node "h8"; the nodes of this topology: h0 to h7, leaf0 to leaf1, spine0 to spine1"#),
+        ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\nto = \"leaf1\"\n[fabric.switch]",
+            r#"a.toml:11:6: no cable joins "h0" and "leaf1"; [[fabric.link]] changes a cable that this topology has"#),
+        ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\nto = \"leaf0\"\nloss = 2\n[fabric.switch]",
+            "a.toml:12:8: `loss` is out of range: 2; accepted: a probability of at least 0 and less than 1"),
+        ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\nto = \"leaf0\"\ncolour = \"red\"\n[fabric.switch]",
+            "a.toml:12:1: unknown key `colour` in [[fabric.link]]; accepted here: from, to, rate, delay, loss"),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
+            r#"a.toml:4:9: the host "c" cannot be reached from "a"; add a [[fabric.link]] that joins their switches"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
+            "a.toml:2:1: `switches` is missing in [fabric]; write for example `switches = 2`"),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"a\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
+            r#"a.toml:4:9: two nodes are called "a"; give each its own name"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
+            r#"a.toml:4:20: a node's name is a string that is not empty; for example "h0""#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [1, 2]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
+            r#"a.toml:4:10: a node's name is a string that is not empty; for example "h0""#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = []\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
+            "a.toml:3:12: the fabric has fewer than two hosts; a flow needs a sender and a receiver"),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"host-a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"hosta\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
+            r#"a.toml:9:8: there is no node "hosta"; did you mean `host-a`? a cable joins two of `hosts` and `switches`"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"d\"\nto = \"s1\"\n",
+            r#"a.toml:15:8: there is no node "d"; a cable joins two of `hosts` and `switches`"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s2\"\n",
+            r#"a.toml:16:6: there is no node "s2"; a cable joins two of `hosts` and `switches`"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"c\"\n",
+            r#"a.toml:16:6: the cable joins "c" to itself; name two nodes"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"a\"\n",
+            r#"a.toml:16:6: the cable joins the hosts "c" and "a"; a host's cable goes to a switch"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s1\"\n",
+            r#"a.toml:15:8: the host "b" has a second cable here; each host has exactly one cable"#),
+        ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"s0\"\nto = \"s1\"\n",
+            r#"a.toml:4:9: the host "c" has no cable; each host has exactly one cable: add a [[fabric.link]]"#),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn traffic() {
+    check(&[
+        (r#"pattern = "poisson""#, r#"pattern = "Poison""#,
+            r#"a.toml:13:11: unknown pattern "Poison"; did you mean `poisson`? available: "poisson", "incast", "permutation", "all-to-all", "list""#),
+        ("pattern = \"poisson\"\n", "",
+            r#"a.toml:12:1: `pattern` is missing in [traffic]; write for example `pattern = "poisson"`"#),
+        ("load = 0.7", "load = 1.2",
+            "a.toml:14:8: `load` is out of range: 1.2; accepted: a fraction of the host links' rate, more than 0 and at most 1"),
+        ("load = 0.7", "load = 0",
+            "a.toml:14:8: `load` is out of range: 0; accepted: a fraction of the host links' rate, more than 0 and at most 1"),
+        ("load = 0.7", r#"load = "70 %""#,
+            "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`"),
+        ("load = 0.7", "load = 0.7\nsenders = 3",
+            r#"a.toml:15:1: `senders` belongs to pattern "incast", not to "poisson"; accepted here: pattern, name, warmup, cooldown, start, load, sizes, flows"#),
+        ("flows = 100", "flows = 100\nwarmup = 100",
+            "a.toml:17:10: a `warmup` of 100 leaves none of the 100 flows to measure; together they must be fewer than the flows"),
+        ("flows = 100", "flows = 100\nwarmup = 60\ncooldown = 40",
+            "a.toml:17:10: `warmup` and `cooldown` of 100 leave none of the 100 flows to measure; together they must be fewer than the flows"),
+        ("flows = 100", "flows = 0",
+            "a.toml:16:9: `flows` is out of range: 0; accepted: 1 to 1000000000"),
+        ("flows = 100", "flows = 100\nwarmpu = 10",
+            "a.toml:17:1: unknown key `warmpu` in [traffic]; did you mean `warmup`? accepted here: pattern, name, warmup, cooldown, start, load, sizes, flows"),
+        (r#"sizes = "irn-heavy-tailed""#, "sizes = 1000",
+            r#"a.toml:15:9: `sizes` must be a string, not an integer; write for example `sizes = "irn-heavy-tailed"`"#),
+        ("sizes = \"irn-heavy-tailed\"\n", "",
+            r#"a.toml:12:1: `sizes` is missing in [traffic]; write for example `sizes = "irn-heavy-tailed"`"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 8\ntotal = \"1 MB\"",
+            "a.toml:14:11: 8 senders do not fit: the fabric has 8 hosts and one receives; accepted: 1 to 7"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 4\ntotal = \"1 MB\"\nreceiver = 8",
+            "a.toml:16:12: `receiver` is out of range: 8; accepted: 0 to 7"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 4\ntotal = \"1 MB\"\nconnections = 0",
+            "a.toml:16:15: `connections` is out of range: 0; accepted: 1 to 4294967295"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 4\ntotal = \"7 B\"\nconnections = 2",
+            "a.toml:15:9: `total` is out of range: 7 B; accepted: 8 B to 100000 GB"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 4\ntotal = \"1 MB\"\nrepeats = 400000000",
+            "a.toml:12:1: this traffic has 1600000000 flows; accepted: at most 1000000000 flows in one source"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nflows = 3",
+            r#"a.toml:15:1: `flows` belongs to pattern "poisson", not to "permutation"; accepted here: pattern, name, warmup, cooldown, start, sizes, repeats, interval"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nrepeats = 1000\ninterval = \"30 s\"\nwarmup = 8000",
+            "a.toml:17:10: a `warmup` of 8000 leaves none of the 8000 flows to measure; together they must be fewer than the flows"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nrepeats = 1000\ninterval = \"300000 s\"",
+            "a.toml:12:1: `repeats` times `interval` is too long; accepted: at most 60 days"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"list\"\nfile = \"flows.csv\"\nformat = \"xml\"",
+            r#"a.toml:15:10: unknown format "xml"; available: "csv", "hpcc""#),
+        ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100",
+            r#"a.toml:17:1: two traffic sources are called "poisson"; give each its own `name`"#),
+        ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n[[traffic]]\nname = \"poisson\"\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100",
+            r#"a.toml:18:8: two traffic sources are called "poisson"; give each its own `name`"#),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn runs() {
+    check(&[
+        ("name = \"IRN\"\n", "",
+            r#"a.toml:20:1: `name` is missing in [[run]]; write for example `name = "IRN"`"#),
+        (r#"name = "IRN""#, r#"name = " ""#,
+            r#"a.toml:21:8: `name` is empty; write for example "IRN""#),
+        (r#"name = "IRN""#, r#"name = "RoCE""#,
+            r#"a.toml:21:8: two runs are called "RoCE"; give each run its own name"#),
+        ("transport = \"irn\"\n", "",
+            r#"a.toml:20:1: `transport` is missing in run "IRN"; write for example `transport = "irn"`"#),
+        (r#"transport = "irn""#, r#"transport = "inr""#,
+            r#"a.toml:22:13: unknown transport "inr"; did you mean `irn`? available: "roce", "irn""#),
+        (r#"transport = "irn""#, r#"transport = "tcp""#,
+            r#"a.toml:22:13: unknown transport "tcp"; available: "roce", "irn""#),
+        (r#"transport = "irn""#, "transport = \"irn\"\ncc = \"dcqcn\"",
+            r#"a.toml:23:6: unknown cc "dcqcn"; available: "none""#),
+        (r#"transport = "irn""#, "transport = \"irn\"\npfc = \"yes\"",
+            "a.toml:23:7: `pfc` must be true or false, not a string; write for example `pfc = true`"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nbpd_cap = 50",
+            r#"a.toml:23:1: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, timeouts, rto_high, header, ack_size, nack_size, control_priority, max_rate, rto_low, rto_low_packets, bdp_cap"#),
+        (r#"transport = "irn""#, "transport = \"irn\"\nbdp_cap = 0",
+            "a.toml:23:11: `bdp_cap` is out of range: 0; accepted: 1 to 8388607"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nacks = true",
+            r#"a.toml:23:1: `acks` belongs to transport "roce", not to "irn"; accepted here: name, transport, set, cc, pfc, timeouts, rto_high, header, ack_size, nack_size, control_priority, max_rate, rto_low, rto_low_packets, bdp_cap"#),
+        (r#"transport = "roce""#, "transport = \"roce\"\nbdp_cap = 50",
+            r#"a.toml:20:1: `bdp_cap` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, timeouts, rto_high, header, ack_size, nack_size, control_priority, max_rate, acks"#),
+        (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\nrto_high = \"320 us\"",
+            "a.toml:24:12: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nmax_rate = \"0 Gbps\"",
+            "a.toml:23:12: `max_rate` is out of range: 0 bps; accepted: more than zero, at most 10 Tbps"),
+        ("[traffic]", "[transport]\nrto_low = \"100 us\"\nrto_high = \"90 us\"\n[traffic]",
+            "a.toml:14:12: `rto_low` of 100 us is above `rto_high` of 90 us; `rto_low` can be at most `rto_high`"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\n[transport]\nrto_high = \"320 us\"",
+            "a.toml:23:11: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
+        ("[traffic]", "[transport]\nrto_lo = \"100 us\"\n[traffic]",
+            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, timeouts, rto_high, header, ack_size, nack_size, control_priority, max_rate, acks, rto_low, rto_low_packets, bdp_cap"),
+        ("[traffic]", "[transport]\nbdp_cap = \"50\"\n[traffic]",
+            "a.toml:13:11: `bdp_cap` must be an integer, not a string; write for example `bdp_cap = 1`"),
+        ("[traffic]", "[[transport]]\nbdp_cap = 50\n[traffic]",
+            "a.toml:12:1: `transport` must be one table, not an array; write `[transport]`"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn changes_of_a_run() {
+    check(&[
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = \"x\"",
+            "a.toml:23:7: `set` must be a table, not a string; write `{ key = value }`"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.bufer\" = \"60 KB\" }",
+            "a.toml:23:9: unknown key `bufer` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, xoff, xon"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.buffer\" = \"60 KB\" }",
+            "a.toml:23:34: `xoff` of 220 KB is above `buffer` of 60 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.buffer\" = \"60 KB\", \"fabric.switch.xoff\" = \"50 KB\", \"fabric.switch.xon\" = \"55 KB\" }",
+            "a.toml:23:97: `xon` of 55 KB is above `xoff` of 50 KB; `xon` can be at most `xoff`: change both, or leave it out"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { traffic = { pattern = \"incast\" } }",
+            "a.toml:23:19: `senders` is missing in [traffic]; write for example `senders = 30`"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { fabric.delay = 3 }",
+            r#"a.toml:23:24: `delay` needs a unit, 3 has none; write a string with a unit, for example "2 us""#),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric..delay\" = 3 }",
+            r#"a.toml:23:9: the path `fabric..delay` has an empty part; write a dotted path, for example `fabric.switch.buffer` or `run."IRN 2.0".bdp_cap`"#),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.delay.x\" = 3 }",
+            "a.toml:23:9: `fabric.delay` is a string, so it has no `x`; set `fabric.delay` itself"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"run.0.pfc\" = true }",
+            r#"a.toml:23:9: `set` of run "IRN" cannot change `run`; a path in `set` begins with one of fabric, traffic, transport, limits"#),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { seed = 3 }",
+            r#"a.toml:23:9: `set` of run "IRN" cannot change `seed`; a path in `set` begins with one of fabric, traffic, transport, limits"#),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table
+fn overrides_are_checked_as_the_file_is() {
+    let cases = [
+        ("fabric.delay=fast", r#"--set fabric.delay=fast: `delay`: `fast` does not start with a number; write for example "2 us""#),
+        ("fabric.switch.buffer=100 KB", "--set fabric.switch.buffer=100 KB: `xoff` of 220 KB is above `buffer` of 100 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
+        ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, switch, link, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
+        ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fabric, traffic, transport, run, limits"),
+        ("fabric.switch.queueing=shared", r#"--set fabric.switch.queueing=shared: queueing "shared" is not available yet; available: "input""#),
+        ("run.0.pfc=1", "--set run.0.pfc=1: `pfc` must be true or false, not an integer; write for example `pfc = true`"),
+        ("run.2.pfc=true", r#"--set run.2.pfc=true: nothing in `run` is called or numbered `2`; there are: 0 ("RoCE"), 1 ("IRN")"#),
+        ("run.Irn.pfc=true", r#"--set run.Irn.pfc=true: nothing in `run` is called or numbered `Irn`; there are: 0 ("RoCE"), 1 ("IRN")"#),
+        ("run.IRN.bpd_cap=50", r#"--set run.IRN.bpd_cap=50: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, timeouts, rto_high, header, ack_size, nack_size, control_priority, max_rate, rto_low, rto_low_packets, bdp_cap"#),
+        ("run.RoCE.bdp_cap=50", r#"--set run.RoCE.bdp_cap=50: `bdp_cap` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, timeouts, rto_high, header, ack_size, nack_size, control_priority, max_rate, acks"#),
+        (r#"run."IRN.pfc=true"#, r#"--set run."IRN.pfc=true: the path `run."IRN.pfc` has an open quote; write a dotted path, for example `fabric.switch.buffer` or `run."IRN 2.0".bdp_cap`"#),
+        ("title.x=1", "--set title.x=1: `title` is a string, so it has no `x`; set `title` itself"),
+        ("traffic.0.load=0.5", "--set traffic.0.load=0.5: unknown key `0` in [traffic]; accepted here: pattern, name, warmup, cooldown, start, load, sizes, flows"),
+        ("traffic.load=1.5", "--set traffic.load=1.5: `load` is out of range: 1.5; accepted: a fraction of the host links' rate, more than 0 and at most 1"),
+        ("run=3", "--set run=3: `run` must be an array of tables, not an integer; write `[[run]]`"),
+        (r#"traffic={pattern="incast",senders=9,total="1 MB"}"#, r#"--set traffic={pattern="incast",senders=9,total="1 MB"}: 9 senders do not fit: the fabric has 8 hosts and one receives; accepted: 1 to 7"#),
+        (".=1", r#"--set .=1: the path `.` has an empty part; write a dotted path, for example `fabric.switch.buffer` or `run."IRN 2.0".bdp_cap`"#),
+        ("fabric.rate=40", r#"--set fabric.rate=40: `rate` needs a unit, 40 has none; write a string with a unit, for example "40 Gbps""#),
+        ("seed=0x-1", "--set seed=0x-1: `seed` must be an integer, not a string; write for example `seed = 0`"),
+        ("fabric.delay=2 s, or so", r#"--set fabric.delay=2 s, or so: `delay`: `2 s, or so` has the unknown unit `s, or so`; use one of ps, ns, us, ms, s, for example "2 us""#),
+    ];
+    for (argument, error) in cases {
+        let (path, value) = argument.split_once('=').unwrap();
+        assert_eq!(error_of(GOOD, &[(path.to_string(), value.to_string())]), error);
+    }
+}
+
+/// Damages the scenario at every character in several ways: whatever comes of it, nothing panics and every error points
+/// into the text.
+#[test]
+fn damaged_scenarios_end_in_an_error_or_in_a_scenario() {
+    let mut accepted = 0;
+    for (at, character) in GOOD.char_indices() {
+        let (before, rest) = GOOD.split_at(at);
+        let after = &rest[character.len_utf8()..];
+        let damaged = [before.to_string(), format!("{before}{after}")];
+        let replaced =
+            ["\u{b5}", "\"", "9", "-", ".", "\n", "[", "="].map(|new| format!("{before}{new}{after}"));
+        for text in damaged.iter().chain(&replaced) {
+            accepted += u32::from(error_of(text, &[]) == "accepted");
+        }
+    }
+    let changes = GOOD.chars().count() as u32 * 10;
+    assert!(
+        accepted > 0 && accepted < changes / 2,
+        "{accepted} of {changes} accepted"
+    );
+}
