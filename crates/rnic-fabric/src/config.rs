@@ -85,12 +85,15 @@ pub struct PfcThresholds {
     pub xoff: Bytes,
     /// Resume it when the occupancy has fallen to this or below.
     pub xon: Bytes,
+    /// Buffer reserved above `xoff` for what arrives after a pause was asked for; a frame that exceeds it is dropped.
+    pub headroom: Bytes,
 }
 
 /// A switch: input-queued with virtual output queues, round-robin over inputs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SwitchSpec {
-    /// Buffer of each input port, shared by its priorities; a frame that does not fit is dropped.
+    /// Buffer of each input port and priority in a lossy fabric; a frame that does not fit is dropped. With PFC the limit is
+    /// `xoff` plus `headroom`.
     pub buffer: Bytes,
     /// PFC, or `None` for a lossy fabric.
     pub pfc: Option<PfcThresholds>,

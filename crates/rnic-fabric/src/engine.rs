@@ -14,7 +14,7 @@ use crate::port::{Ports, PriorityCounters};
 use crate::routing::Routes;
 use crate::switch::Switch;
 use crate::topology::{Topology, TopologyError};
-use rnic_transport::Time;
+use rnic_transport::{Bytes, Time};
 use std::sync::Arc;
 
 /// How a run of the engine ended.
@@ -231,14 +231,9 @@ impl<B: Copy + Default> Fabric<B> {
     }
 }
 
-/// The smallest amount by which the switches' headroom (buffer above `xoff`) exceeds what a lossless fabric needs, over all switch
-/// ports, in bytes; negative when a port has too little. `None` without PFC.
-pub fn headroom_margin(spec: &FabricSpec, topology: &Topology, max_frame: u32) -> Option<i64> {
-    let pfc = spec.switch.pfc?;
-    let have = spec.switch.buffer.0 as i64 - pfc.xoff.0 as i64;
+/// The headroom that the most demanding switch port of a fabric needs for PFC to be lossless, for frames of at most `max_frame` bytes.
+pub fn lossless_headroom(topology: &Topology, max_frame: u32, frame_gap: u32) -> Bytes {
     let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
-    let need = switch_ports
-        .map(|p| required_headroom(&topology.ports[p].link, max_frame, spec.frame_gap).0 as i64)
-        .max()?;
-    Some(have - need)
+    let need = switch_ports.map(|port| required_headroom(&topology.ports[port].link, max_frame, frame_gap));
+    need.max().unwrap_or_default()
 }

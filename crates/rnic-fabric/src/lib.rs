@@ -18,7 +18,7 @@ pub mod topology;
 
 pub use diagnose::{Blockage, blockage};
 pub use endpoint::Endpoint;
-pub use engine::{Ending, Fabric, headroom_margin};
+pub use engine::{Ending, Fabric, lossless_headroom};
 pub use headroom::required_headroom;
 pub use ideal::completion_time;
 pub use packet::{MIN_FRAME, PAUSE_FRAME, Packet};

@@ -324,7 +324,7 @@ impl Loss {
     fn random(probability: f64, seed: u64, port: usize) -> Loss {
         Loss {
             threshold: (probability * u64::MAX as f64) as u64,
-            stream: Stream::new(seed, Purpose::LinkLoss, port as u64),
+            stream: Stream::new(seed, Purpose::LinkLoss, &[port as u64]),
             chosen: Vec::new(),
             sent: 0,
         }

@@ -1,9 +1,9 @@
-//! Random streams: one per entity, derived from the run's seed and the entity's number.
+//! Random streams: one per entity, derived from the run's seed and what the entity is.
 //!
 //! A stream depends on nothing else, so adding a flow or a link elsewhere changes nothing here, and the order in which entities
-//! are simulated does not matter.
+//! are simulated does not matter. Only integer arithmetic is used: a seed gives the same numbers on every machine.
 
-use rand_core::{Rng, SeedableRng};
+use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
 /// What a stream is for; streams of different purposes are independent even for equal entity numbers.
@@ -16,27 +16,40 @@ pub enum Purpose {
     LinkLoss = 2,
     /// A flow's hash, as its UDP source port would give.
     FlowHash = 3,
+    /// Arrivals, destinations and sizes of flows.
+    Workload = 0x776f_726b_6c6f_6164,
 }
 
-/// A well-mixed 64-bit hash of (`seed`, `purpose`, `entity`); the finaliser of SplitMix64 applied to each in turn.
-pub fn mix(seed: u64, purpose: Purpose, entity: u64) -> u64 {
-    let step = |state: u64, input: u64| {
-        let mut z = (state ^ input).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    step(step(step(0, seed), purpose as u64), entity)
+/// The increment of splitmix64: 2^64 divided by the golden ratio, made odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The output function of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): a
+/// bijection in which every input bit flips about half of the output bits.
+const fn scramble(value: u64) -> u64 {
+    let value = value.wrapping_add(GOLDEN);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
-/// A stream of random bits.
+/// A well-mixed hash of a seed, a purpose and the numbers that name an entity, absorbed one after the other.
+pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
+    let start = scramble(scramble(seed) ^ purpose as u64);
+    entity
+        .iter()
+        .fold(start, |state, number| scramble(state ^ number))
+}
+
+/// A stream of random bits that belongs to one entity.
 #[derive(Clone, Debug)]
 pub struct Stream(Pcg64Mcg);
 
 impl Stream {
-    /// The stream of one entity.
-    pub fn new(seed: u64, purpose: Purpose, entity: u64) -> Stream {
-        Stream(Pcg64Mcg::seed_from_u64(mix(seed, purpose, entity)))
+    /// The stream of the entity that these numbers name. The generator's 128-bit state is two further scrambles of their hash.
+    pub fn new(seed: u64, purpose: Purpose, entity: &[u64]) -> Stream {
+        let state = mix(seed, purpose, entity);
+        let (high, low) = (scramble(state), scramble(state.wrapping_add(GOLDEN)));
+        Stream(Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low)))
     }
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {

@@ -78,7 +78,7 @@ impl Routes {
             .map(|(i, builder)| {
                 let node = topology.hosts + i as u32;
                 let own_group = groups.of_switch.get(&node).copied().unwrap_or(u32::MAX);
-                builder.finish(own_group, mix(seed, Purpose::EcmpSalt, u64::from(node)) as u32)
+                builder.finish(own_group, mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
             })
             .collect();
         Ok(Routes {

@@ -3,7 +3,8 @@
 //! A frame is received whole, then queued at its input for its output; each output, when free, takes one frame from the next
 //! input that has any for it. Inputs are not limited to one output at a time (a crossbar with enough speed-up). A frame leaves its
 //! input buffer when its transmission begins. Each input port has `buffer` bytes per priority: what does not fit is dropped.
-//! With PFC, an occupancy above `xoff` pauses the upstream transmitter in that priority, and one that has fallen to `xon` resumes it.
+//! With PFC, an occupancy above `xoff` pauses the upstream transmitter in that priority, one that has fallen to `xon` resumes it, and
+//! `headroom` bytes above `xoff` take what is still on its way.
 
 use crate::config::SwitchSpec;
 use crate::event::EventTree;
@@ -65,7 +66,7 @@ impl<B: Copy + Default> Switch<B> {
         let words = ports.div_ceil(64);
         let limit = |bytes: u64| bytes.min(u64::from(u32::MAX / 2)) as u32;
         let thresholds = Thresholds {
-            buffer: limit(spec.buffer.0),
+            buffer: limit(spec.pfc.map_or(spec.buffer.0, |pfc| pfc.xoff.0 + pfc.headroom.0)),
             xoff: spec.pfc.map_or(u32::MAX, |pfc| limit(pfc.xoff.0)),
             xon: spec.pfc.map_or(0, |pfc| limit(pfc.xon.0)),
         };

@@ -210,16 +210,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             0
         };
         host.last_start = flow.start;
-        let pair = mix(
-            self.hosting.seed,
-            Purpose::FlowHash,
-            u64::from(flow.src) << 32 | u64::from(flow.dst),
-        );
-        let hash = mix(
-            pair,
-            Purpose::FlowHash,
-            flow.start.as_ps() << 8 | u64::from(host.same_start),
-        );
+        let entity = [
+            u64::from(flow.src),
+            u64::from(flow.dst),
+            flow.start.as_ps(),
+            u64::from(host.same_start),
+        ];
+        let hash = mix(self.hosting.seed, Purpose::FlowHash, &entity);
         let (flow_hash, reply_hash) = (hash as u32, (hash >> 32) as u32);
         let record = self.records.len() as u32;
         self.records.push(FlowRecord {

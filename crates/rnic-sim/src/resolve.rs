@@ -7,9 +7,7 @@ use crate::nic::Hosting;
 use crate::scenario::RunSpec;
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
-use rnic_fabric::{
-    MIN_FRAME, PathFacts, Topology, TopologyError, headroom_margin, longest_path, required_headroom,
-};
+use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
 use rnic_transport::headers::{FRAME_GAP, IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, Time, Timeouts};
 
@@ -76,23 +74,12 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     fabric.switch = switch(run, &fabric, &topology, longest, &frames)?;
 
     let mut warnings = Vec::new();
-    let margin = headroom_margin(&fabric, &topology, frames.data);
+    let needed = lossless_headroom(&topology, frames.data, frames.gap);
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
-    let lossless = margin.is_some_and(|margin| margin >= 0) && !random_loss;
+    let lossless = fabric.switch.pfc.is_some_and(|pfc| pfc.headroom >= needed) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
-    if let (Some(margin), Some(pfc)) = (margin, fabric.switch.pfc)
-        && margin < 0
-    {
-        let safe = Bytes((pfc.xoff.0 as i64 + margin).max(0) as u64);
-        let guard = if timeouts.is_some_and(|t| t.high == SAFETY_TIMEOUT) {
-            format!("; a timeout of {SAFETY_TIMEOUT} guards against a lost tail")
-        } else {
-            String::new()
-        };
-        warnings.push(format!(
-            "PFC headroom is {} short of the worst case, so packets may be dropped; xoff = \"{safe}\" would be lossless{guard}",
-            Bytes(margin.unsigned_abs())
-        ));
+    if let Some(pfc) = fabric.switch.pfc {
+        warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
     }
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
@@ -111,7 +98,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
         bdp_cap,
         timeouts,
         acks: run.transport.acks.unwrap_or(false) || run.transport.transport == "irn",
-        nacks: rnic_transport::NackPolicy::First,
+        nacks: run.transport.nacks,
         max_rate: run.transport.max_rate,
         first_psn: Psn::new(0),
     };
@@ -199,25 +186,55 @@ fn switch(
     if !run.transport.pfc {
         return Ok(spec);
     }
-    let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
-    let headroom = switch_ports
-        .map(|port| required_headroom(&topology.ports[port].link, frames.data, frames.gap))
-        .max()
-        .unwrap_or_default();
+    let needed = lossless_headroom(topology, frames.data, frames.gap);
+    let headroom = run.fabric.switch.headroom.unwrap_or(needed);
     let xoff = match run.fabric.switch.xoff {
         Some(xoff) => xoff,
         None if buffer > headroom => Bytes(buffer.0 - headroom.0),
         None => {
             return Err(SetupError::Impossible(format!(
-                "a switch buffer of {buffer} is too small for PFC: the links need {headroom} of headroom; set a larger `buffer`, or `xoff` by hand"
+                "a switch buffer of {buffer} is too small for PFC with a headroom of {headroom}; set a larger `buffer`, or `xoff` by hand"
             )));
         }
     };
+    let headroom = run
+        .fabric
+        .switch
+        .headroom
+        .unwrap_or(Bytes(needed.0.max(buffer.0.saturating_sub(xoff.0))));
     spec.pfc = Some(PfcThresholds {
         xoff,
         xon: run.fabric.switch.xon.unwrap_or(xoff),
+        headroom,
     });
     Ok(spec)
+}
+
+/// Warns of headroom that is too small, or that takes more than the buffer.
+fn warn_of_headroom(
+    pfc: PfcThresholds,
+    needed: Bytes,
+    buffer: Bytes,
+    timeouts: Option<Timeouts>,
+    warnings: &mut Vec<String>,
+) {
+    let guard = if timeouts.is_some_and(|t| t.high == SAFETY_TIMEOUT) {
+        format!("; a timeout of {SAFETY_TIMEOUT} guards against a lost last packet")
+    } else {
+        String::new()
+    };
+    if pfc.headroom < needed {
+        warnings.push(format!(
+            "PFC can lose packets: headroom = \"{}\", but the links need \"{needed}\" at worst{guard}",
+            pfc.headroom
+        ));
+    } else if pfc.xoff.0 + pfc.headroom.0 > buffer.0 {
+        let beyond = Bytes(pfc.xoff.0 + pfc.headroom.0 - buffer.0);
+        warnings.push(format!(
+            "PFC headroom: {} above xoff = \"{}\" take {beyond} more than the buffer of {buffer}; set `headroom` to reserve less",
+            pfc.headroom, pfc.xoff
+        ));
+    }
 }
 
 /// The run's timeouts. A lossless fabric has none; one that is meant to be lossless, but lacks headroom, only a long one.
@@ -303,6 +320,7 @@ fn parameters(
     if let Some(pfc) = fabric.switch.pfc {
         put("xoff", pfc.xoff.to_string());
         put("xon", pfc.xon.to_string());
+        put("headroom", pfc.headroom.to_string());
     }
     if run.transport.transport == "irn" {
         put("bdp_cap", format!("{} packets", flow.bdp_cap));

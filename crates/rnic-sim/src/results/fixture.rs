@@ -202,6 +202,7 @@ fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
         rto_low_packets: None,
         bdp_cap: None,
         acks: None,
+        nacks: Default::default(),
         header: None,
         ack_size: None,
         nack_size: None,

@@ -250,7 +250,7 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
 }
 
 fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
-    table.accept(&["queueing", "buffer", "xoff", "xon"])?;
+    table.accept(&["queueing", "buffer", "xoff", "xon", "headroom"])?;
     if let Some(item) = table.get("queueing") {
         if item.string("input")? == "shared" {
             return Err(item.error("queueing \"shared\" is not available yet", "available: \"input\""));
@@ -267,6 +267,7 @@ fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
         buffer: size("buffer")?,
         xoff: size("xoff")?,
         xon: size("xon")?,
+        headroom: size("headroom")?,
     };
     const OR_ELSE: &str = ": change both, or leave it out";
     table.ordered(("xoff", switch.xoff), ("buffer", switch.buffer), OR_ELSE)?;

@@ -2,7 +2,7 @@
 
 use super::reader::{Result, Table, did_you_mean};
 use rnic_fabric::config::{NamedLink, TopologySpec};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A cable and the table that defines it.
 type Cable<'a> = (NamedLink, Table<'a>);
@@ -27,12 +27,12 @@ enum Node {
 struct Graph<'n> {
     hosts: &'n [String],
     switches: &'n [String],
-    nodes: HashMap<&'n str, Node>,
+    nodes: BTreeMap<&'n str, Node>,
 }
 
 impl<'n> Graph<'n> {
     fn new(table: &Table<'_>, hosts: &'n [String], switches: &'n [String]) -> Result<Graph<'n>> {
-        let mut nodes = HashMap::new();
+        let mut nodes = BTreeMap::new();
         let hosts_then_switches = hosts
             .iter()
             .enumerate()

@@ -4,7 +4,7 @@
 
 use crate::workload::{FlowSpec, SizeDistribution};
 use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
-use rnic_transport::{BitRate, Bytes, Time};
+use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
 use std::sync::Arc;
 
 /// One scenario file: named runs over fabrics and traffic.
@@ -61,6 +61,8 @@ pub struct SwitchSetup {
     pub xoff: Option<Bytes>,
     /// PFC resume threshold; default `xoff`.
     pub xon: Option<Bytes>,
+    /// Buffer reserved above `xoff`; default what the fabric needs to be lossless, and at least `buffer` minus `xoff`.
+    pub headroom: Option<Bytes>,
 }
 
 /// One source of flows: `[traffic]`, or one of several `[[traffic]]`.
@@ -151,6 +153,8 @@ pub struct TransportSpec {
     pub bdp_cap: Option<u32>,
     /// RoCE: whether every data packet is acknowledged; default no (all Reads).
     pub acks: Option<bool>,
+    /// RoCE: which packets out of order earn a NACK (`nacks`, `"first"` or `"every"`); default the first.
+    pub nacks: NackPolicy,
     /// Bytes of headers and trailers of a data packet (`header`); default 62 B, IRN 78 B.
     pub header: Option<Bytes>,
     /// Bytes of an ACK frame; default 66 B.

@@ -8,7 +8,7 @@ use crate::workload::list::{self, ListFormat};
 use crate::workload::{FlowSpec, SizeDistribution, sizes};
 use rnic_transport::Time;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(super) struct Context<'a> {
 /// Flow lists that an earlier run of the scenario has read already.
 #[derive(Default)]
 pub(super) struct Lists {
-    read: RefCell<HashMap<ListKey, Arc<[FlowSpec]>>>,
+    read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
 }
 
 /// A file, whether it is CSV, and the number of hosts it is for.

@@ -3,9 +3,9 @@
 use super::model::TransportSpec;
 use super::names::names;
 use super::reader::{Item, Result, Table, Variant};
-use rnic_transport::Bytes;
 use rnic_transport::headers::{IRN_DATA, ROCE_DATA};
 use rnic_transport::registry::{CONGESTION_CONTROLS, TRANSPORTS};
+use rnic_transport::{Bytes, NackPolicy};
 
 /// Keys that every transport uses.
 const COMMON: [&str; 9] = [
@@ -23,7 +23,7 @@ const COMMON: [&str; 9] = [
 const VARIANTS: [Variant; 2] = [
     Variant {
         name: "roce",
-        keys: &["acks"],
+        keys: &["acks", "nacks"],
     },
     Variant {
         name: "irn",
@@ -115,6 +115,14 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>) -> Result<TransportSp
         rto_low_packets: packets("rto_low_packets", 0)?,
         bdp_cap: packets("bdp_cap", 1)?,
         acks: flag("acks")?,
+        nacks: match layers
+            .get("nacks")
+            .map(|item| item.choice(&["first", "every"]))
+            .transpose()?
+        {
+            Some("every") => NackPolicy::Every,
+            _ => NackPolicy::First,
+        },
         header: size("header")?,
         ack_size: size("ack_size")?,
         nack_size: size("nack_size")?,

@@ -5,39 +5,20 @@
 //! in the streams that were there before. Only integer arithmetic and the four basic floating-point operations are used,
 //! which IEEE 754 defines to the last bit.
 
-use rand_core::Rng as _;
-use rand_pcg::Pcg64Mcg;
-
-/// Keeps the streams of workloads apart from streams that other parts derive from the same seed.
-const DOMAIN: u64 = 0x776f_726b_6c6f_6164;
-
-/// The increment of splitmix64: 2^64 divided by the golden ratio, made odd.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The output function of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): a
-/// bijection in which every input bit flips about half of the output bits.
-const fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(GOLDEN);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
+use rnic_fabric::rng::{self, Purpose};
 
 /// A stream of random numbers that belongs to one entity.
 #[derive(Clone, Debug)]
-pub struct Stream(Pcg64Mcg);
+pub struct Stream(rng::Stream);
 
 impl Stream {
     /// The stream of `entity` (a host, or a repetition) in the traffic source of that index.
-    ///
-    /// The words are absorbed one after the other, `state = mix(state ^ word)`, and the generator's 128-bit state is
-    /// `mix(state)` above `mix(state + golden)`.
     pub fn new(seed: u64, traffic: u16, entity: u64) -> Stream {
-        let state = [DOMAIN, u64::from(traffic), entity]
-            .iter()
-            .fold(mix(seed), |state, word| mix(state ^ word));
-        let (high, low) = (mix(state), mix(state.wrapping_add(GOLDEN)));
-        Stream(Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low)))
+        Stream(rng::Stream::new(
+            seed,
+            Purpose::Workload,
+            &[u64::from(traffic), entity],
+        ))
     }
 
     /// Uniform in `0.0..1.0`, a multiple of 2^-53. One draw.
