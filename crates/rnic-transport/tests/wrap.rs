@@ -1,0 +1,133 @@
+//! Sequence numbers wrap after 2^24 packets; nothing may depend on where they do.
+
+mod common;
+
+use common::{Pair, Pipe, Random, Rates, Source, Totals};
+use proptest::prelude::*;
+use rnic_transport::recovery::{GoBackN, Irn, Protocol};
+use rnic_transport::{FlowConfig, Psn, Receiver, RxMeta, Time};
+
+/// A flow through bad weather: all that can be seen of it.
+fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Totals) {
+    let rates = Rates {
+        loss: 80,
+        late: 50,
+        twice: 50,
+        late_by: Time::from_us(10),
+        heals_at: Time::MAX,
+    };
+    let cfg = FlowConfig {
+        first_psn: Psn::new(first),
+        ..cfg.clone()
+    };
+    let pair = Pair::<P, Random>::new(cfg, 60, Pipe::SHORT, Random::new(seed, rates));
+    let mut pair = pair.traced();
+    pair.run();
+    (pair.trace().to_string(), pair.totals)
+}
+
+/// Anywhere, and often near the wraps of the number itself and of its sign.
+fn anywhere() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        0..Psn::MODULUS,
+        Psn::MODULUS - 64..Psn::MODULUS,
+        Psn::MODULUS / 2 - 64..Psn::MODULUS / 2 + 4
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_flow_does_not_depend_on_its_first_number(
+        first in anywhere(), seed: u64, acks: bool, bdp_cap in 1u32..100,
+    ) {
+        let cfg = FlowConfig { bdp_cap, acks, ..FlowConfig::default() };
+        prop_assert_eq!(weather::<Irn>(&cfg, first, seed), weather::<Irn>(&cfg, 0, seed));
+        prop_assert_eq!(weather::<GoBackN>(&cfg, first, seed), weather::<GoBackN>(&cfg, 0, seed));
+    }
+}
+
+/// Runs a flow of `packets` in bursts of up to 64 without delay, losing every transmission in `lost` (counted from 0); returns
+/// how many packets were sent.
+fn burst<P: Protocol>(cfg: &FlowConfig, packets: u64, lost: &[u64]) -> u64 {
+    let bytes = packets * u64::from(cfg.mtu);
+    let mut now = Time::ZERO;
+    let mut sender = Source::<P>::new(cfg, &(), bytes, now);
+    let mut receiver = Receiver::<P>::new(cfg, bytes, now);
+    let (mut sent, mut accepted, mut completions) = (0u64, 0u64, 0u32);
+    let mut replies = Vec::with_capacity(64);
+    let mut lost = lost.iter().copied().peekable();
+    loop {
+        now += Time::from_ns(1);
+        for _ in 0..64 {
+            let Some(tx) = sender.poll_transmit(cfg, &(), now) else {
+                break;
+            };
+            sent += 1;
+            if lost.next_if_eq(&(sent - 1)).is_some() {
+                continue;
+            }
+            let outcome = receiver.handle(cfg, now, tx.pdu, RxMeta::default());
+            accepted += u64::from(!outcome.discarded);
+            completions += u32::from(outcome.completed);
+            replies.extend(outcome.reply);
+        }
+        for reply in replies.drain(..) {
+            sender.handle(cfg, &(), now, reply);
+        }
+        if sender.next_transmit(cfg).is_some() {
+            continue;
+        }
+        // All quiet: over, or time for a timer.
+        let sink = receiver.deadline(cfg);
+        match (sender.deadline(cfg).map(|(at, _)| at), sink) {
+            (None, None) => break,
+            (at, None) | (None, at) => now = at.unwrap_or(now),
+            (Some(source), Some(sink)) => now = source.min(sink),
+        }
+        sender.on_deadline(cfg, &(), now);
+        replies.extend(receiver.on_deadline(cfg, now));
+    }
+    assert_eq!((accepted, completions), (packets, 1));
+    assert!(receiver.is_complete());
+    assert_eq!(sender.is_complete(), P::sender_learns_completion(cfg));
+    sent
+}
+
+/// More packets than there are sequence numbers, with losses at the sign's wrap, at the wrap, and when the first number
+/// comes around again.
+fn more_than_all_numbers<P: Protocol>(cfg: &FlowConfig, most_resent_per_loss: u64) {
+    let all = u64::from(Psn::MODULUS);
+    let packets = all + 300;
+    assert_eq!(burst::<P>(cfg, packets, &[]), packets);
+    let lost = [all / 2 - 1, all / 2 + 200, all - 6, all - 1, all + 100];
+    let sent = burst::<P>(cfg, packets, &lost);
+    let resent = sent - packets;
+    let losses = lost.len() as u64;
+    assert!(
+        (losses..=losses * most_resent_per_loss).contains(&resent),
+        "{resent}"
+    );
+}
+
+#[test]
+fn irn_flow_longer_than_the_number_space() {
+    let cfg = FlowConfig {
+        first_psn: Psn::new(Psn::MODULUS - 5),
+        ..FlowConfig::default()
+    };
+    more_than_all_numbers::<Irn>(&cfg, 1);
+}
+
+#[test]
+fn go_back_n_flow_longer_than_the_number_space() {
+    for acks in [true, false] {
+        let cfg = FlowConfig {
+            acks,
+            first_psn: Psn::new(Psn::MODULUS - 5),
+            ..FlowConfig::default()
+        };
+        more_than_all_numbers::<GoBackN>(&cfg, 64);
+    }
+}
