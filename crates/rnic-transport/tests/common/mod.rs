@@ -80,6 +80,8 @@ pub(crate) struct Totals {
     pub(crate) sent: u64,
     /// Those of them that were sent before.
     pub(crate) resent: u64,
+    /// Data packets that never arrived.
+    pub(crate) data_lost: u64,
     /// Data packets that the receiver accepted.
     pub(crate) accepted: u64,
     /// NACKs that the receiver sent.
@@ -244,6 +246,7 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
         self.wire_free = self.now + self.pipe.packet;
         let arrival = self.wire_free + self.pipe.delay;
         let fate = self.faults.data(self.now, position);
+        self.totals.data_lost += u64::from(fate == [None, None]);
         for extra in fate.into_iter().flatten() {
             self.launch(Way::ToReceiver, arrival + extra, tx.pdu);
         }
