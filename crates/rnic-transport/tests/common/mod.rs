@@ -113,6 +113,9 @@ pub(crate) struct Pair<P: Protocol, F: Faults> {
     faults: F,
     packets: u32,
     wire_free: Time,
+    /// Time that a slower link behind the wire needs for a packet, and when it is free; it queues without limit.
+    slow_link: Time,
+    slow_link_free: Time,
     flying: BinaryHeap<Reverse<Flying>>,
     order: u64,
     /// By position in the flow: was sent, was accepted.
@@ -135,6 +138,8 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
             faults,
             packets,
             wire_free: Time::ZERO,
+            slow_link: Time::ZERO,
+            slow_link_free: Time::ZERO,
             flying: BinaryHeap::with_capacity(4 * packets.min(8_192) as usize + 64),
             order: 0,
             sent: vec![false; packets as usize],
@@ -148,6 +153,12 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
     /// Keeps a trace from here on.
     pub(crate) fn traced(mut self) -> Self {
         self.trace = Some(String::new());
+        self
+    }
+
+    /// Puts a slower link behind the wire.
+    pub(crate) fn behind(mut self, slow_link: Time) -> Self {
+        self.slow_link = slow_link;
         self
     }
 
@@ -244,7 +255,8 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
         self.totals.sent += 1;
         self.totals.resent += u64::from(tx.retransmission);
         self.wire_free = self.now + self.pipe.packet;
-        let arrival = self.wire_free + self.pipe.delay;
+        self.slow_link_free = self.slow_link_free.max(self.wire_free) + self.slow_link;
+        let arrival = self.slow_link_free + self.pipe.delay;
         let fate = self.faults.data(self.now, position);
         self.totals.data_lost += u64::from(fate == [None, None]);
         for extra in fate.into_iter().flatten() {
