@@ -277,3 +277,30 @@ fn kinds_for_the_other_half_are_ignored() {
     check::<Irn>();
     check::<GoBackN>();
 }
+
+/// The largest cap that the configuration allows, all of it in flight, and one ACK for everything.
+#[test]
+fn the_largest_window_can_be_acknowledged_at_once() {
+    for first in [0, Psn::MODULUS - 5] {
+        let cfg = FlowConfig {
+            bdp_cap: Psn::MAX_WINDOW,
+            first_psn: Psn::new(first),
+            ..FlowConfig::default()
+        };
+        let packets = Psn::MAX_WINDOW + 1;
+        let mut sender = Source::<Irn>::new(&cfg, &(), u64::from(packets) * 1_024, Time::ZERO);
+        let mut sent = 0;
+        while sender.poll_transmit(&cfg, &(), Time::ZERO).is_some() {
+            sent += 1;
+        }
+        assert_eq!(sent, Psn::MAX_WINDOW);
+        let all = Pdu::ack(cfg.first_psn.plus(sent), Default::default());
+        assert_eq!(sender.handle(&cfg, &(), Time::ZERO, all).acked, sent);
+        assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+        // Everything but the first packet arrives: the last one's NACK is understood.
+        let mut receiver = Receiver::<Irn>::new(&cfg, u64::from(packets) * 1_024, Time::ZERO);
+        let last = Pdu::data(cfg.first_psn.plus(sent - 1), false, Time::ZERO);
+        let outcome = receiver.handle(&cfg, Time::ZERO, last, RxMeta::default());
+        assert_eq!(outcome.reply.map(Pdu::kind), Some(PduKind::Nack));
+    }
+}
