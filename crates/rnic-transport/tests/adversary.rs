@@ -38,7 +38,7 @@ impl Near {
 }
 
 fn near() -> impl Strategy<Value = Near> {
-    prop_oneof![4 => (-4i32..70).prop_map(Near::Flow), 1 => any::<u32>().prop_map(Near::Any)]
+    prop_oneof![4 => (-4i32..70).prop_map(Near::Flow), 2 => (0i32..450).prop_map(Near::Flow), 1 => any::<u32>().prop_map(Near::Any)]
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -238,7 +238,7 @@ proptest! {
 
     #[test]
     fn a_receiver_survives_arbitrary_data(
-        packets in 1u32..60, bdp_cap in 1u32..80, acks: bool, every: bool, first: u32,
+        packets in prop_oneof![1u32..60, 100u32..400], bdp_cap in 1u32..80, acks: bool, every: bool, first: u32,
         attack in prop::collection::vec(near(), 1..600),
     ) {
         let nacks = if every { NackPolicy::Every } else { NackPolicy::First };

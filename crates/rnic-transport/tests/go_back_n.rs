@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Pipe, Script, Totals, assert_trace, run_traced, sender_view};
+use common::{Pipe, Script, Source, Totals, assert_trace, run_traced, sender_view};
 use rnic_transport::recovery::GoBackN;
-use rnic_transport::{FlowConfig, NackPolicy, Time};
+use rnic_transport::{FlowConfig, NackPolicy, Pdu, Psn, Time, Timer};
 
 fn run(cfg: &FlowConfig, packets: u32, script: &Script) -> (String, Totals) {
     run_traced::<GoBackN>(cfg, packets, Pipe::SHORT, script)
@@ -292,4 +292,39 @@ fn a_nack_for_every_packet() {
     };
     let (_, totals) = run(&cfg, 6, &Script::default().lose(2, 1).lose(2, 2));
     assert_eq!(totals.completions, 1);
+}
+
+/// The sink's own request counts as the NACK: no other follows before order resumes or the timer fires again.
+#[test]
+fn the_request_of_the_timer_is_the_nack() {
+    let script = Script::default().lose(2, 1).lose(3, 1).lose(2, 2);
+    let (trace, totals) = run(&without_acks(), 4, &script);
+    assert!(trace.contains("t=330us recv #3 discarded\n"), "{trace}");
+    assert_eq!((totals.nacks, totals.sink_timeouts), (2, 2));
+    assert_eq!(totals.received_at, Some(Time::from_us(644 + 2 + 3 + 1)));
+}
+
+/// A sink that asks for what was not sent yet has lost nothing.
+#[test]
+fn a_request_for_the_next_packet_is_no_loss() {
+    let cfg = without_acks();
+    let mut sender = Source::<GoBackN>::new(&cfg, &(), 4 * 1_024, Time::ZERO);
+    for _ in 0..2 {
+        assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+    }
+    let request = Pdu::nack(Psn::new(2), Psn::new(2), Default::default());
+    assert_eq!(sender.handle(&cfg, &(), Time::ZERO, request).loss, None);
+}
+
+/// The timer of a flow that begins late runs from its first packet.
+#[test]
+fn the_timer_starts_with_the_first_packet() {
+    let cfg = FlowConfig::default();
+    let start = Time::from_us(50);
+    let mut sender = Source::<GoBackN>::new(&cfg, &(), 1, start);
+    assert!(sender.poll_transmit(&cfg, &(), start).is_some());
+    assert_eq!(
+        sender.deadline(&cfg),
+        Some((Time::from_us(370), Timer::Retransmit))
+    );
 }

@@ -499,9 +499,35 @@ fn loss_is_signalled_once_per_recovery() {
         let pdu = Pdu::nack(Psn::new(expected), Psn::new(trigger), Default::default());
         sender.handle(&cfg, &(), Time::from_us(5), pdu).loss
     };
+    assert_eq!(nack(0, 10), None, "triggered by a packet never sent");
     assert_eq!(nack(2, 3), Some(LossSignal::Nack), "progress and loss at once");
     assert_eq!(nack(2, 4), None);
     assert_eq!(nack(4, 7), None, "partial");
     assert_eq!(nack(1, 9), None, "stale");
-    assert_eq!(nack(4, 10), None, "never sent");
+    assert_eq!(nack(11, 12), None, "never sent");
+}
+
+/// The bitmap's slots serve again after 128 packets: #140 lies where #12 was selectively acknowledged.
+#[test]
+fn the_bitmap_forgets_what_it_slid_past() {
+    let (seen, totals) = view(300, &Script::default().lose(10, 1).lose(138, 1).lose(140, 1));
+    let resent: Vec<&str> = seen.lines().filter(|line| line.contains("resend")).collect();
+    assert_eq!(
+        resent,
+        ["t=16us resend #10", "t=145us resend #138", "t=147us resend #140"]
+    );
+    assert_eq!(totals.losses, 2);
+}
+
+/// The timer of a flow that begins late runs from its first packet.
+#[test]
+fn the_timer_starts_with_the_first_packet() {
+    let cfg = FlowConfig::default();
+    let start = Time::from_us(50);
+    let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 1, start);
+    assert!(sender.poll_transmit(&cfg, &(), start).is_some());
+    assert_eq!(
+        sender.deadline(&cfg),
+        Some((Time::from_us(150), Timer::Retransmit))
+    );
 }

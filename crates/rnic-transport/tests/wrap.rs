@@ -5,7 +5,7 @@ mod common;
 use common::{Pair, Pipe, Random, Rates, Source, Totals};
 use proptest::prelude::*;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol};
-use rnic_transport::{FlowConfig, Psn, Receiver, RxMeta, Time};
+use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
 
 /// A flow through bad weather: all that can be seen of it.
 fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Totals) {
@@ -143,4 +143,38 @@ fn go_back_n_flow_longer_than_the_number_space_with_losses() {
 #[test]
 fn go_back_n_flow_longer_than_the_number_space_with_losses_and_without_acks() {
     lossy::<GoBackN>(false, 64);
+}
+
+/// Half the number space after the last loss, what was selectively acknowledged then must not look later than what is now.
+#[test]
+fn a_loss_long_after_the_last_one() {
+    let cfg = near_the_end(true);
+    let mut sender = Source::<Irn>::new(&cfg, &(), PACKETS * u64::from(cfg.mtu), Time::ZERO);
+    let psn = |position| cfg.first_psn.plus(position);
+    let nack = |expected, trigger| Pdu::nack(psn(expected), psn(trigger), Default::default());
+    let mut sent = 0;
+    let mut send = |sender: &mut Source<Irn>, count| {
+        for _ in 0..count {
+            assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+        }
+        sent += count;
+        sent
+    };
+    send(&mut sender, 64);
+    sender.handle(&cfg, &(), Time::ZERO, nack(0, 50));
+    let again = sender.poll_transmit(&cfg, &(), Time::ZERO);
+    assert_eq!(again.map(|tx| tx.pdu.psn()), Some(psn(0)));
+    let hole = loop {
+        let sent = send(&mut sender, 64);
+        let ack = Pdu::ack(psn(sent - 64), Default::default());
+        sender.handle(&cfg, &(), Time::ZERO, ack);
+        if sent > Psn::MAX_WINDOW + 200 {
+            break sent - 64;
+        }
+    };
+    for (trigger, lost) in [(hole + 1, hole), (hole + 3, hole + 2)] {
+        sender.handle(&cfg, &(), Time::ZERO, nack(hole, trigger));
+        let tx = sender.poll_transmit(&cfg, &(), Time::ZERO);
+        assert_eq!(tx.map(|tx| tx.pdu.psn()), Some(psn(lost)));
+    }
 }
