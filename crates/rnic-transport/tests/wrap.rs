@@ -176,5 +176,11 @@ fn a_loss_long_after_the_last_one() {
         sender.handle(&cfg, &(), Time::ZERO, nack(hole, trigger));
         let tx = sender.poll_transmit(&cfg, &(), Time::ZERO);
         assert_eq!(tx.map(|tx| tx.pdu.psn()), Some(psn(lost)));
+        let next = sender.poll_transmit(&cfg, &(), Time::ZERO);
+        assert_eq!(
+            next.map(|tx| tx.retransmission),
+            Some(false),
+            "nothing else is lost"
+        );
     }
 }
