@@ -40,12 +40,16 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         }
     }
 
-    /// An ACK, NACK or CNP arrived.
+    /// An ACK, NACK or CNP arrived; data is for the other half, and ignored.
     #[inline]
     pub fn handle(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu) -> Progress {
-        if pdu.kind() == PduKind::Cnp {
-            self.congestion.on_cnp(params, now);
-            return Progress::default();
+        match pdu.kind() {
+            PduKind::Ack | PduKind::Nack => {}
+            PduKind::Cnp => {
+                self.congestion.on_cnp(params, now);
+                return Progress::default();
+            }
+            PduKind::Data => return Progress::default(), // for the other half; it acknowledges nothing
         }
         let progress = self.recovery.on_reply(cfg, now, pdu);
         let sample = AckSample {
@@ -152,9 +156,15 @@ impl<P: Protocol> Receiver<P> {
         }
     }
 
-    /// A data packet arrived.
+    /// A data packet arrived. One of another kind is for the other half, and discarded.
     #[inline]
     pub fn handle(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu, meta: RxMeta) -> RxOutcome {
+        if pdu.kind() != PduKind::Data {
+            return RxOutcome {
+                discarded: true,
+                ..RxOutcome::default()
+            };
+        }
         let mut outcome = self.recovery.on_data(cfg, now, pdu);
         outcome.reply = outcome.reply.map(|reply| reply.with_mark_echo(meta.marked));
         outcome

@@ -5,15 +5,16 @@ use std::fmt;
 /// A 24-bit packet sequence number (InfiniBand BTH).
 ///
 /// Sequence numbers wrap, so there is no total order and this type has no `Ord`: compare with [`Psn::distance_from`]
-/// or [`Psn::is_before`], which are meaningful while both numbers lie within 2^23 of each other.
+/// or [`Psn::is_before`], which are meaningful while both numbers lie less than 2^23 apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 
 impl Psn {
     /// Number of distinct sequence numbers.
     pub const MODULUS: u32 = 1 << 24;
-    /// Largest number of packets that may be outstanding at once, so that comparison stays unambiguous.
-    pub const MAX_WINDOW: u32 = 1 << 23;
+    /// Largest number of packets that may be outstanding at once, so that comparison stays unambiguous: an acknowledgement of
+    /// all of them is still later than the first.
+    pub const MAX_WINDOW: u32 = (1 << 23) - 1;
 
     /// The low 24 bits of `value`.
     pub const fn new(value: u32) -> Psn {

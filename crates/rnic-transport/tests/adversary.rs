@@ -1,0 +1,306 @@
+//! Input that no honest peer sends: arbitrary packets at either half, mixed with real ones.
+
+mod common;
+
+use common::Source;
+use proptest::prelude::*;
+use rnic_transport::recovery::{GoBackN, Irn, Protocol};
+use rnic_transport::{FlowConfig, NackPolicy, Pdu, PduKind, Psn, Receiver, RxMeta, RxOutcome, Time};
+use std::collections::{BTreeSet, VecDeque};
+
+/// One move against a sender.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    /// It may send; the packet reaches the receiver or not.
+    Send { arrives: bool },
+    /// The oldest real reply arrives.
+    Reply,
+    /// A forged packet arrives.
+    Forge { kind: u8, psn: Near, trigger: Near },
+    /// Time passes, and timers fire.
+    Wait { us: u64 },
+}
+
+/// A sequence number: near the flow, or any.
+#[derive(Clone, Copy, Debug)]
+enum Near {
+    Flow(i32),
+    Any(u32),
+}
+
+impl Near {
+    fn psn(self, first: Psn) -> Psn {
+        match self {
+            Near::Flow(offset) => first.plus(offset as u32),
+            Near::Any(value) => Psn::new(value),
+        }
+    }
+}
+
+fn near() -> impl Strategy<Value = Near> {
+    prop_oneof![4 => (-4i32..70).prop_map(Near::Flow), 2 => (0i32..450).prop_map(Near::Flow), 1 => any::<u32>().prop_map(Near::Any)]
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        8 => prop::bool::weighted(0.8).prop_map(|arrives| Move::Send { arrives }),
+        5 => Just(Move::Reply),
+        2 => (0u8..4, near(), near()).prop_map(|(kind, psn, trigger)| Move::Forge { kind, psn, trigger }),
+        2 => (0u64..400).prop_map(|us| Move::Wait { us }),
+    ];
+    prop::collection::vec(one, 1..300)
+}
+
+fn forge(kind: u8, psn: Psn, trigger: Psn) -> Pdu {
+    match kind {
+        0 => Pdu::data(psn, false, Time::ZERO),
+        1 => Pdu::ack(psn, Default::default()),
+        2 => Pdu::nack(psn, trigger, Default::default()),
+        _ => Pdu::cnp(),
+    }
+}
+
+fn attack_sender<P: Protocol>(
+    cfg: &FlowConfig,
+    packets: u32,
+    moves: &[Move],
+    cap: u32,
+) -> Result<(), TestCaseError> {
+    let bytes = u64::from(packets * cfg.mtu);
+    let mut now = Time::ZERO;
+    let mut sender = Source::<P>::new(cfg, &(), bytes, now);
+    let mut receiver = Receiver::<P>::new(cfg, bytes, now);
+    let end = cfg.first_psn.plus(packets);
+    let mut replies = VecDeque::new();
+    // Whether some ACK or NACK has claimed that everything arrived.
+    let mut claimed = false;
+    let mut highest = 0;
+    for step in moves {
+        match *step {
+            Move::Send { arrives } => {
+                let can = sender.next_transmit(cfg).is_some();
+                let tx = sender.poll_transmit(cfg, &(), now);
+                prop_assert_eq!(tx.is_some(), can, "next_transmit and poll_transmit disagree");
+                let Some(tx) = tx else { continue };
+                let position = tx.pdu.psn().since(cfg.first_psn);
+                prop_assert!(position < packets, "#{} is not of the flow", position);
+                prop_assert!(position <= highest, "#{} before all packets below it", position);
+                prop_assert_eq!(tx.retransmission, position < highest);
+                prop_assert_eq!(tx.pdu.is_last(), position + 1 == packets);
+                highest = highest.max(position + 1);
+                if arrives {
+                    let outcome = receiver.handle(cfg, now, tx.pdu, RxMeta::default());
+                    replies.extend(outcome.reply);
+                }
+            }
+            Move::Reply => {
+                let Some(reply) = replies.pop_front() else {
+                    continue;
+                };
+                claimed |= reply.psn() == end;
+                sender.handle(cfg, &(), now, reply);
+            }
+            Move::Forge { kind, psn, trigger } => {
+                let pdu = forge(kind, psn.psn(cfg.first_psn), trigger.psn(cfg.first_psn));
+                let acknowledges = matches!(pdu.kind(), PduKind::Ack | PduKind::Nack);
+                claimed |= acknowledges && pdu.psn() == end;
+                let before = sender.in_flight();
+                let progress = sender.handle(cfg, &(), now, pdu);
+                if !acknowledges {
+                    prop_assert_eq!(progress, Default::default(), "{:?} acknowledges nothing", pdu);
+                    prop_assert_eq!(sender.in_flight(), before);
+                }
+            }
+            Move::Wait { us } => {
+                now += Time::from_us(us);
+                sender.on_deadline(cfg, &(), now);
+                replies.extend(receiver.on_deadline(cfg, now));
+            }
+        }
+        prop_assert!(sender.in_flight() <= cap);
+        prop_assert!(!sender.is_complete() || claimed, "complete, and nobody said so");
+        if sender.is_complete() {
+            prop_assert_eq!(sender.in_flight(), 0);
+            prop_assert_eq!(sender.next_transmit(cfg), None);
+            prop_assert_eq!(sender.deadline(cfg), None);
+        }
+    }
+    Ok(())
+}
+
+/// The receivers as sets of positions: what they must answer, in so many words.
+struct Model {
+    arrived: BTreeSet<i64>,
+    expected: i64,
+    packets: i64,
+    nack_sent: bool,
+}
+
+impl Model {
+    fn new(packets: u32) -> Model {
+        Model {
+            arrived: BTreeSet::new(),
+            expected: 0,
+            packets: i64::from(packets),
+            nack_sent: false,
+        }
+    }
+
+    /// Reply (expected, trigger if a NACK), newly accepted, completed.
+    fn irn(&mut self, position: i64, reach: i64) -> (Option<(i64, Option<i64>)>, bool, bool) {
+        if position > self.expected && (position >= self.packets || position >= self.expected + reach) {
+            let answer = (self.expected == self.packets).then_some((self.expected, None));
+            return (answer, false, false);
+        }
+        let new = position >= self.expected && position < self.packets && self.arrived.insert(position);
+        let before = self.expected;
+        while self.arrived.contains(&self.expected) {
+            self.expected += 1;
+        }
+        let trigger = (position > self.expected).then_some(position);
+        let completed = self.expected == self.packets && before < self.packets;
+        (Some((self.expected, trigger)), new, completed)
+    }
+
+    fn go_back_n(&mut self, position: i64, cfg: &FlowConfig) -> (Option<(i64, Option<i64>)>, bool, bool) {
+        let over = self.expected == self.packets;
+        if position == self.expected && !over {
+            self.expected += 1;
+            self.nack_sent = false;
+            let reply = cfg.acks.then_some((self.expected, None));
+            return (reply, true, self.expected == self.packets);
+        }
+        if position < self.expected || over {
+            return (cfg.acks.then_some((self.expected, None)), false, false);
+        }
+        let silent = self.nack_sent && cfg.nacks == NackPolicy::First;
+        self.nack_sent = true;
+        ((!silent).then_some((self.expected, Some(position))), false, false)
+    }
+}
+
+fn attack_receiver<P: Protocol>(
+    cfg: &FlowConfig,
+    packets: u32,
+    attack: &[Near],
+    mut model: impl FnMut(i64) -> (Option<(i64, Option<i64>)>, bool, bool),
+) -> Result<(), TestCaseError> {
+    let mut receiver = Receiver::<P>::new(cfg, u64::from(packets * cfg.mtu), Time::ZERO);
+    let mut completions = 0;
+    let mut expected = 0i64;
+    let absolute = |psn: Psn, near: i64| near + i64::from(psn.distance_from(cfg.first_psn.plus(near as u32)));
+    for near in attack {
+        let psn = near.psn(cfg.first_psn);
+        let position = absolute(psn, expected);
+        let outcome = receiver.handle(
+            cfg,
+            Time::ZERO,
+            Pdu::data(psn, false, Time::ZERO),
+            RxMeta::default(),
+        );
+        let RxOutcome {
+            reply,
+            completed,
+            discarded,
+        } = outcome;
+        let said = reply.map(|reply| {
+            let expected = absolute(reply.psn(), expected);
+            let trigger = (reply.kind() == PduKind::Nack).then(|| absolute(reply.trigger(), expected));
+            (expected, trigger)
+        });
+        let (reply, new, complete) = model(position);
+        prop_assert_eq!(said, reply, "position {}", position);
+        prop_assert_eq!((completed, !discarded), (complete, new));
+        if let Some((now_expected, _)) = said {
+            expected = now_expected;
+        } else if new {
+            expected += 1; // go-back-N without ACKs accepts in silence
+        }
+        completions += u32::from(completed);
+        prop_assert!(completions <= 1);
+        prop_assert_eq!(receiver.is_complete(), completions == 1);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_sender_survives_forged_replies(
+        packets in 1u32..60, bdp_cap in 1u32..80, acks: bool, first: u32, moves in moves(),
+    ) {
+        let first_psn = Psn::new(first);
+        let cfg = FlowConfig { bdp_cap, acks, first_psn, ..FlowConfig::default() };
+        attack_sender::<Irn>(&cfg, packets, &moves, bdp_cap)?;
+        attack_sender::<GoBackN>(&cfg, packets, &moves, packets)?;
+    }
+
+    #[test]
+    fn a_receiver_survives_arbitrary_data(
+        packets in prop_oneof![1u32..60, 100u32..400], bdp_cap in 1u32..80, acks: bool, every: bool, first: u32,
+        attack in prop::collection::vec(near(), 1..600),
+    ) {
+        let nacks = if every { NackPolicy::Every } else { NackPolicy::First };
+        let cfg = FlowConfig { bdp_cap, acks, nacks, first_psn: Psn::new(first), ..FlowConfig::default() };
+        let mut irn = Model::new(packets);
+        attack_receiver::<Irn>(&cfg, packets, &attack, |position| irn.irn(position, 128))?;
+        let mut go_back_n = Model::new(packets);
+        attack_receiver::<GoBackN>(&cfg, packets, &attack, |position| go_back_n.go_back_n(position, &cfg))?;
+    }
+}
+
+/// A packet of another kind that reaches the wrong half means nothing there.
+#[test]
+fn kinds_for_the_other_half_are_ignored() {
+    fn check<P: Protocol>() {
+        let cfg = FlowConfig::default();
+        let mut receiver = Receiver::<P>::new(&cfg, 1, Time::ZERO);
+        let mut sender = Source::<P>::new(&cfg, &(), 1, Time::ZERO);
+        assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+        let end = cfg.first_psn.plus(1);
+        for pdu in [Pdu::data(end, true, Time::ZERO), Pdu::cnp()] {
+            assert_eq!(sender.handle(&cfg, &(), Time::ZERO, pdu), Default::default());
+            assert!(!sender.is_complete());
+        }
+        let first = cfg.first_psn;
+        let stamp = Default::default();
+        for pdu in [Pdu::ack(first, stamp), Pdu::nack(first, end, stamp), Pdu::cnp()] {
+            let outcome = receiver.handle(&cfg, Time::ZERO, pdu, RxMeta::default());
+            assert_eq!(
+                (outcome.reply, outcome.completed, outcome.discarded),
+                (None, false, true)
+            );
+            assert!(!receiver.is_complete());
+        }
+    }
+    check::<Irn>();
+    check::<GoBackN>();
+}
+
+/// The largest cap that the configuration allows, all of it in flight, and one ACK for everything.
+#[test]
+fn the_largest_window_can_be_acknowledged_at_once() {
+    for first in [0, Psn::MODULUS - 5] {
+        let cfg = FlowConfig {
+            bdp_cap: Psn::MAX_WINDOW,
+            first_psn: Psn::new(first),
+            ..FlowConfig::default()
+        };
+        let packets = Psn::MAX_WINDOW + 1;
+        let mut sender = Source::<Irn>::new(&cfg, &(), u64::from(packets) * 1_024, Time::ZERO);
+        let mut sent = 0;
+        while sender.poll_transmit(&cfg, &(), Time::ZERO).is_some() {
+            sent += 1;
+        }
+        assert_eq!(sent, Psn::MAX_WINDOW);
+        let all = Pdu::ack(cfg.first_psn.plus(sent), Default::default());
+        assert_eq!(sender.handle(&cfg, &(), Time::ZERO, all).acked, sent);
+        assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+        // Everything but the first packet arrives: the last one's NACK is understood.
+        let mut receiver = Receiver::<Irn>::new(&cfg, u64::from(packets) * 1_024, Time::ZERO);
+        let last = Pdu::data(cfg.first_psn.plus(sent - 1), false, Time::ZERO);
+        let outcome = receiver.handle(&cfg, Time::ZERO, last, RxMeta::default());
+        assert_eq!(outcome.reply.map(Pdu::kind), Some(PduKind::Nack));
+    }
+}

@@ -1,0 +1,100 @@
+//! Nothing allocates per packet: a counting allocator watches flows that lose packets.
+
+mod common;
+
+use common::{Pair, Pipe, Random, Rates};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol};
+use rnic_transport::{FlowConfig, Time};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, counting what this thread asks for.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is going away has no counter any more, and none is needed.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every method forwards to `System` with the arguments it was given; the counter is a thread-local `Cell` without
+// destructor or lazy initialisation, so that counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps `System`'s contract, which is this one's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: `block` came from `System` with this layout.
+        unsafe { System.dealloc(block, layout) }
+    }
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: `block` came from `System` with this layout; the caller keeps the rest of the contract.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+/// Loses, reorders and duplicates all the way through a flow of 100,000 packets.
+fn run<P: Protocol>(cfg: &FlowConfig) {
+    let rates = Rates {
+        loss: 20,
+        late: 10,
+        twice: 10,
+        late_by: Time::from_us(5),
+        heals_at: Time::MAX,
+    };
+    let pipe = Pipe {
+        packet: Time::from_ns(217),
+        delay: Time::from_us(6),
+    };
+    let mut pair = Pair::<P, Random>::new(cfg.clone(), 100_000, pipe, Random::new(1, rates));
+    let before = allocations();
+    pair.run();
+    let after = allocations();
+    assert_eq!(after - before, 0, "allocations while {:?}", pair.totals);
+    assert_eq!((pair.totals.accepted, pair.totals.completions), (100_000, 1));
+    assert!(pair.totals.resent > 1_000 && pair.totals.timeouts + pair.totals.sink_timeouts > 10);
+}
+
+#[test]
+fn packets_do_not_allocate() {
+    let before = allocations();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(allocations() - before, 1, "the counter counts");
+
+    let cfg = FlowConfig::default();
+    assert_eq!(cfg.bdp_cap, 111);
+    run::<Irn>(&cfg);
+    run::<GoBackN>(&cfg);
+    run::<GoBackN>(&FlowConfig { acks: false, ..cfg });
+}
+
+/// The default cap's bitmap lies inside the flow: a flow costs no allocation at all. A larger
+/// cap costs one block a half.
+#[test]
+fn flows_of_the_default_cap_do_not_allocate() {
+    let cfg = FlowConfig::default();
+    let wide = FlowConfig {
+        bdp_cap: 129,
+        ..cfg.clone()
+    };
+    for (cfg, blocks) in [(cfg, 0), (wide, 2)] {
+        let before = allocations();
+        let sender = common::Source::<Irn>::new(&cfg, &(), 1 << 30, Time::ZERO);
+        let receiver = rnic_transport::Receiver::<Irn>::new(&cfg, 1 << 30, Time::ZERO);
+        assert_eq!(allocations() - before, blocks);
+        drop((sender, receiver));
+    }
+}

@@ -1,0 +1,397 @@
+//! Both halves of one flow, joined by a lossy pipe, under virtual time.
+//!
+//! The pipe sends one data packet per `packet` of time and delivers it `delay` after its last bit; replies take `delay` and no
+//! time of their own. A lone data packet and its ACK therefore take `packet + 2 * delay`. At one instant, arrivals come
+//! first, then timers, then the wire: what happens does not depend on how events are stored.
+#![allow(dead_code, unused_imports)] // every test file uses another part of it
+
+mod faults;
+
+pub(crate) use faults::{Faults, Random, Rates, Script};
+
+use rnic_transport::congestion::NoCongestionControl;
+use rnic_transport::recovery::Protocol;
+use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Sender, Time, Timer};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt::Write as _;
+
+/// The sender of every test: recovery alone.
+pub(crate) type Source<P> = Sender<P, NoCongestionControl>;
+
+/// Timing of the path between the two halves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pipe {
+    /// Time a data packet occupies the wire.
+    pub(crate) packet: Time,
+    /// One-way delay.
+    pub(crate) delay: Time,
+}
+
+impl Pipe {
+    /// 1 us per packet, 2 us each way: a packet sent at t arrives at t + 3 us, its reply at t + 5 us.
+    pub(crate) const SHORT: Pipe = Pipe {
+        packet: Time::from_us(1),
+        delay: Time::from_us(2),
+    };
+    /// From the start of a packet's transmission to its reply.
+    pub(crate) fn rtt(self) -> Time {
+        self.packet + self.delay + self.delay
+    }
+}
+
+/// Which way something travels.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Way {
+    ToReceiver,
+    ToSender,
+}
+
+/// A packet under way. Only its time and order of departure count in comparisons.
+#[derive(Clone, Copy, Debug)]
+struct Flying {
+    at: Time,
+    order: u64,
+    way: Way,
+    pdu: Pdu,
+}
+
+impl PartialEq for Flying {
+    fn eq(&self, other: &Flying) -> bool {
+        self.order == other.order
+    }
+}
+impl Eq for Flying {}
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Flying) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Flying {
+    fn cmp(&self, other: &Flying) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// What a run added up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Totals {
+    /// Data packets put on the wire.
+    pub(crate) sent: u64,
+    /// Those of them that were sent before.
+    pub(crate) resent: u64,
+    /// Data packets that never arrived.
+    pub(crate) data_lost: u64,
+    /// Data packets that the receiver accepted.
+    pub(crate) accepted: u64,
+    /// NACKs that the receiver sent.
+    pub(crate) nacks: u64,
+    /// Losses that the source noticed from replies.
+    pub(crate) losses: u64,
+    /// Retransmission timeouts of the source.
+    pub(crate) timeouts: u64,
+    /// Timeouts of the sink.
+    pub(crate) sink_timeouts: u64,
+    /// How often the receiver said that the flow is complete.
+    pub(crate) completions: u64,
+    /// Most packets in flight.
+    pub(crate) peak_in_flight: u32,
+    /// When the receiver had everything.
+    pub(crate) received_at: Option<Time>,
+    /// When the sender knew.
+    pub(crate) acknowledged_at: Option<Time>,
+}
+
+/// A flow of `packets` full packets over a pipe.
+pub(crate) struct Pair<P: Protocol, F: Faults> {
+    pub(crate) cfg: FlowConfig,
+    pub(crate) sender: Source<P>,
+    pub(crate) receiver: Receiver<P>,
+    pub(crate) totals: Totals,
+    pub(crate) now: Time,
+    pipe: Pipe,
+    faults: F,
+    packets: u32,
+    wire_free: Time,
+    /// Time that a slower link behind the wire needs for a packet, and when it is free; it queues without limit.
+    slow_link: Time,
+    slow_link_free: Time,
+    flying: BinaryHeap<Reverse<Flying>>,
+    order: u64,
+    /// By position in the flow: was sent, was accepted.
+    sent: Vec<bool>,
+    accepted: Vec<bool>,
+    trace: Option<String>,
+    /// A run that is not over by then has failed.
+    limit: Time,
+}
+
+impl<P: Protocol, F: Faults> Pair<P, F> {
+    pub(crate) fn new(cfg: FlowConfig, packets: u32, pipe: Pipe, faults: F) -> Pair<P, F> {
+        let bytes = u64::from(packets) * u64::from(cfg.mtu);
+        Pair {
+            sender: Sender::new(&cfg, &(), bytes, Time::ZERO),
+            receiver: Receiver::new(&cfg, bytes, Time::ZERO),
+            totals: Totals::default(),
+            now: Time::ZERO,
+            pipe,
+            faults,
+            packets,
+            wire_free: Time::ZERO,
+            slow_link: Time::ZERO,
+            slow_link_free: Time::ZERO,
+            flying: BinaryHeap::with_capacity(4 * packets.min(8_192) as usize + 64),
+            order: 0,
+            sent: vec![false; packets as usize],
+            accepted: vec![false; packets as usize],
+            trace: None,
+            limit: Time::from_ms(60_000),
+            cfg,
+        }
+    }
+
+    /// Keeps a trace from here on.
+    pub(crate) fn traced(mut self) -> Self {
+        self.trace = Some(String::new());
+        self
+    }
+
+    /// Puts a slower link behind the wire.
+    pub(crate) fn behind(mut self, slow_link: Time) -> Self {
+        self.slow_link = slow_link;
+        self
+    }
+
+    /// The trace so far, one event a line, sequence numbers relative to the flow's first.
+    pub(crate) fn trace(&self) -> &str {
+        self.trace.as_deref().unwrap_or_default()
+    }
+
+    /// Runs until nothing is left to happen.
+    pub(crate) fn run(&mut self) {
+        while self.step() {}
+    }
+
+    /// Runs all that happens up to and including `until`.
+    pub(crate) fn run_until(&mut self, until: Time) {
+        while self.next_event().is_some_and(|at| at <= until) {
+            self.step();
+        }
+    }
+
+    /// Whether the receiver has everything, and the sender knows if it is to.
+    pub(crate) fn is_over(&self) -> bool {
+        let knows = !P::sender_learns_completion(&self.cfg) || self.sender.is_complete();
+        self.receiver.is_complete() && knows
+    }
+
+    fn transmit_at(&self) -> Option<Time> {
+        Some(self.sender.next_transmit(&self.cfg)?.max(self.wire_free))
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let events = [
+            self.flying.peek().map(|next| next.0.at),
+            self.sender.deadline(&self.cfg).map(|(at, _)| at),
+            self.receiver.deadline(&self.cfg),
+            self.transmit_at(),
+        ];
+        let next = events.into_iter().flatten().min()?;
+        Some(next.max(self.now))
+    }
+
+    /// Everything of the next instant at which something happens; false if nothing will.
+    fn step(&mut self) -> bool {
+        let Some(at) = self.next_event() else { return false };
+        assert!(at <= self.limit, "no end in sight: {:?}", self.totals);
+        self.now = at;
+        while let Some(next) = self.flying.peek().filter(|next| next.0.at <= at) {
+            let pdu = next.0.pdu;
+            let way = next.0.way;
+            self.flying.pop();
+            match way {
+                Way::ToReceiver => self.data_arrives(pdu),
+                Way::ToSender => self.reply_arrives(pdu),
+            }
+        }
+        self.timers();
+        if self.transmit_at().is_some_and(|free| free <= at) {
+            self.transmit();
+        }
+        let in_flight = self.sender.in_flight();
+        self.totals.peak_in_flight = self.totals.peak_in_flight.max(in_flight);
+        assert!(
+            !self.sender.is_complete() || self.receiver.is_complete(),
+            "the sender believes in a completion that is not"
+        );
+        true
+    }
+
+    fn timers(&mut self) {
+        if let Some(timer) = self.sender.on_deadline(&self.cfg, &(), self.now) {
+            assert_eq!(timer, Timer::Retransmit);
+            self.totals.timeouts += 1;
+            self.note(format_args!("timeout"));
+        }
+        if let Some(nack) = self.receiver.on_deadline(&self.cfg, self.now) {
+            self.totals.sink_timeouts += 1;
+            let lost = self.reply_departs(nack);
+            if self.trace.is_some() {
+                let said = self.show(nack);
+                self.note(format_args!("sink timeout, {said}{lost}"));
+            }
+        }
+    }
+
+    fn transmit(&mut self) {
+        let tx = self.sender.poll_transmit(&self.cfg, &(), self.now);
+        let tx = tx.expect("next_transmit promised a packet");
+        let position = self.position(tx.pdu.psn());
+        assert_eq!(tx.pdu.kind(), PduKind::Data);
+        assert_eq!(tx.payload, self.cfg.mtu);
+        assert_eq!(tx.pdu.is_last(), position + 1 == self.packets);
+        assert_eq!(tx.retransmission, self.sent[position as usize]);
+        self.sent[position as usize] = true;
+        self.totals.sent += 1;
+        self.totals.resent += u64::from(tx.retransmission);
+        self.wire_free = self.now + self.pipe.packet;
+        self.slow_link_free = self.slow_link_free.max(self.wire_free) + self.slow_link;
+        let arrival = self.slow_link_free + self.pipe.delay;
+        let fate = self.faults.data(self.now, position);
+        self.totals.data_lost += u64::from(fate == [None, None]);
+        for extra in fate.into_iter().flatten() {
+            self.launch(Way::ToReceiver, arrival + extra, tx.pdu);
+        }
+        let verb = if tx.retransmission { "resend" } else { "send" };
+        self.note(format_args!("{verb} #{position}{}", lost(fate)));
+    }
+
+    fn data_arrives(&mut self, pdu: Pdu) {
+        let position = self.position(pdu.psn());
+        let outcome = self.receiver.handle(&self.cfg, self.now, pdu, RxMeta::default());
+        if !outcome.discarded {
+            self.totals.accepted += 1;
+            let before = std::mem::replace(&mut self.accepted[position as usize], true);
+            assert!(!before, "#{position} was accepted twice");
+        }
+        if outcome.completed {
+            self.totals.completions += 1;
+            self.totals.received_at = Some(self.now);
+            assert!(self.receiver.is_complete());
+        }
+        let lost = outcome.reply.map_or("", |reply| self.reply_departs(reply));
+        if self.trace.is_some() {
+            let mut said = String::new();
+            if let Some(reply) = outcome.reply {
+                said = format!(", {}{lost}", self.show(reply));
+            }
+            let use_of_it = if outcome.discarded { " discarded" } else { "" };
+            let done = if outcome.completed { ", complete" } else { "" };
+            self.note(format_args!("recv #{position}{use_of_it}{said}{done}"));
+        }
+    }
+
+    /// Sends a reply; returns what the trace says of its loss.
+    fn reply_departs(&mut self, reply: Pdu) -> &'static str {
+        self.totals.nacks += u64::from(reply.kind() == PduKind::Nack);
+        let fate = self.faults.reply(self.now);
+        for extra in fate.into_iter().flatten() {
+            self.launch(Way::ToSender, self.now + self.pipe.delay + extra, reply);
+        }
+        lost(fate)
+    }
+
+    fn reply_arrives(&mut self, pdu: Pdu) {
+        let was_complete = self.sender.is_complete();
+        let progress = self.sender.handle(&self.cfg, &(), self.now, pdu);
+        self.totals.losses += u64::from(progress.loss.is_some());
+        let completes = self.sender.is_complete() && !was_complete;
+        if completes {
+            self.totals.acknowledged_at = Some(self.now);
+        }
+        if self.trace.is_some() {
+            let said = self.show(pdu);
+            let done = if completes { ", complete" } else { "" };
+            self.note(format_args!("{said} arrives{done}"));
+        }
+    }
+
+    fn launch(&mut self, way: Way, at: Time, pdu: Pdu) {
+        self.order += 1;
+        let order = self.order;
+        self.flying.push(Reverse(Flying { at, order, way, pdu }));
+    }
+
+    fn position(&self, psn: Psn) -> u32 {
+        psn.since(self.cfg.first_psn)
+    }
+
+    fn show(&self, pdu: Pdu) -> String {
+        let expected = self.position(pdu.psn());
+        match pdu.kind() {
+            PduKind::Nack => format!("NACK {expected}/{}", self.position(pdu.trigger())),
+            _ => format!("ACK {expected}"),
+        }
+    }
+
+    fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        if let Some(trace) = &mut self.trace {
+            let _ = writeln!(trace, "t={}us {what}", self.now.as_us());
+        }
+    }
+}
+
+fn lost(fate: [Option<Time>; 2]) -> &'static str {
+    if fate == [None, None] { " (lost)" } else { "" }
+}
+
+/// First sequence numbers that every trace must not depend on.
+pub(crate) const STARTS: [u32; 5] = [
+    0,
+    Psn::MODULUS - 5,
+    Psn::MODULUS - 1,
+    Psn::MODULUS / 2 - 3,
+    0xab_cdef,
+];
+
+/// The run of one flow from each of [`STARTS`]; asserts that they agree, returns trace and totals of the first.
+pub(crate) fn run_traced<P: Protocol>(
+    cfg: &FlowConfig,
+    packets: u32,
+    pipe: Pipe,
+    script: &Script,
+) -> (String, Totals) {
+    let runs = STARTS.map(|first| {
+        let first_psn = Psn::new(first);
+        let cfg = FlowConfig {
+            first_psn,
+            ..cfg.clone()
+        };
+        let mut pair = Pair::<P, Script>::new(cfg, packets, pipe, script.clone()).traced();
+        pair.run();
+        (pair.trace().to_string(), pair.totals)
+    });
+    for (run, first) in runs.iter().zip(STARTS) {
+        assert_eq!(run, &runs[0], "starting at {first}");
+    }
+    let [first, ..] = runs;
+    first
+}
+
+/// The lines of `trace` that the sender sees: what it sends, what reaches it, its timeouts.
+pub(crate) fn sender_view(trace: &str) -> String {
+    let seen = |line: &&str| !line.contains(" recv ") && !line.contains(" sink ");
+    trace
+        .lines()
+        .filter(seen)
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// Asserts that `trace` is `expected`, whose indentation does not count.
+#[track_caller]
+pub(crate) fn assert_trace(trace: &str, expected: &str) {
+    let lines = expected.lines().map(str::trim).filter(|line| !line.is_empty());
+    let expected: String = lines.map(|line| format!("{line}\n")).collect();
+    assert!(trace == expected, "expected:\n{expected}\ngot:\n{trace}");
+}

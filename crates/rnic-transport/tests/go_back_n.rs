@@ -1,0 +1,330 @@
+//! Go-back-N event by event. Every expected trace was worked out by hand, and holds wherever the sequence numbers start.
+
+mod common;
+
+use common::{Pipe, Script, Source, Totals, assert_trace, run_traced, sender_view};
+use rnic_transport::recovery::GoBackN;
+use rnic_transport::{FlowConfig, NackPolicy, Pdu, Psn, Time, Timer};
+
+fn run(cfg: &FlowConfig, packets: u32, script: &Script) -> (String, Totals) {
+    run_traced::<GoBackN>(cfg, packets, Pipe::SHORT, script)
+}
+
+fn without_acks() -> FlowConfig {
+    FlowConfig {
+        acks: false,
+        ..FlowConfig::default()
+    }
+}
+
+/// One NACK for #3; #4 and #5 are discarded in silence. Everything from #2 on is sent again.
+#[test]
+fn middle_packet_lost() {
+    let (trace, totals) = run(&FlowConfig::default(), 6, &Script::default().lose(2, 1));
+    assert_trace(
+        &trace,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us recv #0, ACK 1
+         t=3us send #3
+         t=4us recv #1, ACK 2
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=5us send #5
+         t=6us recv #3 discarded, NACK 2/3
+         t=6us ACK 2 arrives
+         t=7us recv #4 discarded
+         t=8us recv #5 discarded
+         t=8us NACK 2/3 arrives
+         t=8us resend #2
+         t=9us resend #3
+         t=10us resend #4
+         t=11us recv #2, ACK 3
+         t=11us resend #5
+         t=12us recv #3, ACK 4
+         t=13us recv #4, ACK 5
+         t=13us ACK 3 arrives
+         t=14us recv #5, ACK 6, complete
+         t=14us ACK 4 arrives
+         t=15us ACK 5 arrives
+         t=16us ACK 6 arrives, complete",
+    );
+    assert_eq!((totals.nacks, totals.losses, totals.completions), (1, 1, 1));
+}
+
+/// The NACK for packet k arrives (k + 2) packet times and two delays after the start; until then a packet left every packet
+/// time. From k on that is ceil(2 delay / packet) + 2 packets, or the rest of the flow.
+#[test]
+fn retransmissions_follow_from_the_round_trip() {
+    let flow = 400;
+    for (packet_ns, delay_ns) in [
+        (1_000, 2_000),
+        (217, 12_000),
+        (1_000, 1_250),
+        (500, 0),
+        (300, 100),
+    ] {
+        let pipe = Pipe {
+            packet: Time::from_ns(packet_ns),
+            delay: Time::from_ns(delay_ns),
+        };
+        for lost in [0, 1, 57, 200, 393, 397, 398] {
+            let expected = (2 * delay_ns)
+                .div_ceil(packet_ns)
+                .saturating_add(2)
+                .min(u64::from(flow - lost));
+            let script = Script::default().lose(lost, 1);
+            let (_, totals) = run_traced::<GoBackN>(&FlowConfig::default(), flow, pipe, &script);
+            assert_eq!(
+                totals.resent, expected,
+                "{pipe:?}, #{lost} lost: one round trip of packets"
+            );
+            assert_eq!((totals.nacks, totals.timeouts), (1, 0));
+        }
+    }
+}
+
+/// The retransmission of #2 is lost: #3, #4, #5 come out of order once more, and no NACK follows. The source's timer runs
+/// from the retransmission.
+#[test]
+fn lost_retransmission_waits_for_the_timeout() {
+    let script = Script::default().lose(2, 1).lose(2, 2);
+    let (trace, totals) = run(&FlowConfig::default(), 6, &script);
+    assert_trace(
+        &sender_view(&trace),
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us send #3
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=5us send #5
+         t=6us ACK 2 arrives
+         t=8us NACK 2/3 arrives
+         t=8us resend #2 (lost)
+         t=9us resend #3
+         t=10us resend #4
+         t=11us resend #5
+         t=328us timeout
+         t=328us resend #2
+         t=329us resend #3
+         t=330us resend #4
+         t=331us resend #5
+         t=333us ACK 3 arrives
+         t=334us ACK 4 arrives
+         t=335us ACK 5 arrives
+         t=336us ACK 6 arrives, complete",
+    );
+    assert_eq!((totals.nacks, totals.timeouts), (1, 1));
+}
+
+/// The only timeout is the long one, even for a lone packet.
+#[test]
+fn last_packet_and_last_ack_lost() {
+    let (trace, _) = run(&FlowConfig::default(), 1, &Script::default().lose(0, 1));
+    assert_trace(
+        &sender_view(&trace),
+        "t=0us send #0 (lost)
+         t=320us timeout
+         t=320us resend #0
+         t=325us ACK 1 arrives, complete",
+    );
+    let (trace, totals) = run(&FlowConfig::default(), 2, &Script::default().lose_reply(2));
+    assert_trace(
+        &trace,
+        "t=0us send #0
+         t=1us send #1
+         t=3us recv #0, ACK 1
+         t=4us recv #1, ACK 2 (lost), complete
+         t=5us ACK 1 arrives
+         t=325us timeout
+         t=325us resend #1
+         t=328us recv #1 discarded, ACK 2
+         t=330us ACK 2 arrives, complete",
+    );
+    assert_eq!((totals.accepted, totals.completions), (2, 1));
+}
+
+/// ACK 2 covers the lost ACK 1. A lost NACK is not repeated: the timer runs from the last progress, 6 us.
+#[test]
+fn lost_replies() {
+    let (_, totals) = run(&FlowConfig::default(), 4, &Script::default().lose_reply(1));
+    assert_eq!(
+        (totals.resent, totals.acknowledged_at),
+        (0, Some(Time::from_us(8)))
+    );
+    let (trace, totals) = run(
+        &FlowConfig::default(),
+        4,
+        &Script::default().lose(2, 1).lose_reply(3),
+    );
+    assert!(trace.contains("t=6us recv #3 discarded, NACK 2/3 (lost)"));
+    assert!(trace.contains("t=326us timeout\nt=326us resend #2"));
+    assert_eq!((totals.nacks, totals.resent), (1, 2));
+}
+
+/// Two losses far enough apart earn a NACK each.
+#[test]
+fn one_nack_until_order_resumes() {
+    let script = Script::default().lose(10, 1).lose(30, 1).lose(31, 1);
+    let (_, totals) = run(&FlowConfig::default(), 60, &script);
+    assert_eq!((totals.nacks, totals.losses, totals.timeouts), (2, 2, 0));
+    assert_eq!(
+        totals.resent,
+        6 + 7,
+        "#31's loss delays the second NACK by a packet"
+    );
+}
+
+/// Without ACKs the sink asks again, a timeout after the last packet in order (#1 at 4 us).
+#[test]
+fn sink_asks_again_for_a_lost_retransmission() {
+    let script = Script::default().lose(2, 1).lose(2, 2);
+    let (trace, totals) = run(&without_acks(), 4, &script);
+    assert_trace(
+        &trace,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us recv #0
+         t=3us send #3
+         t=4us recv #1
+         t=6us recv #3 discarded, NACK 2/3
+         t=8us NACK 2/3 arrives
+         t=8us resend #2 (lost)
+         t=9us resend #3
+         t=12us recv #3 discarded
+         t=324us sink timeout, NACK 2/2
+         t=326us NACK 2/2 arrives
+         t=326us resend #2
+         t=327us resend #3
+         t=329us recv #2
+         t=330us recv #3, complete",
+    );
+    assert_eq!((totals.timeouts, totals.sink_timeouts), (0, 1));
+}
+
+#[test]
+fn sink_asks_for_a_lost_tail_and_a_lost_flow() {
+    let (trace, _) = run(&without_acks(), 1, &Script::default().lose(0, 1));
+    assert_trace(
+        &trace,
+        "t=0us send #0 (lost)
+         t=320us sink timeout, NACK 0/0
+         t=322us NACK 0/0 arrives
+         t=322us resend #0
+         t=325us recv #0, complete",
+    );
+    // The request is lost too: the next one follows a timeout later.
+    let script = Script::default().lose(2, 1).lose_reply(1);
+    let (_, totals) = run(&without_acks(), 3, &script);
+    assert_eq!(totals.sink_timeouts, 2);
+    assert_eq!(totals.received_at, Some(Time::from_us(4 + 640 + 2 + 3)));
+}
+
+/// A lossless fabric: timers are off, and a flow that loses what no NACK reports stands still for good.
+#[test]
+fn without_timeouts_nothing_times_out() {
+    for acks in [false, true] {
+        let cfg = FlowConfig {
+            acks,
+            timeouts: None,
+            ..FlowConfig::default()
+        };
+        for script in [
+            Script::default().lose(3, 1),
+            Script::default().lose(1, 1).lose(1, 2),
+        ] {
+            let (trace, totals) = run(&cfg, 4, &script);
+            assert_eq!(
+                (totals.completions, totals.timeouts, totals.sink_timeouts),
+                (0, 0, 0)
+            );
+            assert!(!trace.contains("complete"));
+        }
+        // What a NACK reports is still repaired.
+        let (_, totals) = run(&cfg, 4, &Script::default().lose(1, 1));
+        assert_eq!((totals.completions, totals.resent), (1, 3));
+    }
+}
+
+/// Each of the three NACKs takes the source back to #2; the copies that come too late are acknowledged as duplicates.
+#[test]
+fn a_nack_for_every_packet() {
+    let cfg = FlowConfig {
+        nacks: NackPolicy::Every,
+        ..FlowConfig::default()
+    };
+    let (trace, totals) = run(&cfg, 6, &Script::default().lose(2, 1));
+    assert_trace(
+        &sender_view(&trace),
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us send #3
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=5us send #5
+         t=6us ACK 2 arrives
+         t=8us NACK 2/3 arrives
+         t=8us resend #2
+         t=9us NACK 2/4 arrives
+         t=9us resend #2
+         t=10us NACK 2/5 arrives
+         t=10us resend #2
+         t=11us resend #3
+         t=12us resend #4
+         t=13us ACK 3 arrives
+         t=13us resend #5
+         t=14us ACK 3 arrives
+         t=15us ACK 3 arrives
+         t=16us ACK 4 arrives
+         t=17us ACK 5 arrives
+         t=18us ACK 6 arrives, complete",
+    );
+    assert_eq!((totals.nacks, totals.accepted), (3, 6));
+    // A lost retransmission needs no timeout then: the next packet asks again.
+    let cfg = FlowConfig {
+        acks: false,
+        timeouts: None,
+        ..cfg
+    };
+    let (_, totals) = run(&cfg, 6, &Script::default().lose(2, 1).lose(2, 2));
+    assert_eq!(totals.completions, 1);
+}
+
+/// The sink's own request counts as the NACK: no other follows before order resumes or the timer fires again.
+#[test]
+fn the_request_of_the_timer_is_the_nack() {
+    let script = Script::default().lose(2, 1).lose(3, 1).lose(2, 2);
+    let (trace, totals) = run(&without_acks(), 4, &script);
+    assert!(trace.contains("t=330us recv #3 discarded\n"), "{trace}");
+    assert_eq!((totals.nacks, totals.sink_timeouts), (2, 2));
+    assert_eq!(totals.received_at, Some(Time::from_us(644 + 2 + 3 + 1)));
+}
+
+/// A sink that asks for what was not sent yet has lost nothing.
+#[test]
+fn a_request_for_the_next_packet_is_no_loss() {
+    let cfg = without_acks();
+    let mut sender = Source::<GoBackN>::new(&cfg, &(), 4 * 1_024, Time::ZERO);
+    for _ in 0..2 {
+        assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+    }
+    let request = Pdu::nack(Psn::new(2), Psn::new(2), Default::default());
+    assert_eq!(sender.handle(&cfg, &(), Time::ZERO, request).loss, None);
+}
+
+/// The timer of a flow that begins late runs from its first packet.
+#[test]
+fn the_timer_starts_with_the_first_packet() {
+    let cfg = FlowConfig::default();
+    let start = Time::from_us(50);
+    let mut sender = Source::<GoBackN>::new(&cfg, &(), 1, start);
+    assert!(sender.poll_transmit(&cfg, &(), start).is_some());
+    assert_eq!(
+        sender.deadline(&cfg),
+        Some((Time::from_us(370), Timer::Retransmit))
+    );
+}

@@ -1,0 +1,533 @@
+//! IRN event by event. Every expected trace was worked out by hand from sections 3.1 and 3.2 of the paper, and holds
+//! wherever the sequence numbers start.
+
+mod common;
+
+use common::{Pipe, STARTS, Script, Totals, assert_trace, run_traced, sender_view};
+use rnic_transport::congestion::{LossSignal, NoCongestionControl};
+use rnic_transport::recovery::Irn;
+use rnic_transport::{FlowConfig, Pdu, Psn, Sender, Time, Timer};
+
+fn cap(bdp_cap: u32) -> FlowConfig {
+    FlowConfig {
+        bdp_cap,
+        ..FlowConfig::default()
+    }
+}
+
+/// What the sender sees of a flow under the default configuration.
+fn view(packets: u32, script: &Script) -> (String, Totals) {
+    let (trace, totals) = run_traced::<Irn>(&FlowConfig::default(), packets, Pipe::SHORT, script);
+    assert_eq!((totals.accepted, totals.completions), (u64::from(packets), 1));
+    (sender_view(&trace), totals)
+}
+
+#[test]
+fn nothing_lost() {
+    let (trace, _) = run_traced::<Irn>(&FlowConfig::default(), 3, Pipe::SHORT, &Script::default());
+    assert_trace(
+        &trace,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2
+         t=3us recv #0, ACK 1
+         t=4us recv #1, ACK 2
+         t=5us recv #2, ACK 3, complete
+         t=5us ACK 1 arrives
+         t=6us ACK 2 arrives
+         t=7us ACK 3 arrives, complete",
+    );
+}
+
+#[test]
+fn first_packet_lost() {
+    let script = Script::default().lose(0, 1);
+    let (trace, _) = run_traced::<Irn>(&FlowConfig::default(), 4, Pipe::SHORT, &script);
+    assert_trace(
+        &trace,
+        "t=0us send #0 (lost)
+         t=1us send #1
+         t=2us send #2
+         t=3us send #3
+         t=4us recv #1, NACK 0/1
+         t=5us recv #2, NACK 0/2
+         t=6us recv #3, NACK 0/3
+         t=6us NACK 0/1 arrives
+         t=6us resend #0
+         t=7us NACK 0/2 arrives
+         t=8us NACK 0/3 arrives
+         t=9us recv #0, ACK 4, complete
+         t=11us ACK 4 arrives, complete",
+    );
+}
+
+#[test]
+fn middle_packet_lost() {
+    let (seen, totals) = view(5, &Script::default().lose(2, 1));
+    assert_trace(
+        &seen,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us send #3
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=6us ACK 2 arrives
+         t=8us NACK 2/3 arrives
+         t=8us resend #2
+         t=9us NACK 2/4 arrives
+         t=13us ACK 5 arrives, complete",
+    );
+    assert_eq!((totals.losses, totals.timeouts), (1, 0));
+}
+
+/// No later packet can tell: one packet in flight, so `RTO_low` from the last progress at 8 us.
+#[test]
+fn last_packet_lost() {
+    let (seen, totals) = view(5, &Script::default().lose(4, 1));
+    assert_trace(
+        &seen,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2
+         t=3us send #3
+         t=4us send #4 (lost)
+         t=5us ACK 1 arrives
+         t=6us ACK 2 arrives
+         t=7us ACK 3 arrives
+         t=8us ACK 4 arrives
+         t=108us timeout
+         t=108us resend #4
+         t=113us ACK 5 arrives, complete",
+    );
+    assert_eq!((totals.losses, totals.timeouts), (0, 1));
+}
+
+#[test]
+fn single_packet_flow_lost() {
+    let (seen, _) = view(1, &Script::default().lose(0, 1));
+    assert_trace(
+        &seen,
+        "t=0us send #0 (lost)
+         t=100us timeout
+         t=100us resend #0
+         t=105us ACK 1 arrives, complete",
+    );
+}
+
+/// #1 goes first, as the cumulative acknowledgement; #2 and #5 as soon as a higher packet is selectively acknowledged. The
+/// partial acknowledgements 2 and 5 name packets that are on the way again.
+#[test]
+fn several_lost_in_one_window() {
+    let (seen, totals) = view(8, &Script::default().lose(1, 1).lose(2, 1).lose(5, 1));
+    assert_trace(
+        &seen,
+        "t=0us send #0
+         t=1us send #1 (lost)
+         t=2us send #2 (lost)
+         t=3us send #3
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=5us send #5 (lost)
+         t=6us send #6
+         t=7us send #7
+         t=8us NACK 1/3 arrives
+         t=8us resend #1
+         t=9us NACK 1/4 arrives
+         t=9us resend #2
+         t=11us NACK 1/6 arrives
+         t=11us resend #5
+         t=12us NACK 1/7 arrives
+         t=13us ACK 2 arrives
+         t=14us ACK 5 arrives
+         t=16us ACK 8 arrives, complete",
+    );
+    assert_eq!((totals.losses, totals.resent), (1, 3));
+}
+
+/// The first retransmission takes the wire from #8; then nothing is known to be lost, and #8 and #9 follow although the flow
+/// is in recovery. Eight packets stay in flight: `RTO_high` from the retransmission.
+#[test]
+fn retransmission_lost_with_many_in_flight() {
+    let (seen, _) = view(10, &Script::default().lose(2, 1).lose(2, 2));
+    assert_trace(
+        &seen,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us send #3
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=5us send #5
+         t=6us ACK 2 arrives
+         t=6us send #6
+         t=7us send #7
+         t=8us NACK 2/3 arrives
+         t=8us resend #2 (lost)
+         t=9us NACK 2/4 arrives
+         t=9us send #8
+         t=10us NACK 2/5 arrives
+         t=10us send #9
+         t=11us NACK 2/6 arrives
+         t=12us NACK 2/7 arrives
+         t=14us NACK 2/8 arrives
+         t=15us NACK 2/9 arrives
+         t=328us timeout
+         t=328us resend #2
+         t=333us ACK 10 arrives, complete",
+    );
+}
+
+/// Three packets in flight are N: `RTO_low`. One more, and it is `RTO_high`.
+#[test]
+fn retransmission_lost_with_few_in_flight() {
+    let script = Script::default().lose(2, 1).lose(2, 2);
+    let (seen, _) = view(5, &script);
+    assert_trace(
+        &seen,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us send #3
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=6us ACK 2 arrives
+         t=8us NACK 2/3 arrives
+         t=8us resend #2 (lost)
+         t=9us NACK 2/4 arrives
+         t=108us timeout
+         t=108us resend #2
+         t=113us ACK 5 arrives, complete",
+    );
+    let (_, totals) = view(6, &script);
+    assert_eq!(totals.acknowledged_at, Some(Time::from_us(8 + 320 + 5)));
+}
+
+/// Two retransmissions lost: the timer runs from the first missing packet's (8 us), not from #4's. After the timeout the
+/// bitmap still knows that #4 is missing.
+#[test]
+fn two_retransmissions_lost() {
+    let script = Script::default().lose(2, 1).lose(2, 2).lose(4, 1).lose(4, 2);
+    let (seen, totals) = view(10, &script);
+    assert_trace(
+        &seen,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us send #3
+         t=4us send #4 (lost)
+         t=5us ACK 1 arrives
+         t=5us send #5
+         t=6us ACK 2 arrives
+         t=6us send #6
+         t=7us send #7
+         t=8us NACK 2/3 arrives
+         t=8us resend #2 (lost)
+         t=9us send #8
+         t=10us NACK 2/5 arrives
+         t=10us resend #4 (lost)
+         t=11us NACK 2/6 arrives
+         t=11us send #9
+         t=12us NACK 2/7 arrives
+         t=14us NACK 2/8 arrives
+         t=16us NACK 2/9 arrives
+         t=328us timeout
+         t=328us resend #2
+         t=329us resend #4
+         t=333us ACK 4 arrives
+         t=334us ACK 10 arrives, complete",
+    );
+    assert_eq!(totals.resent, 4);
+}
+
+#[test]
+fn lost_ack_in_the_middle_is_harmless() {
+    let (seen, _) = view(3, &Script::default().lose_reply(2));
+    assert_trace(
+        &seen,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2
+         t=5us ACK 1 arrives
+         t=7us ACK 3 arrives, complete",
+    );
+}
+
+#[test]
+fn last_ack_lost() {
+    let script = Script::default().lose_reply(3);
+    let (trace, totals) = run_traced::<Irn>(&FlowConfig::default(), 3, Pipe::SHORT, &script);
+    assert_trace(
+        &trace,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2
+         t=3us recv #0, ACK 1
+         t=4us recv #1, ACK 2
+         t=5us recv #2, ACK 3 (lost), complete
+         t=5us ACK 1 arrives
+         t=6us ACK 2 arrives
+         t=106us timeout
+         t=106us resend #2
+         t=109us recv #2 discarded, ACK 3
+         t=111us ACK 3 arrives, complete",
+    );
+    assert_eq!((totals.accepted, totals.completions), (3, 1));
+}
+
+/// All lost and nothing more to send: each partial acknowledgement names the next one, a packet a round trip.
+#[test]
+fn whole_flow_lost() {
+    let script = (0..3).fold(Script::default(), |script, n| script.lose(n, 1));
+    let (seen, _) = view(3, &script);
+    assert_trace(
+        &seen,
+        "t=0us send #0 (lost)
+         t=1us send #1 (lost)
+         t=2us send #2 (lost)
+         t=100us timeout
+         t=100us resend #0
+         t=105us ACK 1 arrives
+         t=105us resend #1
+         t=110us ACK 2 arrives
+         t=110us resend #2
+         t=115us ACK 3 arrives, complete",
+    );
+    let four = (0..4).fold(Script::default(), |script, n| script.lose(n, 1));
+    let (_, totals) = view(4, &four);
+    assert_eq!(
+        totals.acknowledged_at,
+        Some(Time::from_us(320 + 4 * 5)),
+        "RTO_high"
+    );
+}
+
+/// The whole window lost, but not the flow: the slot that the first partial acknowledgement frees carries a new packet, whose
+/// NACK reveals all others.
+#[test]
+fn new_packet_reveals_a_lost_window() {
+    let script = (0..4).fold(Script::default(), |script, n| script.lose(n, 1));
+    let (trace, totals) = run_traced::<Irn>(&cap(4), 5, Pipe::SHORT, &script);
+    assert_trace(
+        &sender_view(&trace),
+        "t=0us send #0 (lost)
+         t=1us send #1 (lost)
+         t=2us send #2 (lost)
+         t=3us send #3 (lost)
+         t=320us timeout
+         t=320us resend #0
+         t=325us ACK 1 arrives
+         t=325us resend #1
+         t=326us send #4
+         t=330us ACK 2 arrives
+         t=330us resend #2
+         t=331us NACK 2/4 arrives
+         t=331us resend #3
+         t=335us ACK 3 arrives
+         t=336us ACK 5 arrives, complete",
+    );
+    assert_eq!(totals.resent, 4);
+}
+
+#[test]
+fn cap_reached_then_one_packet_for_each_ack() {
+    let (trace, totals) = run_traced::<Irn>(&cap(4), 6, Pipe::SHORT, &Script::default());
+    assert_trace(
+        &sender_view(&trace),
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2
+         t=3us send #3
+         t=5us ACK 1 arrives
+         t=5us send #4
+         t=6us ACK 2 arrives
+         t=6us send #5
+         t=7us ACK 3 arrives
+         t=8us ACK 4 arrives
+         t=10us ACK 5 arrives
+         t=11us ACK 6 arrives, complete",
+    );
+    assert_eq!(totals.peak_in_flight, 4);
+}
+
+/// Selectively acknowledged packets count as in flight: the cap bounds the distance to the cumulative acknowledgement.
+#[test]
+fn cap_holds_in_recovery() {
+    let (trace, totals) = run_traced::<Irn>(&cap(4), 6, Pipe::SHORT, &Script::default().lose(0, 1));
+    assert_trace(
+        &sender_view(&trace),
+        "t=0us send #0 (lost)
+         t=1us send #1
+         t=2us send #2
+         t=3us send #3
+         t=6us NACK 0/1 arrives
+         t=6us resend #0
+         t=7us NACK 0/2 arrives
+         t=8us NACK 0/3 arrives
+         t=11us ACK 4 arrives
+         t=11us send #4
+         t=12us send #5
+         t=16us ACK 5 arrives
+         t=17us ACK 6 arrives, complete",
+    );
+    assert_eq!(totals.peak_in_flight, 4);
+}
+
+#[test]
+fn the_cap_is_met_exactly() {
+    for bdp_cap in [1, 2, 3, 63, 64, 65, 111, 128, 129, 1_000] {
+        let pipe = Pipe {
+            packet: Time::from_ns(10),
+            delay: Time::from_us(12),
+        };
+        let (_, totals) = run_traced::<Irn>(&cap(bdp_cap), 2_500, pipe, &Script::default());
+        assert_eq!(totals.peak_in_flight, bdp_cap);
+        assert_eq!((totals.sent, totals.completions), (2_500, 1));
+    }
+}
+
+/// The retransmission of #1 leaves at 7 us, after #6: 6 is the recovery sequence, ACK 7 ends recovery, and the loss of #9
+/// begins another.
+#[test]
+fn recovery_ends_past_the_recovery_sequence() {
+    let (seen, totals) = view(14, &Script::default().lose(1, 1).lose(9, 1));
+    let after_recovery: String = seen
+        .lines()
+        .skip_while(|line| !line.contains("resend #1"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_trace(
+        &after_recovery,
+        "t=7us resend #1
+         t=8us NACK 1/3 arrives
+         t=8us send #7
+         t=9us NACK 1/4 arrives
+         t=9us send #8
+         t=10us NACK 1/5 arrives
+         t=10us send #9 (lost)
+         t=11us NACK 1/6 arrives
+         t=11us send #10
+         t=12us ACK 7 arrives
+         t=12us send #11
+         t=13us ACK 8 arrives
+         t=13us send #12
+         t=14us ACK 9 arrives
+         t=14us send #13
+         t=16us NACK 9/10 arrives
+         t=16us resend #9
+         t=17us NACK 9/11 arrives
+         t=18us NACK 9/12 arrives
+         t=19us NACK 9/13 arrives
+         t=21us ACK 14 arrives, complete",
+    );
+    assert_eq!((totals.losses, totals.resent), (2, 2));
+}
+
+/// ACK 5 does not pass the recovery sequence (5): the last packet was lost too, no later one could tell, and no timeout is
+/// needed.
+#[test]
+fn partial_ack_retransmits_the_lost_tail() {
+    let (seen, totals) = view(6, &Script::default().lose(1, 1).lose(5, 1));
+    let tail: Vec<&str> = seen
+        .lines()
+        .skip_while(|line| !line.contains("ACK 5 arrives"))
+        .collect();
+    assert_eq!(
+        tail,
+        [
+            "t=12us ACK 5 arrives",
+            "t=12us resend #5",
+            "t=17us ACK 6 arrives, complete"
+        ]
+    );
+    assert_eq!(totals.timeouts, 0);
+}
+
+/// The deadline is a function of what is in flight when it is asked for.
+#[test]
+fn short_timer_extends_while_many_are_in_flight() {
+    for first in STARTS {
+        let cfg = FlowConfig {
+            first_psn: Psn::new(first),
+            ..FlowConfig::default()
+        };
+        let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 10 * 1_024, Time::ZERO);
+        let ack = |n| Pdu::ack(cfg.first_psn.plus(n), Default::default());
+        let due = |sender: &Sender<Irn, NoCongestionControl>| sender.deadline(&cfg).map(|(at, _)| at);
+        assert_eq!(due(&sender), None, "nothing in flight");
+        for _ in 0..3 {
+            assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+        }
+        assert_eq!(due(&sender), Some(Time::from_us(100)));
+        let late = Time::from_us(90);
+        assert!(sender.poll_transmit(&cfg, &(), late).is_some());
+        assert_eq!(due(&sender), Some(Time::from_us(320)));
+        assert_eq!(
+            sender.on_deadline(&cfg, &(), Time::from_us(100)),
+            None,
+            "extended"
+        );
+        sender.handle(&cfg, &(), Time::from_us(110), ack(1));
+        assert_eq!(
+            due(&sender),
+            Some(Time::from_us(210)),
+            "three in flight, progress at 110"
+        );
+        sender.handle(&cfg, &(), Time::from_us(120), ack(1));
+        assert_eq!(
+            due(&sender),
+            Some(Time::from_us(210)),
+            "a duplicate ACK is no progress"
+        );
+        let fired = sender.on_deadline(&cfg, &(), Time::from_us(210));
+        assert_eq!(fired, Some(Timer::Retransmit));
+        assert_eq!(due(&sender), Some(Time::from_us(310)));
+        sender.handle(&cfg, &(), Time::from_us(220), ack(4));
+        assert_eq!(due(&sender), None);
+    }
+}
+
+/// A loss is reported once for each recovery, whatever the number of NACKs.
+#[test]
+fn loss_is_signalled_once_per_recovery() {
+    let cfg = FlowConfig::default();
+    let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 20 * 1_024, Time::ZERO);
+    for _ in 0..10 {
+        assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+    }
+    let mut nack = |expected, trigger| {
+        let pdu = Pdu::nack(Psn::new(expected), Psn::new(trigger), Default::default());
+        sender.handle(&cfg, &(), Time::from_us(5), pdu).loss
+    };
+    assert_eq!(nack(0, 10), None, "triggered by a packet never sent");
+    assert_eq!(nack(2, 3), Some(LossSignal::Nack), "progress and loss at once");
+    assert_eq!(nack(2, 4), None);
+    assert_eq!(nack(4, 7), None, "partial");
+    assert_eq!(nack(1, 9), None, "stale");
+    assert_eq!(nack(11, 12), None, "never sent");
+}
+
+/// The bitmap's slots serve again after 128 packets: #140 lies where #12 was selectively acknowledged.
+#[test]
+fn the_bitmap_forgets_what_it_slid_past() {
+    let (seen, totals) = view(300, &Script::default().lose(10, 1).lose(138, 1).lose(140, 1));
+    let resent: Vec<&str> = seen.lines().filter(|line| line.contains("resend")).collect();
+    assert_eq!(
+        resent,
+        ["t=16us resend #10", "t=145us resend #138", "t=147us resend #140"]
+    );
+    assert_eq!(totals.losses, 2);
+}
+
+/// The timer of a flow that begins late runs from its first packet.
+#[test]
+fn the_timer_starts_with_the_first_packet() {
+    let cfg = FlowConfig::default();
+    let start = Time::from_us(50);
+    let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 1, start);
+    assert!(sender.poll_transmit(&cfg, &(), start).is_some());
+    assert_eq!(
+        sender.deadline(&cfg),
+        Some((Time::from_us(150), Timer::Retransmit))
+    );
+}

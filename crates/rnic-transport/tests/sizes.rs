@@ -1,0 +1,74 @@
+//! Sizes: of frames on the wire, and of the state that a flow costs.
+
+use rnic_transport::congestion::NoCongestionControl;
+use rnic_transport::recovery::{GoBackN, Irn};
+use rnic_transport::{FlowConfig, Pdu, Receiver, RxOutcome, Sender, Time, TxDesc, headers};
+
+/// Field by field, from the InfiniBand and RoCEv2 formats.
+#[test]
+fn frames_add_up() {
+    let ethernet = 6 + 6 + 2; // destination, source, type
+    let ipv4 = 1 + 1 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4;
+    let udp = 2 + 2 + 2 + 2;
+    let bth = 1 + 1 + 2 + 1 + 3 + 1 + 3; // opcode, flags, P_Key, reserved, queue pair, ack request, PSN
+    let (icrc, frame_check) = (4, 4);
+    let aeth = 1 + 3; // syndrome, MSN
+    let reth = 8 + 4 + 4; // address, key, length
+    let data = ethernet + ipv4 + udp + bth + icrc + frame_check;
+    assert_eq!(headers::ROCE_DATA, data);
+    assert_eq!(headers::ROCE_DATA, 62);
+    assert_eq!(headers::IRN_DATA, data + reth);
+    assert_eq!(headers::ROCE_ACK, data + aeth);
+    assert_eq!(headers::IRN_NACK, data + aeth + 1 + 3); // reserved, triggering PSN
+    assert_eq!(headers::FRAME_GAP, 7 + 1 + 12); // preamble, start of frame, gap
+    assert_eq!(FlowConfig::default().header, headers::ROCE_DATA);
+}
+
+/// The last packet carries what is left; an empty flow is one empty packet.
+#[test]
+fn flows_split_into_packets() {
+    let cfg = FlowConfig::default();
+    for (bytes, packets, last) in [
+        (1, 1, 1),
+        (1_023, 1, 1_023),
+        (1_024, 1, 1_024),
+        (1_025, 2, 1),
+        (2_048, 2, 1_024),
+        (4_000, 4, 928),
+        (0, 1, 0),
+    ] {
+        assert_eq!(cfg.packets(bytes), packets);
+        let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), bytes, Time::ZERO);
+        let mut payloads = Vec::new();
+        while let Some(tx) = sender.poll_transmit(&cfg, &(), Time::ZERO) {
+            assert_eq!(tx.pdu.is_last(), payloads.len() as u64 + 1 == packets);
+            payloads.push(tx.payload);
+        }
+        assert_eq!(payloads.len() as u64, packets);
+        assert_eq!(payloads.last(), Some(&last));
+        assert_eq!(payloads.iter().map(|p| u64::from(*p)).sum::<u64>(), bytes);
+    }
+}
+
+/// State of a flow, with congestion control that keeps none: the paper's argument is that it stays small. A bound that
+/// fails is a reminder to look, not a law.
+#[test]
+fn state_stays_small() {
+    assert_eq!(size_of::<Pdu>(), 12);
+    assert!(size_of::<TxDesc>() <= 20, "{}", size_of::<TxDesc>());
+    assert!(size_of::<RxOutcome>() <= 20, "{}", size_of::<RxOutcome>());
+    let sizes = [
+        ("IRN sender", size_of::<Sender<Irn, NoCongestionControl>>(), 96),
+        ("IRN receiver", size_of::<Receiver<Irn>>(), 48),
+        (
+            "go-back-N sender",
+            size_of::<Sender<GoBackN, NoCongestionControl>>(),
+            64,
+        ),
+        ("go-back-N receiver", size_of::<Receiver<GoBackN>>(), 24),
+    ];
+    for (what, size, bound) in sizes {
+        println!("{what}: {size} bytes");
+        assert!(size <= bound, "{what} grew to {size} bytes, more than {bound}");
+    }
+}

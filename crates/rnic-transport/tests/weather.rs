@@ -1,0 +1,202 @@
+//! Safety in any weather, liveness once it clears.
+//!
+//! Random networks lose up to 30 % of what is sent in either direction, deliver late and twice, and heal at some instant. A
+//! packet with a wrong checksum is discarded on arrival: to the transport it is lost.
+
+mod common;
+
+use common::{Faults, Pair, Pipe, Random, Rates};
+use proptest::prelude::*;
+use rnic_transport::recovery::{GoBackN, Irn, Protocol};
+use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time};
+
+/// A flow, its network and its weather.
+#[derive(Clone, Debug)]
+struct Case {
+    cfg: FlowConfig,
+    packets: u32,
+    pipe: Pipe,
+    rates: Rates,
+    seed: u64,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let flow = (
+        prop_oneof![1u32..8, 1u32..300, 1u32..4_000],
+        prop_oneof![1u32..8, 1u32..150, 1u32..3_000],
+        0..Psn::MODULUS,
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let path = (prop::sample::select(vec![40u64, 100, 200, 400, 800]), 0u64..20);
+    let weather = (0u32..=300, 0u32..=300, 0u32..=300, 0u64..60, 0u64..4_000);
+    (flow, path, weather, any::<u64>()).prop_map(|(flow, path, weather, seed)| {
+        let (packets, bdp_cap, first, acks, every) = flow;
+        let (gbps, delay_us) = path;
+        let (loss, late, twice, late_us, heals_us) = weather;
+        let line_rate = BitRate::from_gbps(gbps);
+        let cfg = FlowConfig {
+            bdp_cap,
+            acks,
+            line_rate,
+            first_psn: Psn::new(first),
+            nacks: if every {
+                NackPolicy::Every
+            } else {
+                NackPolicy::First
+            },
+            ..FlowConfig::default()
+        };
+        let pipe = Pipe {
+            packet: line_rate.time_for(u64::from(cfg.mtu + cfg.header)),
+            delay: Time::from_us(delay_us),
+        };
+        let rates = Rates {
+            loss,
+            late,
+            twice,
+            late_by: Time::from_us(late_us),
+            heals_at: Time::from_us(heals_us),
+        };
+        Case {
+            cfg,
+            packets,
+            pipe,
+            rates,
+            seed,
+        }
+    })
+}
+
+impl Case {
+    fn pair<P: Protocol>(&self) -> Pair<P, Random> {
+        let faults = Random::new(self.seed, self.rates);
+        Pair::new(self.cfg.clone(), self.packets, self.pipe, faults)
+    }
+
+    /// When what was sent in bad weather has arrived and its last effect has timed out: the timer restarts at the latest when
+    /// the last late packet is acknowledged.
+    fn settled(&self) -> Time {
+        let timeouts = self.cfg.timeouts.expect("every case has timers");
+        self.rates.heals_at + self.rates.late_by + self.pipe.rtt() * 2 + timeouts.high
+    }
+
+    /// Sending the whole flow.
+    fn whole_flow(&self) -> Time {
+        self.pipe.packet * u64::from(self.packets)
+    }
+}
+
+/// Runs to the end and checks what holds for every protocol: each packet accepted once (the pair checks that none is accepted
+/// twice), completion said once, and known to the sender if it can be.
+fn check<P: Protocol>(case: &Case, deadline: Time) -> Result<Pair<P, Random>, TestCaseError> {
+    let mut pair = case.pair::<P>();
+    pair.run();
+    let totals = pair.totals;
+    prop_assert!(pair.is_over(), "{:?}", totals);
+    prop_assert_eq!(totals.accepted, u64::from(case.packets));
+    prop_assert_eq!(totals.completions, 1);
+    prop_assert_eq!(totals.sent - totals.resent, u64::from(case.packets));
+    let over = if P::sender_learns_completion(&case.cfg) {
+        totals.acknowledged_at
+    } else {
+        totals.received_at
+    };
+    let over = over.expect("it is over");
+    prop_assert!(over <= deadline, "over at {over}, not by {deadline}: {totals:?}");
+    Ok(pair)
+}
+
+/// One timeout, then a packet a round trip at worst: with the whole window lost and nothing new to send, only partial
+/// acknowledgements name what is missing. Until the end of recovery a packet may be sent twice.
+fn irn_deadline(case: &Case) -> Time {
+    let window = u64::from(case.cfg.bdp_cap.min(case.packets));
+    let rounds = u64::from(case.packets).div_ceil(window) + window;
+    case.settled() + case.pipe.rtt() * (rounds + 1) + case.whole_flow() * 2
+}
+
+/// One timeout, then the whole flow.
+fn go_back_n_deadline(case: &Case) -> Time {
+    case.settled() + case.pipe.rtt() + case.whole_flow() * 2
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn irn_delivers_once_and_in_time(case in cases()) {
+        let pair = check::<Irn>(&case, irn_deadline(&case))?;
+        prop_assert!(pair.totals.peak_in_flight <= case.cfg.bdp_cap);
+    }
+
+    #[test]
+    fn go_back_n_delivers_once_and_in_time(case in cases()) {
+        let pair = check::<GoBackN>(&case, go_back_n_deadline(&case))?;
+        prop_assert!(pair.totals.peak_in_flight <= case.packets);
+        prop_assert!(case.cfg.acks || pair.totals.timeouts == 0, "the sink owns the timer");
+        prop_assert!(!case.cfg.acks || pair.totals.sink_timeouts == 0, "the source owns the timer");
+    }
+
+    /// In order and without loss, neither protocol sends anything twice, whatever else is configured.
+    #[test]
+    fn nothing_is_sent_twice_without_cause(case in cases()) {
+        let calm = Case { rates: Rates::default(), ..case };
+        for totals in [
+            check::<Irn>(&calm, irn_deadline(&calm))?.totals,
+            check::<GoBackN>(&calm, go_back_n_deadline(&calm))?.totals,
+        ] {
+            prop_assert_eq!((totals.resent, totals.nacks, totals.losses), (0, 0, 0));
+            prop_assert_eq!(totals.timeouts + totals.sink_timeouts, 0);
+        }
+    }
+}
+
+/// Loss alone, in a network that keeps order: IRN never sends a packet again that has arrived, unless its timer fired. Replies
+/// arrive: what their loss hides from the sender is another matter.
+struct DataLoss(Random);
+
+impl Faults for DataLoss {
+    fn data(&mut self, now: Time, position: u32) -> [Option<Time>; 2] {
+        self.0.data(now, position)
+    }
+    fn reply(&mut self, _now: Time) -> [Option<Time>; 2] {
+        [Some(Time::ZERO), None]
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn irn_resends_only_what_was_lost(case in cases()) {
+        let rates = Rates { late: 0, twice: 0, loss: case.rates.loss / 10, ..case.rates };
+        let faults = DataLoss(Random::new(case.seed, rates));
+        let mut pair = Pair::<Irn, DataLoss>::new(case.cfg.clone(), case.packets, case.pipe, faults);
+        pair.run();
+        let totals = pair.totals;
+        // Each packet is accepted once, so what was sent beyond the losses was of no use.
+        let useless = totals.sent - totals.data_lost - u64::from(case.packets);
+        prop_assert!(useless == 0 || totals.timeouts > 0, "{totals:?}");
+    }
+}
+
+#[test]
+fn same_seed_same_trace() {
+    let rates = Rates {
+        loss: 100,
+        late: 100,
+        twice: 100,
+        late_by: Time::from_us(30),
+        heals_at: Time::MAX,
+    };
+    fn trace<P: Protocol>(seed: u64, rates: Rates) -> String {
+        let faults = Random::new(seed, rates);
+        let pair = Pair::<P, Random>::new(FlowConfig::default(), 300, Pipe::SHORT, faults);
+        let mut pair = pair.traced();
+        pair.run();
+        pair.trace().to_string()
+    }
+    assert_eq!(trace::<Irn>(7, rates), trace::<Irn>(7, rates));
+    assert_eq!(trace::<GoBackN>(7, rates), trace::<GoBackN>(7, rates));
+    assert_ne!(trace::<Irn>(7, rates), trace::<Irn>(8, rates), "the seed matters");
+}

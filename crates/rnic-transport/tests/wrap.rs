@@ -1,0 +1,186 @@
+//! Sequence numbers wrap after 2^24 packets; nothing may depend on where they do.
+
+mod common;
+
+use common::{Pair, Pipe, Random, Rates, Source, Totals};
+use proptest::prelude::*;
+use rnic_transport::recovery::{GoBackN, Irn, Protocol};
+use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
+
+/// A flow through bad weather: all that can be seen of it.
+fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Totals) {
+    let rates = Rates {
+        loss: 80,
+        late: 50,
+        twice: 50,
+        late_by: Time::from_us(10),
+        heals_at: Time::MAX,
+    };
+    let cfg = FlowConfig {
+        first_psn: Psn::new(first),
+        ..cfg.clone()
+    };
+    let pair = Pair::<P, Random>::new(cfg, 60, Pipe::SHORT, Random::new(seed, rates));
+    let mut pair = pair.traced();
+    pair.run();
+    (pair.trace().to_string(), pair.totals)
+}
+
+/// Anywhere, and often near the wraps of the number itself and of its sign.
+fn anywhere() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        0..Psn::MODULUS,
+        Psn::MODULUS - 64..Psn::MODULUS,
+        Psn::MODULUS / 2 - 64..Psn::MODULUS / 2 + 4
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_flow_does_not_depend_on_its_first_number(
+        first in anywhere(), seed: u64, acks: bool, bdp_cap in 1u32..100,
+    ) {
+        let cfg = FlowConfig { bdp_cap, acks, ..FlowConfig::default() };
+        prop_assert_eq!(weather::<Irn>(&cfg, first, seed), weather::<Irn>(&cfg, 0, seed));
+        prop_assert_eq!(weather::<GoBackN>(&cfg, first, seed), weather::<GoBackN>(&cfg, 0, seed));
+    }
+}
+
+/// Runs a flow of `packets` in bursts of up to 64 without delay, losing every transmission in `lost` (counted from 0); returns
+/// how many packets were sent.
+fn burst<P: Protocol>(cfg: &FlowConfig, packets: u64, lost: &[u64]) -> u64 {
+    let bytes = packets * u64::from(cfg.mtu);
+    let mut now = Time::ZERO;
+    let mut sender = Source::<P>::new(cfg, &(), bytes, now);
+    let mut receiver = Receiver::<P>::new(cfg, bytes, now);
+    let (mut sent, mut accepted, mut completions) = (0u64, 0u64, 0u32);
+    let mut replies = Vec::with_capacity(64);
+    let mut lost = lost.iter().copied().peekable();
+    loop {
+        now += Time::from_ns(1);
+        for _ in 0..64 {
+            let Some(tx) = sender.poll_transmit(cfg, &(), now) else {
+                break;
+            };
+            sent += 1;
+            if lost.next_if_eq(&(sent - 1)).is_some() {
+                continue;
+            }
+            let outcome = receiver.handle(cfg, now, tx.pdu, RxMeta::default());
+            accepted += u64::from(!outcome.discarded);
+            completions += u32::from(outcome.completed);
+            replies.extend(outcome.reply);
+        }
+        for reply in replies.drain(..) {
+            sender.handle(cfg, &(), now, reply);
+        }
+        if sender.next_transmit(cfg).is_some() {
+            continue;
+        }
+        // All quiet: over, or time for a timer.
+        let sink = receiver.deadline(cfg);
+        match (sender.deadline(cfg).map(|(at, _)| at), sink) {
+            (None, None) => break,
+            (at, None) | (None, at) => now = at.unwrap_or(now),
+            (Some(source), Some(sink)) => now = source.min(sink),
+        }
+        sender.on_deadline(cfg, &(), now);
+        replies.extend(receiver.on_deadline(cfg, now));
+    }
+    assert_eq!((accepted, completions), (packets, 1));
+    assert!(receiver.is_complete());
+    assert_eq!(sender.is_complete(), P::sender_learns_completion(cfg));
+    sent
+}
+
+/// More packets than there are sequence numbers.
+const PACKETS: u64 = Psn::MODULUS as u64 + 300;
+
+fn near_the_end(acks: bool) -> FlowConfig {
+    FlowConfig {
+        acks,
+        first_psn: Psn::new(Psn::MODULUS - 5),
+        ..FlowConfig::default()
+    }
+}
+
+/// Losses at the first wrap, where the number's sign wraps, where all numbers are used up, and when the first comes around
+/// again.
+fn lossy<P: Protocol>(acks: bool, most_resent_per_loss: u64) {
+    let all = u64::from(Psn::MODULUS);
+    let lost = [4, 5, all / 2 - 1, all / 2 + 200, all - 6, all - 1, all + 100];
+    let sent = burst::<P>(&near_the_end(acks), PACKETS, &lost);
+    let losses = lost.len() as u64;
+    let resent = sent - PACKETS;
+    assert!(
+        (losses..=losses * most_resent_per_loss).contains(&resent),
+        "{resent}"
+    );
+}
+
+#[test]
+fn irn_flow_longer_than_the_number_space() {
+    assert_eq!(burst::<Irn>(&near_the_end(true), PACKETS, &[]), PACKETS);
+}
+
+#[test]
+fn irn_flow_longer_than_the_number_space_with_losses() {
+    lossy::<Irn>(true, 1);
+}
+
+#[test]
+fn go_back_n_flow_longer_than_the_number_space() {
+    assert_eq!(burst::<GoBackN>(&near_the_end(true), PACKETS, &[]), PACKETS);
+}
+
+#[test]
+fn go_back_n_flow_longer_than_the_number_space_with_losses() {
+    lossy::<GoBackN>(true, 64);
+}
+
+#[test]
+fn go_back_n_flow_longer_than_the_number_space_with_losses_and_without_acks() {
+    lossy::<GoBackN>(false, 64);
+}
+
+/// Half the number space after the last loss, what was selectively acknowledged then must not look later than what is now.
+#[test]
+fn a_loss_long_after_the_last_one() {
+    let cfg = near_the_end(true);
+    let mut sender = Source::<Irn>::new(&cfg, &(), PACKETS * u64::from(cfg.mtu), Time::ZERO);
+    let psn = |position| cfg.first_psn.plus(position);
+    let nack = |expected, trigger| Pdu::nack(psn(expected), psn(trigger), Default::default());
+    let mut sent = 0;
+    let mut send = |sender: &mut Source<Irn>, count| {
+        for _ in 0..count {
+            assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
+        }
+        sent += count;
+        sent
+    };
+    send(&mut sender, 64);
+    sender.handle(&cfg, &(), Time::ZERO, nack(0, 50));
+    let again = sender.poll_transmit(&cfg, &(), Time::ZERO);
+    assert_eq!(again.map(|tx| tx.pdu.psn()), Some(psn(0)));
+    let hole = loop {
+        let sent = send(&mut sender, 64);
+        let ack = Pdu::ack(psn(sent - 64), Default::default());
+        sender.handle(&cfg, &(), Time::ZERO, ack);
+        if sent > Psn::MAX_WINDOW + 200 {
+            break sent - 64;
+        }
+    };
+    for (trigger, lost) in [(hole + 1, hole), (hole + 3, hole + 2)] {
+        sender.handle(&cfg, &(), Time::ZERO, nack(hole, trigger));
+        let tx = sender.poll_transmit(&cfg, &(), Time::ZERO);
+        assert_eq!(tx.map(|tx| tx.pdu.psn()), Some(psn(lost)));
+        let next = sender.poll_transmit(&cfg, &(), Time::ZERO);
+        assert_eq!(
+            next.map(|tx| tx.retransmission),
+            Some(false),
+            "nothing else is lost"
+        );
+    }
+}
