@@ -90,7 +90,7 @@ pub struct PfcThresholds {
 /// A switch: input-queued with virtual output queues, round-robin over inputs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SwitchSpec {
-    /// Buffer of each input port, shared by its priorities; a frame that does not fit is dropped.
+    /// Buffer of each input port in each priority; a frame that does not fit is dropped.
     pub buffer: Bytes,
     /// PFC, or `None` for a lossy fabric.
     pub pfc: Option<PfcThresholds>,
