@@ -299,6 +299,7 @@ impl<B: Copy + Default> Ports<B> {
     pub(crate) fn lose_frames(&mut self, number: usize, frames: &[u64]) {
         let mut chosen = frames.to_vec();
         chosen.sort_unstable_by(|a, b| b.cmp(a));
+        chosen.dedup();
         match &mut self.ports[number].loss {
             Some(loss) => loss.chosen = chosen,
             none => {
