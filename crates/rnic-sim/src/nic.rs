@@ -9,7 +9,7 @@ use crate::workload::FlowSpec;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Endpoint, MIN_FRAME, Packet, Routes, Topology, completion_time};
 use rnic_transport::congestion::CongestionControl;
-use rnic_transport::headers::{FRAME_GAP, ROCE_DATA};
+use rnic_transport::headers::ROCE_DATA;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Pdu, PduKind, Receiver, RxMeta, Sender, Time, Timer};
 use std::cmp::Reverse;
@@ -31,6 +31,8 @@ pub struct Segment {
 /// Settings of the NICs of a run, beside the transport's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hosting {
+    /// Bytes on the cable around each frame.
+    pub frame_gap: u32,
     /// Frame length of an ACK.
     pub ack_bytes: u32,
     /// Frame length of a NACK.
@@ -251,7 +253,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         let path = self.routes.path(&self.topology, flow.src, flow.dst, flow_hash);
         let packets = self.cfg.packets(flow.bytes);
         let last = flow.bytes - (packets - 1) * u64::from(self.cfg.mtu);
-        let on_cable = |payload: u64| (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(FRAME_GAP);
+        let on_cable = |payload: u64| (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(self.hosting.frame_gap);
         completion_time(&self.topology, &path, packets, on_cable(u64::from(self.cfg.mtu)), on_cable(last))
     }
 

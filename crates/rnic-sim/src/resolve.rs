@@ -8,7 +8,7 @@ use crate::scenario::RunSpec;
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, headroom_margin, longest_path, required_headroom};
-use rnic_transport::headers::{FRAME_GAP, IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::headers::{IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, Time, Timeouts};
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
@@ -64,7 +64,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
         hosts: topology.hosts,
         host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
         mtu: run.fabric.mtu.0 as u32,
-        wire_overhead: ROCE_DATA + FRAME_GAP,
+        wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
     workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
     let longest = longest_path(&topology);
@@ -110,6 +110,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
     let hosting = Hosting {
+        frame_gap: frames.gap,
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         control_priority: fabric.switch.priorities - 1,
