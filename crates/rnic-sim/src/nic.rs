@@ -296,7 +296,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     fn timer(&mut self, host: u32, slot: u32, receiving: bool, at: Time) {
         if receiving {
             let end = &mut self.receivers[slot as usize];
-            if end.armed != at || end.done {
+            if end.armed != at || end.done || self.senders[slot as usize].dst != host {
                 return; // superseded, or the slot is another flow's now
             }
             end.armed = Time::MAX;
@@ -309,7 +309,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             return;
         }
         let end = &mut self.senders[slot as usize];
-        if end.armed != at || end.done {
+        if end.armed != at || end.done || self.receivers[slot as usize].src != host {
             return;
         }
         end.armed = Time::MAX;
@@ -367,6 +367,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             return; // of an earlier flow in this slot
         }
         let end = &mut self.senders[slot as usize];
+        if end.done {
+            return; // the flow is over; its slot may be another flow's before the host's turn to send comes
+        }
         end.sender.handle(&self.cfg, &self.params, now, pdu);
         self.schedule(host, slot, now);
         self.arm_sender(host, slot);
