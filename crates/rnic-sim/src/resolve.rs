@@ -68,11 +68,11 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     };
     workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
     let longest = longest_path(&topology);
-    let frames = Frames::new(run, &fabric);
+    let frames = Frames::new(run, &fabric)?;
     fabric.switch = switch(run, &fabric, &topology, longest, &frames)?;
 
     let mut warnings = Vec::new();
-    let margin = headroom_margin(&fabric, &topology, frames.data);
+    let margin = headroom_margin(&fabric, &topology, frames.longest);
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
     let lossless = margin.is_some_and(|margin| margin >= 0) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
@@ -129,22 +129,28 @@ struct Frames {
     data: u32,
     ack: u32,
     nack: u32,
+    /// The longest of all.
+    longest: u32,
     gap: u32,
 }
 
 impl Frames {
-    fn new(run: &RunSpec, fabric: &FabricSpec) -> Frames {
+    fn new(run: &RunSpec, fabric: &FabricSpec) -> Result<Frames, SetupError> {
         let irn = run.transport.transport == "irn";
-        let size = |given: Option<Bytes>, default: u32| given.map_or(default, |bytes| bytes.0 as u32);
+        let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
         let header = size(run.transport.header, if irn { IRN_DATA } else { ROCE_DATA });
-        let least = u32::from(MIN_FRAME);
-        Frames {
-            header,
-            data: (run.fabric.mtu.0 as u32 + header).max(least),
-            ack: size(run.transport.ack_size, ROCE_ACK).max(least),
-            nack: size(run.transport.nack_size, if irn { IRN_NACK } else { ROCE_ACK }).max(least),
-            gap: fabric.frame_gap,
-        }
+        let frame = |what: &str, bytes: u64| match u16::try_from(bytes.max(u64::from(MIN_FRAME))) {
+            Ok(bytes) => Ok(u32::from(bytes)),
+            Err(_) => Err(SetupError::Impossible(format!(
+                "{what} of {bytes} bytes is too long; a frame has at most {} bytes",
+                u16::MAX
+            ))),
+        };
+        let data = frame("a full data packet", run.fabric.mtu.0.saturating_add(header))?;
+        let ack = frame("an ACK", size(run.transport.ack_size, ROCE_ACK))?;
+        let nack = frame("a NACK", size(run.transport.nack_size, if irn { IRN_NACK } else { ROCE_ACK }))?;
+        let longest = data.max(ack).max(nack);
+        Ok(Frames { header: header as u32, data, ack, nack, longest, gap: fabric.frame_gap })
     }
 }
 
@@ -159,10 +165,10 @@ fn switch(
 ) -> Result<SwitchSpec, SetupError> {
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let buffer = run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
-    if buffer.0 < u64::from(frames.data) {
+    if buffer.0 < u64::from(frames.longest) {
         return Err(SetupError::Impossible(format!(
-            "a switch buffer of {buffer} cannot hold one full packet of {} bytes",
-            frames.data
+            "a switch buffer of {buffer} cannot hold one packet of {} bytes",
+            frames.longest
         )));
     }
     let mut spec = SwitchSpec { buffer, pfc: None, priorities: fabric.switch.priorities };
@@ -171,7 +177,7 @@ fn switch(
     }
     let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
     let headroom = switch_ports
-        .map(|port| required_headroom(&topology.ports[port].link, frames.data, frames.gap))
+        .map(|port| required_headroom(&topology.ports[port].link, frames.longest, frames.gap))
         .max()
         .unwrap_or_default();
     let xoff = match run.fabric.switch.xoff {
