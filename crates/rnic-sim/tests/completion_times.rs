@@ -107,7 +107,8 @@ fn acks_have_the_size_and_time_of_real_ones() {
 
 #[test]
 fn the_cap_on_packets_in_flight_is_exact() {
-    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a cap of 10, ten frames
+    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a
+    // cap of 10, ten frames
     // go at once, each further one an ACK later.
     let mut run = fat_tree("irn");
     run.transport.bdp_cap = Some(10);

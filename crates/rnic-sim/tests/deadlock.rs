@@ -12,7 +12,8 @@ use rnic_transport::{Bytes, Time};
 /// Seven switches in a ring, each host sending to the one three switches on, which is the shorter way round.
 ///
 /// Every cable of the ring is shared by three flows. An output takes turns between its host's packets and those from the ring, so half of
-/// each cable is fresh traffic, all of which wants to go on at the next switch, beside what came from further away: more than the other half
+/// each cable is fresh traffic, all of which wants to go on at the next switch, beside what came from further away:
+/// more than the other half
 /// can carry. All buffers along the ring fill, and each waits for the next.
 fn around_the_ring(transport: &str) -> (RunSpec, Vec<FlowSpec>) {
     let mut run = ring(7, transport);

@@ -54,7 +54,8 @@ fn a_leftover_timer_does_not_act_for_the_flow_that_took_the_place() {
     run.transport.rto_low = Some(Time::from_us(100));
     run.transport.rto_high = Some(Time::from_us(320));
     run.transport.bdp_cap = Some(111); // no limit here
-    // A megabyte from h0. Its first timer entry comes due at 100 us; the flow has progressed last with the ACK of packet 407, at 407 x 224,400
+    // A megabyte from h0. Its first timer entry comes due at 100 us; the flow has progressed last with the ACK of
+    // packet 407, at 407 x 224,400
     // + 8,483,200 = 99,814,000 ps, and has more than three packets in flight: the next entry is for 320 us later. The flow ends at 228 us.
     let leftover = 99_814_000 + 320_000_000;
     let first = flow(0, 0, 1, 1_000_000);
