@@ -192,7 +192,7 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn counters(&self, port: usize) -> &[PriorityCounters] {
         &self.links.counters[port * self.links.priorities..(port + 1) * self.links.priorities]
     }
-    /// Time for which a port was sending.
+    /// Time for which a port was sending, pause frames not included.
     pub fn busy(&self, port: usize) -> Time {
         Time::from_ps(self.links.busy_ps(port))
     }

@@ -3,6 +3,7 @@
 use crate::packet::{PAUSE_FRAME, Packet};
 use crate::rng::{Purpose, Stream};
 use crate::topology::Topology;
+use rnic_transport::BitRate;
 
 /// Counters of one port in one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -298,6 +299,7 @@ impl<B: Copy + Default> Ports<B> {
     pub(crate) fn lose_frames(&mut self, number: usize, frames: &[u64]) {
         let mut chosen = frames.to_vec();
         chosen.sort_unstable_by(|a, b| b.cmp(a));
+        chosen.dedup();
         match &mut self.ports[number].loss {
             Some(loss) => loss.chosen = chosen,
             none => {
@@ -309,14 +311,12 @@ impl<B: Copy + Default> Ports<B> {
         }
     }
 
-    /// Time for which the port's transmitter was sending, in picoseconds.
+    /// Time for which the port's transmitter was sending frames other than pauses, in picoseconds.
     pub(crate) fn busy_ps(&self, number: usize) -> u64 {
         let port = &self.ports[number];
         let cells = &self.counters[number * self.priorities..(number + 1) * self.priorities];
-        cells
-            .iter()
-            .map(|c| port.serialise(c.tx_bytes + c.tx_packets * self.gap))
-            .sum()
+        let bytes: u64 = cells.iter().map(|c| c.tx_bytes + c.tx_packets * self.gap).sum();
+        BitRate::from_bps(port.rate_bps).time_for(bytes).as_ps()
     }
 }
 

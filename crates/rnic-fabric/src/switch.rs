@@ -194,6 +194,8 @@ impl<B: Copy + Default> Switch<B> {
             self.enqueue(links, tree, input, output, packet, now);
             self.wake(links, tree, output, now);
         } else {
+            let lane = output * self.priorities + packet.priority as usize;
+            self.pass_turn(lane, input);
             links.transmit(self.first_port + output, now, packet);
         }
     }
@@ -264,11 +266,7 @@ impl<B: Copy + Default> Switch<B> {
     fn dequeue(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
         let lane = output * self.priorities + priority;
         let input = self.next_input(lane);
-        self.turn[lane] = if input + 1 == self.ports {
-            0
-        } else {
-            input as u32 + 1
-        };
+        self.pass_turn(lane, input);
         let queue = &mut self.queues[lane * self.ports + input];
         let index = queue.head;
         let cell = &mut self.pool[index as usize];
@@ -285,6 +283,16 @@ impl<B: Copy + Default> Switch<B> {
             }
         }
         (packet, input)
+    }
+
+    /// `input` has had its turn.
+    #[inline]
+    fn pass_turn(&mut self, lane: usize, input: usize) {
+        self.turn[lane] = if input + 1 == self.ports {
+            0
+        } else {
+            input as u32 + 1
+        };
     }
 
     /// The first input at or after the turn, cyclically, with a packet waiting.

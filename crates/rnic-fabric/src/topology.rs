@@ -1,6 +1,7 @@
 //! Topologies: from a specification to nodes, ports and cables.
 
 use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
+use rnic_transport::BitRate;
 use std::collections::BTreeMap;
 
 /// Index of a node; hosts come first.
@@ -303,6 +304,10 @@ impl Plan {
             return invalid(format!(
                 "hosts `{a}` and `{b}` are linked directly; a host's link goes to a switch"
             ));
+        }
+        if let Some(cable) = self.cables.iter().find(|c| c.link.rate == BitRate::default()) {
+            let (a, b) = (&self.names[cable.a as usize], &self.names[cable.b as usize]);
+            return invalid(format!("the link between `{a}` and `{b}` has a rate of 0; give it one above 0"));
         }
         let mut first_port = vec![0u32; nodes + 1];
         for node in 0..nodes {

@@ -9,7 +9,7 @@ use crate::workload::FlowSpec;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Endpoint, MIN_FRAME, Packet, Routes, Topology, completion_time};
 use rnic_transport::congestion::CongestionControl;
-use rnic_transport::headers::{FRAME_GAP, ROCE_DATA};
+use rnic_transport::headers::ROCE_DATA;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Pdu, PduKind, Receiver, RxMeta, Sender, Time, Timer};
 use std::cmp::Reverse;
@@ -31,6 +31,8 @@ pub struct Segment {
 /// Settings of the NICs of a run, beside the transport's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hosting {
+    /// Bytes on the cable around each frame.
+    pub frame_gap: u32,
     /// Frame length of an ACK.
     pub ack_bytes: u32,
     /// Frame length of a NACK.
@@ -274,7 +276,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         let packets = self.cfg.packets(flow.bytes);
         let last = flow.bytes - (packets - 1) * u64::from(self.cfg.mtu);
         let on_cable =
-            |payload: u64| (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(FRAME_GAP);
+            |payload: u64| (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(self.hosting.frame_gap);
         completion_time(
             &self.topology,
             &path,
@@ -327,7 +329,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     fn timer(&mut self, host: u32, slot: u32, receiving: bool, at: Time) {
         if receiving {
             let end = &mut self.receivers[slot as usize];
-            if end.armed != at || end.done {
+            if end.armed != at || end.done || self.senders[slot as usize].dst != host {
                 return; // superseded, or the slot is another flow's now
             }
             end.armed = Time::MAX;
@@ -340,7 +342,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             return;
         }
         let end = &mut self.senders[slot as usize];
-        if end.armed != at || end.done {
+        if end.armed != at || end.done || self.receivers[slot as usize].src != host {
             return;
         }
         end.armed = Time::MAX;
@@ -409,6 +411,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             return; // of an earlier flow in this slot
         }
         let end = &mut self.senders[slot as usize];
+        if end.done {
+            return; // the flow is over; its slot may be another flow's before the host's turn to send comes
+        }
         end.sender.handle(&self.cfg, &self.params, now, pdu);
         self.schedule(host, slot, now);
         self.arm_sender(host, slot);

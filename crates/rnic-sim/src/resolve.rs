@@ -8,7 +8,7 @@ use crate::scenario::RunSpec;
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
-use rnic_transport::headers::{FRAME_GAP, IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::headers::{IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, Time, Timeouts};
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
@@ -66,15 +66,15 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
             .map(|host| topology.ports[topology.host_port(host)].link.rate)
             .collect(),
         mtu: run.fabric.mtu.0 as u32,
-        wire_overhead: ROCE_DATA + FRAME_GAP,
+        wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
     workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
     let longest = longest_path(&topology);
-    let frames = Frames::new(run, &fabric);
+    let frames = Frames::new(run, &fabric)?;
     fabric.switch = switch(run, &fabric, &topology, longest, &frames)?;
 
     let mut warnings = Vec::new();
-    let needed = lossless_headroom(&topology, frames.data, frames.gap);
+    let needed = lossless_headroom(&topology, frames.longest, frames.gap);
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
     let lossless = fabric.switch.pfc.is_some_and(|pfc| pfc.headroom >= needed) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
@@ -106,6 +106,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
     let hosting = Hosting {
+        frame_gap: frames.gap,
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         control_priority: fabric.switch.priorities - 1,
@@ -133,22 +134,28 @@ struct Frames {
     data: u32,
     ack: u32,
     nack: u32,
+    /// The longest of all.
+    longest: u32,
     gap: u32,
 }
 
 impl Frames {
-    fn new(run: &RunSpec, fabric: &FabricSpec) -> Frames {
+    fn new(run: &RunSpec, fabric: &FabricSpec) -> Result<Frames, SetupError> {
         let irn = run.transport.transport == "irn";
-        let size = |given: Option<Bytes>, default: u32| given.map_or(default, |bytes| bytes.0 as u32);
+        let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
         let header = size(run.transport.header, if irn { IRN_DATA } else { ROCE_DATA });
-        let least = u32::from(MIN_FRAME);
-        Frames {
-            header,
-            data: (run.fabric.mtu.0 as u32 + header).max(least),
-            ack: size(run.transport.ack_size, ROCE_ACK).max(least),
-            nack: size(run.transport.nack_size, if irn { IRN_NACK } else { ROCE_ACK }).max(least),
-            gap: fabric.frame_gap,
-        }
+        let frame = |what: &str, bytes: u64| match u16::try_from(bytes.max(u64::from(MIN_FRAME))) {
+            Ok(bytes) => Ok(u32::from(bytes)),
+            Err(_) => Err(SetupError::Impossible(format!(
+                "{what} of {bytes} bytes is too long; a frame has at most {} bytes",
+                u16::MAX
+            ))),
+        };
+        let data = frame("a full data packet", run.fabric.mtu.0.saturating_add(header))?;
+        let ack = frame("an ACK", size(run.transport.ack_size, ROCE_ACK))?;
+        let nack = frame("a NACK", size(run.transport.nack_size, if irn { IRN_NACK } else { ROCE_ACK }))?;
+        let longest = data.max(ack).max(nack);
+        Ok(Frames { header: header as u32, data, ack, nack, longest, gap: fabric.frame_gap })
     }
 }
 
@@ -172,10 +179,10 @@ fn switch(
         .switch
         .buffer
         .unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
-    if buffer.0 < u64::from(frames.data) {
+    if buffer.0 < u64::from(frames.longest) {
         return Err(SetupError::Impossible(format!(
-            "a switch buffer of {buffer} cannot hold one full packet of {} bytes",
-            frames.data
+            "a switch buffer of {buffer} cannot hold one packet of {} bytes",
+            frames.longest
         )));
     }
     let mut spec = SwitchSpec {
@@ -186,7 +193,7 @@ fn switch(
     if !run.transport.pfc {
         return Ok(spec);
     }
-    let needed = lossless_headroom(topology, frames.data, frames.gap);
+    let needed = lossless_headroom(topology, frames.longest, frames.gap);
     let headroom = run.fabric.switch.headroom.unwrap_or(needed);
     let xoff = match run.fabric.switch.xoff {
         Some(xoff) => xoff,

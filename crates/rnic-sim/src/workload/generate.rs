@@ -22,7 +22,7 @@ pub struct Network {
     pub host_rate: Vec<BitRate>,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Bytes on the cable around each data packet's payload: headers, trailers and frame gap of plain RoCEv2 (62 + 20).
+    /// Bytes on the cable around each data packet's payload: headers and trailers of plain RoCEv2, and the frame gap (62 + 20).
     pub wire_overhead: u32,
 }
 

@@ -1,0 +1,223 @@
+//! What the fabric's tests share: specifications, and hosts that follow a script.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use rnic_fabric::config::{FabricSpec, LinkSpec, NamedLink, PfcThresholds, SwitchSpec, TopologySpec};
+use rnic_fabric::{Endpoint, Fabric, Packet, Topology};
+use rnic_transport::{BitRate, Bytes, Time};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+/// Frame of a full RoCEv2 data packet: 1,024 bytes of payload and 62 of headers.
+pub(crate) const FRAME: u16 = 1_086;
+/// Its time on a 40 Gbps cable, with the 20 bytes of frame gap: 1,106 bytes at 200 ps.
+pub(crate) const T: u64 = 221_200;
+/// Time of a pause frame on a 40 Gbps cable: 64 + 20 bytes at 200 ps.
+pub(crate) const PAUSE: u64 = 16_800;
+/// One microsecond in picoseconds.
+pub(crate) const US: u64 = 1_000_000;
+
+/// 40 Gbps cables of 2 us, lossy switches with 240 KB per input port, one priority.
+pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
+    FabricSpec {
+        topology,
+        link: LinkSpec {
+            rate: BitRate::from_gbps(40),
+            delay: Time::from_us(2),
+            loss: 0.0,
+        },
+        links: Vec::new(),
+        switch: SwitchSpec {
+            buffer: Bytes(240_000),
+            pfc: None,
+            priorities: 1,
+        },
+        frame_gap: 20,
+    }
+}
+
+/// A graph; a cable is (from, to).
+pub(crate) fn graph(hosts: &[&str], switches: &[&str], cables: &[(&str, &str)]) -> FabricSpec {
+    let owned = |names: &[&str]| names.iter().map(|n| (*n).to_string()).collect();
+    let mut spec = spec(TopologySpec::Graph {
+        hosts: owned(hosts),
+        switches: owned(switches),
+    });
+    spec.links = cables.iter().map(|(from, to)| cable(from, to)).collect();
+    spec
+}
+
+/// A cable with the fabric's properties.
+pub(crate) fn cable(from: &str, to: &str) -> NamedLink {
+    NamedLink {
+        from: from.to_string(),
+        to: to.to_string(),
+        rate: None,
+        delay: None,
+        loss: None,
+    }
+}
+
+/// The same with another rate.
+pub(crate) fn with_rate(mut link: NamedLink, rate: BitRate) -> NamedLink {
+    link.rate = Some(rate);
+    link
+}
+
+/// Turns PFC on.
+pub(crate) fn with_pfc(mut spec: FabricSpec, buffer: u64, xoff: u64, xon: u64) -> FabricSpec {
+    spec.switch.buffer = Bytes(buffer);
+    spec.switch.pfc = Some(PfcThresholds {
+        xoff: Bytes(xoff),
+        xon: Bytes(xon),
+        headroom: Bytes(buffer - xoff),
+    });
+    spec
+}
+
+/// The port of `node` towards `peer`, by name; the first one if there are several.
+pub(crate) fn port(topology: &Topology, node: &str, peer: &str) -> usize {
+    (0..topology.ports.len())
+        .find(|p| {
+            topology.names[topology.ports[*p].node as usize] == node
+                && topology.names[topology.peer_node(*p) as usize] == peer
+        })
+        .unwrap()
+}
+
+/// A packet of `bytes` to `dst`; its body is a number of the test's choice.
+pub(crate) fn packet(dst: u32, bytes: u16, id: u32) -> Packet<u32> {
+    Packet {
+        dst,
+        bytes,
+        body: id,
+        ..Packet::default()
+    }
+}
+
+/// A packet that a host began to send, or that arrived at one: `at` in picoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) host: u32,
+    pub(crate) at: u64,
+    pub(crate) id: u32,
+}
+
+#[derive(Default)]
+struct ScriptedHost {
+    /// Packets to hand to the NIC and when, in order of time.
+    later: VecDeque<(u64, Packet<u32>)>,
+    /// Packets that the NIC has; it sends the first one whose priority is not paused.
+    now: VecDeque<Packet<u32>>,
+}
+
+/// Hosts that send given packets at given times and note what arrives.
+#[derive(Default)]
+pub(crate) struct Script {
+    hosts: Vec<ScriptedHost>,
+    pub(crate) sent: Vec<Seen>,
+    pub(crate) arrived: Vec<Seen>,
+    /// The run stops at the end of the first window that ends at this time or later.
+    pub(crate) stop_at: u64,
+}
+
+impl Script {
+    pub(crate) fn new(hosts: u32) -> Script {
+        Script {
+            hosts: (0..hosts).map(|_| ScriptedHost::default()).collect(),
+            stop_at: u64::MAX,
+            ..Script::default()
+        }
+    }
+    /// Hands `packet` to a host's NIC at `at`; per host in order of time.
+    pub(crate) fn send(&mut self, host: u32, at: u64, packet: Packet<u32>) {
+        self.hosts[host as usize].later.push_back((at, packet));
+    }
+    /// Hands `count` full packets, numbered from 0, to a host's NIC at once.
+    pub(crate) fn send_burst(&mut self, host: u32, at: u64, dst: u32, count: u32) {
+        for id in 0..count {
+            self.send(host, at, packet(dst, FRAME, id));
+        }
+    }
+    pub(crate) fn arrivals(&self, host: u32) -> Vec<(u64, u32)> {
+        of(&self.arrived, host)
+    }
+    pub(crate) fn departures(&self, host: u32) -> Vec<(u64, u32)> {
+        of(&self.sent, host)
+    }
+    /// Packets not yet on a cable.
+    pub(crate) fn waiting(&self) -> usize {
+        self.hosts.iter().map(|h| h.now.len() + h.later.len()).sum()
+    }
+}
+
+fn of(seen: &[Seen], host: u32) -> Vec<(u64, u32)> {
+    seen.iter()
+        .filter(|s| s.host == host)
+        .map(|s| (s.at, s.id))
+        .collect()
+}
+
+impl Endpoint for Script {
+    type Body = u32;
+
+    fn receive(&mut self, host: u32, now: Time, packet: &Packet<u32>) {
+        assert_eq!(packet.dst, host, "a packet arrives where it is addressed to");
+        self.arrived.push(Seen {
+            host,
+            at: now.as_ps(),
+            id: packet.body,
+        });
+    }
+    fn next_wake(&self, host: u32) -> Time {
+        let first = self.hosts[host as usize].later.front();
+        first.map_or(Time::MAX, |(at, _)| Time::from_ps(*at))
+    }
+    fn wake(&mut self, host: u32, now: Time) {
+        let host = &mut self.hosts[host as usize];
+        while let Some((_, packet)) = host.later.pop_front_if(|(at, _)| *at <= now.as_ps()) {
+            host.now.push_back(packet);
+        }
+    }
+    fn wants_to_transmit(&self, host: u32) -> bool {
+        !self.hosts[host as usize].now.is_empty()
+    }
+    fn transmit(&mut self, host: u32, now: Time, paused: u8) -> Option<Packet<u32>> {
+        let ready = &mut self.hosts[host as usize].now;
+        let first = ready.iter().position(|p| paused & (1 << p.priority) == 0)?;
+        let packet = ready.remove(first)?;
+        self.sent.push(Seen {
+            host,
+            at: now.as_ps(),
+            id: packet.body,
+        });
+        Some(packet)
+    }
+    fn next_start(&self) -> Time {
+        let next = |h: &ScriptedHost| h.later.front().map_or(u64::MAX, |(at, _)| *at);
+        Time::from_ps(self.hosts.iter().map(next).min().unwrap_or(u64::MAX))
+    }
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
+        for (host, script) in self.hosts.iter().enumerate() {
+            if let Some((at, _)) = script.later.front()
+                && *at < end.as_ps()
+            {
+                wake(host as u32, Time::from_ps(*at));
+            }
+        }
+    }
+    fn close_window(&mut self, end: Time, _hops: u64) -> ControlFlow<()> {
+        if end.as_ps() >= self.stop_at {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+/// Runs the script to its end, or on to the end of the window that contains `until`; returns the time reached.
+pub(crate) fn run_until(fabric: &mut Fabric<u32>, script: &mut Script, until: u64) -> u64 {
+    script.stop_at = until;
+    fabric.run(script);
+    fabric.now().as_ps()
+}

@@ -1,0 +1,279 @@
+//! Priority flow control: when pauses are sent, how long they take, what they stop, and how much buffer they need.
+
+mod common;
+
+use common::*;
+use rnic_fabric::config::FabricSpec;
+use rnic_fabric::{Fabric, lossless_headroom, required_headroom};
+use rnic_transport::{BitRate, Bytes, Time};
+
+const F: u64 = FRAME as u64;
+
+/// a - s1 - s2 - s3 - b with 1 us cables; the last one is four times slower than the others. Pause at the third queued frame, resume
+/// at one.
+fn chain() -> FabricSpec {
+    let cables = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b")];
+    let mut spec = graph(&["a", "b"], &["s1", "s2", "s3"], &cables);
+    spec.link.delay = Time::from_us(1);
+    spec.links[3].rate = Some(BitRate::from_gbps(10));
+    with_pfc(spec, 100_000, 2 * F, F)
+}
+
+/// The instants at which the transmitters of `chain` stop and go on while host a sends without end. Frame k leaves a at kT and is at
+/// the switch n hops away at (k + n)T + nD, until pauses interfere. 2D + P is 9.12 T.
+struct Chain {
+    pause: [u64; 3],
+    resume: [u64; 3],
+}
+
+fn chain_by_hand() -> Chain {
+    const D: u64 = US;
+    // s3 sends a frame in 4T, so frame 0 passes and frames 1, 2, 3 queue: the third is more than xoff.
+    let crossed_s3 = 6 * T + 3 * D;
+    let pause_s2 = crossed_s3 + PAUSE + D; // 15.12 T + 2D
+    // s2 began frame 13 at 15T + 2D, just before; frames 14, 15, 16 queue there.
+    let crossed_s2 = 18 * T + 2 * D;
+    let pause_s1 = crossed_s2 + PAUSE + D; // 27.12 T + D
+    // s1 began frame 26 at 27T + D; frames 27, 28, 29 queue.
+    let crossed_s1 = 30 * T + D;
+    let pause_a = crossed_s1 + PAUSE + D; // 39.12 T: a began frame 39 at 39T.
+    // s3 holds up to frame 13; one is left when it begins frame 12, 48 frame times of its link after frame 0.
+    let resume_s2 = 3 * (T + D) + 48 * T + PAUSE + D;
+    // s2 begins frame 14 at that instant; of 14..=26 one is left when it begins frame 25.
+    let resume_s1 = resume_s2 + 11 * T + PAUSE + D;
+    // s1 begins frame 27 then; of 27..=39 one is left when it begins frame 38.
+    let resume_a = resume_s1 + 11 * T + PAUSE + D;
+    Chain {
+        pause: [pause_a, pause_s1, pause_s2],
+        resume: [resume_a, resume_s1, resume_s2],
+    }
+}
+
+#[test]
+fn a_pause_travels_upstream_hop_by_hop_to_the_nic() {
+    let mut fabric = Fabric::new(&chain(), 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(2);
+    script.send_burst(0, 0, 1, 200);
+    let by_hand = chain_by_hand();
+    // The last frame, number 39, is at s1 at 40T + D.
+    let now = run_until(&mut fabric, &mut script, 40 * T + US);
+    assert!(now > by_hand.pause[0] && now < by_hand.resume[2]);
+    fabric.close_counters(Time::from_ps(now));
+    let transmitters = [
+        port(&topology, "a", "s1"),
+        port(&topology, "s1", "s2"),
+        port(&topology, "s2", "s3"),
+    ];
+    for (transmitter, paused_at) in transmitters.iter().zip(by_hand.pause) {
+        let counters = fabric.counters(*transmitter)[0];
+        assert_eq!(fabric.paused(*transmitter), 1);
+        assert_eq!(
+            counters.paused_ps,
+            now - paused_at,
+            "{}",
+            topology.port_name(*transmitter)
+        );
+        assert_eq!(counters.pause_received, 1);
+        let sender = topology.ports[*transmitter].peer as usize;
+        assert_eq!(fabric.counters(sender)[0].pause_sent, 1);
+    }
+    // The packet in flight when the pause arrives is sent to its end, and no other.
+    assert_eq!(script.departures(0).len(), 40);
+    assert_eq!(script.departures(0)[39], (39 * T, 39));
+    assert_eq!(fabric.counters(transmitters[1])[0].tx_packets, 27);
+    assert_eq!(fabric.counters(transmitters[2])[0].tx_packets, 14);
+    // s2 and s1 hold 13 frames each, which is the most they ever held.
+    for input in [port(&topology, "s2", "s1"), port(&topology, "s1", "a")] {
+        assert_eq!(fabric.occupancy(input, 0), 13 * F);
+        assert_eq!(fabric.counters(input)[0].queue_high_water, 13 * F);
+    }
+}
+
+#[test]
+fn transmission_resumes_at_the_exact_instant() {
+    let mut fabric = Fabric::new(&chain(), 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(2);
+    script.send_burst(0, 0, 1, 41);
+    let by_hand = chain_by_hand();
+    let names = [("a", "s1"), ("s1", "s2"), ("s2", "s3")];
+    // Stop after each resumption in turn; the transmitter is not paused again within a window.
+    for hop in (0..3).rev() {
+        let now = run_until(&mut fabric, &mut script, by_hand.resume[hop]);
+        fabric.close_counters(Time::from_ps(now));
+        let transmitter = port(&topology, names[hop].0, names[hop].1);
+        assert_eq!(fabric.paused(transmitter), 0);
+        assert_eq!(
+            fabric.counters(transmitter)[0].paused_ps,
+            by_hand.resume[hop] - by_hand.pause[hop],
+            "{}",
+            topology.port_name(transmitter)
+        );
+    }
+    run_until(&mut fabric, &mut script, u64::MAX);
+    // The NIC sends its last packet at the very instant at which the resumption arrives.
+    assert_eq!(script.departures(0)[40], (by_hand.resume[0], 40));
+    assert_eq!(script.arrivals(1).len(), 41);
+    assert!((0..topology.ports.len()).all(|p| fabric.counters(p)[0].drops == 0));
+    assert!((0..topology.ports.len()).all(|p| fabric.paused(p) == 0));
+    assert_eq!(fabric.counters(port(&topology, "a", "s1"))[0].pause_received, 1);
+}
+
+#[test]
+fn a_resumption_follows_at_xon_and_not_before() {
+    // One frame in the queue is xon; with xon at two frames the resumption comes one frame time of the slow link (4T) earlier.
+    let mut spec = chain();
+    if let Some(pfc) = &mut spec.switch.pfc {
+        pfc.xon = Bytes(2 * F);
+    }
+    let mut fabric = Fabric::new(&spec, 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(2);
+    script.send_burst(0, 0, 1, 200);
+    let by_hand = chain_by_hand();
+    let resume = by_hand.resume[2] - 4 * T;
+    let now = run_until(&mut fabric, &mut script, resume);
+    fabric.close_counters(Time::from_ps(now));
+    let transmitter = port(&topology, "s2", "s3");
+    assert_eq!(
+        fabric.counters(transmitter)[0].paused_ps,
+        resume - by_hand.pause[2]
+    );
+}
+
+/// a and c on a switch; b behind a cable so slow that its output is blocked for the whole test. Host a sends to b without
+/// end; c sends one frame to a, so that it has just begun when the pause for a is due.
+struct Blocked {
+    dropped: u64,
+    high_water: u64,
+    sent: usize,
+}
+
+const XOFF: u64 = 10 * F;
+
+fn all_outputs_blocked(headroom: u64) -> Blocked {
+    const D: u64 = 2 * US;
+    let mut spec = graph(&["a", "b", "c"], &["s"], &[("a", "s"), ("b", "s"), ("c", "s")]);
+    spec.links[1].rate = Some(BitRate::from_bps(1_000_000));
+    let spec = with_pfc(spec, XOFF + headroom, XOFF, XOFF);
+    let mut fabric = Fabric::new(&spec, 1).unwrap();
+    let mut script = Script::new(3);
+    script.send_burst(0, 0, 1, 100);
+    // Frame 0 passes to the slow output, 1..=10 fill the queue to exactly xoff, frame 11 crosses it at 12T + D. The frame from c
+    // is at the switch, and on its way to a, one picosecond before.
+    script.send(2, 12 * T + D - 1 - (T + D), packet(0, FRAME, 999));
+    run_until(&mut fabric, &mut script, 100 * US);
+    let input = port(fabric.topology(), "s", "a");
+    let counters = fabric.counters(input)[0];
+    assert_eq!(counters.pause_sent, 1);
+    assert_eq!(script.arrivals(0), [(12 * T + D - 1 + T + D, 999)]);
+    Blocked {
+        dropped: counters.drops,
+        high_water: counters.queue_high_water,
+        sent: script.departures(0).len(),
+    }
+}
+
+/// The pause leaves at 13T + D - 1, is at a at 13T + 2D + P - 1 = 31.16 T, so a sends frames 0 to 31: 31 frames queue, 21 above
+/// xoff, 22,806 bytes. The bound is 20,000 + 2 x 1,106 + 84 + 1,086 = 23,382 bytes: 576 more, since it counts the frame gaps of what is
+/// on the cable, which take no buffer, and does not round to whole frames.
+#[test]
+fn the_required_headroom_is_enough_and_within_a_packet_of_the_least() {
+    let link = spec(rnic_fabric::config::TopologySpec::SingleSwitch { hosts: 2 }).link;
+    let bound = required_headroom(&link, u32::from(FRAME), 20).0;
+    assert_eq!(bound, 23_382);
+    let blocked = all_outputs_blocked(bound);
+    assert_eq!((blocked.dropped, blocked.sent), (0, 32));
+    assert_eq!(blocked.high_water, XOFF + 21 * F);
+    assert_eq!(all_outputs_blocked(22_806).dropped, 0);
+    assert_eq!(all_outputs_blocked(22_805).dropped, 1);
+    assert_eq!(
+        all_outputs_blocked(bound - F).dropped,
+        1,
+        "one packet less of headroom is too little"
+    );
+    assert_eq!(all_outputs_blocked(bound - 10 * F).dropped, 10);
+}
+
+#[test]
+fn lossless_headroom_is_that_of_the_most_demanding_port() {
+    let mut spec = graph(&["a", "b"], &["s"], &[("a", "s"), ("b", "s")]);
+    spec.links[1].delay = Some(Time::from_us(4));
+    let topology = rnic_fabric::Topology::build(&spec).unwrap();
+    // 23,382 bytes at 2 us of delay; 20,000 more at 4 us.
+    assert_eq!(lossless_headroom(&topology, u32::from(FRAME), 20), Bytes(43_382));
+}
+
+/// Priority 0 is paused, priority 1 goes on, at the NIC and through the queue of the switch.
+#[test]
+fn a_pause_holds_its_own_priority_only() {
+    const D: u64 = 2 * US;
+    let mut spec = graph(&["a", "b"], &["s"], &[("a", "s"), ("b", "s")]);
+    spec.switch.priorities = 2;
+    spec.links[1].rate = Some(BitRate::from_gbps(1)); // 8,848,000 ps a frame
+    let spec = with_pfc(spec, 100_000, 2 * F, F);
+    let mut fabric = Fabric::new(&spec, 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(2);
+    script.send_burst(0, 0, 1, 60);
+    // Frames 1, 2, 3 queue: crossed at 4T + D, paused at 4T + 2D + P = 22.16 T. The control packet comes at 30 us.
+    let mut control = packet(1, 66, 1_000);
+    control.priority = 1;
+    script.send(0, 30 * US, control);
+    run_until(&mut fabric, &mut script, 80 * US);
+    let departures = script.departures(0);
+    assert_eq!(departures.len(), 24, "frames 0 to 22, and the control packet");
+    assert_eq!(departures[23], (30 * US, 1_000));
+    // At the switch at 30 us + 17,200 ps + D = 32.02 us. Frame k leaves it at T + D + 8.848 us x k, that is at 28.77 us for k = 3, which
+    // ends at 37.61 us; the control packet goes next, before 19 waiting frames, and takes 86 x 8,000 ps.
+    let start = T + D + 4 * 8_848_000;
+    assert_eq!(script.arrivals(1)[4], (start + 688_000 + D, 1_000));
+    // Frame 4 follows it.
+    assert_eq!(script.arrivals(1)[5], (start + 688_000 + 8_848_000 + D, 4));
+    let nic = port(&topology, "a", "s");
+    fabric.close_counters(fabric.now());
+    assert_eq!(fabric.paused(nic), 0b01);
+    assert_eq!(fabric.counters(nic)[1].pause_received, 0);
+    assert_eq!(fabric.counters(nic)[1].paused_ps, 0);
+    assert_eq!(
+        fabric.counters(nic)[0].paused_ps,
+        fabric.now().as_ps() - (4 * T + 2 * D + PAUSE)
+    );
+    assert_eq!(
+        (
+            fabric.counters(nic)[0].tx_packets,
+            fabric.counters(nic)[1].tx_packets
+        ),
+        (23, 1)
+    );
+}
+
+/// Pause frames go before data, and while the transmitter is itself paused.
+#[test]
+fn a_paused_transmitter_still_sends_pauses() {
+    // Both directions of the middle cable are overloaded by slow hosts on either side.
+    let cables = [("a", "l"), ("b", "l"), ("l", "r"), ("c", "r"), ("d", "r")];
+    let mut spec = graph(&["a", "b", "c", "d"], &["l", "r"], &cables);
+    for slow in [1, 4] {
+        spec.links[slow].rate = Some(BitRate::from_gbps(1));
+    }
+    let spec = with_pfc(spec, 100_000, 20 * F, 10 * F);
+    let mut fabric = Fabric::new(&spec, 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(4);
+    script.send_burst(0, 0, 3, 300); // a to d, slow
+    script.send_burst(2, 0, 1, 300); // c to b, slow
+    run_until(&mut fabric, &mut script, u64::MAX);
+    for (node, peer) in [("l", "r"), ("r", "l"), ("a", "l"), ("c", "r")] {
+        let counters = fabric.counters(port(&topology, node, peer))[0];
+        assert!(
+            counters.pause_received >= 1 && counters.paused_ps > 0,
+            "{node} -> {peer}"
+        );
+        assert_eq!(fabric.paused(port(&topology, node, peer)), 0);
+    }
+    assert_eq!(script.arrivals(3).len(), 300);
+    assert_eq!(script.arrivals(1).len(), 300);
+    assert_eq!(fabric.in_flight(), 0);
+}

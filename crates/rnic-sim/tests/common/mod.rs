@@ -1,0 +1,200 @@
+//! What the simulator's tests share: runs over explicit flows.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
+use rnic_sim::nic::Segment;
+use rnic_sim::resolve::{Resolved, resolve};
+use rnic_sim::results::{FlowRecord, RunOutput, RunStatus};
+use rnic_sim::run::{simulate, simulate_on};
+use rnic_sim::scenario::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
+use rnic_sim::workload::FlowSpec;
+use rnic_transport::congestion::NoCongestionControl;
+use rnic_transport::recovery::{GoBackN, Irn};
+use rnic_transport::{BitRate, Bytes, Time};
+use std::ops::ControlFlow;
+
+/// A full RoCEv2 frame (1,024 + 62 + 20 bytes of gap) on a 40 Gbps cable, in picoseconds.
+pub(crate) const ROCE: u64 = 221_200;
+/// A full IRN frame (16 bytes more) on a 40 Gbps cable.
+pub(crate) const IRN: u64 = 224_400;
+/// Propagation of a cable.
+pub(crate) const D: u64 = 2_000_000;
+
+/// The IRN paper's default fabric: 40 Gbps, 2 us, MTU 1,024 B.
+pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
+    RunSpec {
+        name: "run".to_string(),
+        fabric: FabricSetup {
+            topology,
+            link: LinkSpec {
+                rate: BitRate::from_gbps(40),
+                delay: Time::from_us(2),
+                loss: 0.0,
+            },
+            links: Vec::new(),
+            mtu: Bytes(1_024),
+            frame_gap: Bytes(20),
+            switch: SwitchSetup::default(),
+        },
+        traffic: Vec::new(),
+        transport: TransportSpec {
+            transport: transport.to_string(),
+            cc: "none".to_string(),
+            pfc: false,
+            timeouts: None,
+            rto_high: None,
+            rto_low: None,
+            rto_low_packets: None,
+            bdp_cap: None,
+            acks: None,
+            nacks: Default::default(),
+            header: None,
+            ack_size: None,
+            nack_size: None,
+            control_priority: false,
+            max_rate: None,
+        },
+        limits: Limits {
+            max_time: None,
+            stall_time: Time::from_ms(1_000),
+        },
+    }
+}
+
+/// The 54-host fat-tree.
+pub(crate) fn fat_tree(transport: &str) -> RunSpec {
+    run_on(TopologySpec::FatTree { k: 6 }, transport)
+}
+
+/// A cable with the fabric's properties.
+pub(crate) fn cable(from: &str, to: &str) -> NamedLink {
+    NamedLink {
+        from: from.to_string(),
+        to: to.to_string(),
+        rate: None,
+        delay: None,
+        loss: None,
+    }
+}
+
+/// `n` switches in a ring, a host on each: h0 on s0, ...
+pub(crate) fn ring(n: usize, transport: &str) -> RunSpec {
+    let names = |prefix: &str| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
+    let (hosts, switches) = (names("h"), names("s"));
+    let mut run = run_on(
+        TopologySpec::Graph {
+            hosts: hosts.clone(),
+            switches: switches.clone(),
+        },
+        transport,
+    );
+    for i in 0..n {
+        run.fabric.links.push(cable(&hosts[i], &switches[i]));
+        run.fabric.links.push(cable(&switches[i], &switches[(i + 1) % n]));
+    }
+    run
+}
+
+/// A flow of `bytes` from `src` to `dst` that starts at `start` picoseconds.
+pub(crate) fn flow(start: u64, src: u32, dst: u32, bytes: u64) -> FlowSpec {
+    FlowSpec {
+        start: Time::from_ps(start),
+        src,
+        dst,
+        bytes,
+        request: FlowSpec::NO_REQUEST,
+        traffic: 0,
+        measured: true,
+    }
+}
+
+/// The flows as a run's traffic.
+pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
+    vec![Traffic {
+        name: "list".to_string(),
+        pattern: TrafficPattern::List { flows: flows.into() },
+        warmup: 0,
+        cooldown: 0,
+        start: Time::ZERO,
+    }]
+}
+
+/// Works the run's settings out.
+pub(crate) fn resolved(run: &RunSpec, flows: &[FlowSpec]) -> Resolved {
+    let run = RunSpec {
+        traffic: list(flows),
+        ..run.clone()
+    };
+    resolve(&run, 1).unwrap()
+}
+
+/// Runs exactly these flows, which must be in order of start, with seed 1.
+pub(crate) fn outcome(run: &RunSpec, flows: &[FlowSpec]) -> RunOutput {
+    outcome_of(&resolved(run, flows), 1, run.transport.transport == "irn", flows)
+}
+
+/// Runs exactly these flows on resolved settings.
+pub(crate) fn outcome_of(resolved: &Resolved, seed: u64, irn: bool, flows: &[FlowSpec]) -> RunOutput {
+    let flows = flows.iter().copied();
+    let observer = &mut |_, _, _| ControlFlow::Continue(());
+    if irn {
+        simulate::<Irn, NoCongestionControl, _>(resolved, (), seed, flows, observer)
+    } else {
+        simulate::<GoBackN, NoCongestionControl, _>(resolved, (), seed, flows, observer)
+    }
+}
+
+/// Runs these flows on a fabric that loses frames: (host, numbers of the frames that it transmits).
+pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(u32, &[u64])]) -> RunOutput {
+    let resolved = resolved(run, flows);
+    let mut fabric = rnic_fabric::Fabric::<Segment>::new(&resolved.fabric, 1).unwrap();
+    for (host, frames) in losses {
+        let port = fabric.topology().host_port(*host);
+        fabric.lose_frames(port, frames);
+    }
+    let flows = flows.iter().copied();
+    let observer = &mut |_, _, _| ControlFlow::Continue(());
+    if run.transport.transport == "irn" {
+        simulate_on::<Irn, NoCongestionControl, _>(fabric, &resolved, (), flows, observer)
+    } else {
+        simulate_on::<GoBackN, NoCongestionControl, _>(fabric, &resolved, (), flows, observer)
+    }
+}
+
+/// Flow completion time in picoseconds; the flow must have finished.
+pub(crate) fn fct(record: &FlowRecord) -> u64 {
+    (record.finish.unwrap() - record.start).as_ps()
+}
+
+/// Why a run failed; it must have.
+pub(crate) fn failure(output: &RunOutput) -> &str {
+    match &output.status {
+        RunStatus::Failed(reason) => reason,
+        RunStatus::Completed => panic!("the run completed"),
+    }
+}
+
+/// Every run that ends, in whatever way, has accounted for its packets and its flows.
+pub(crate) fn assert_accounts(output: &RunOutput) {
+    let t = &output.totals;
+    assert_eq!(t.data + t.control, t.delivered + t.dropped + t.lost + t.in_flight);
+    let cells = || output.ports.iter().flat_map(|p| &p.priorities);
+    assert_eq!(cells().map(|c| c.tx_packets).sum::<u64>(), t.hops);
+    assert_eq!(cells().map(|c| c.drops).sum::<u64>(), t.dropped);
+    assert_eq!(cells().map(|c| c.lost).sum::<u64>(), t.lost);
+    assert_eq!(cells().map(|c| c.paused_ps).sum::<u64>(), t.paused_ps);
+    let retransmitted: u64 = output.flows.iter().map(|f| u64::from(f.retransmitted)).sum();
+    assert_eq!(retransmitted, t.retransmitted);
+    for record in &output.flows {
+        if record.finish.is_some() {
+            assert!(
+                fct(record) >= record.ideal.as_ps(),
+                "faster than alone: {record:?}"
+            );
+        }
+    }
+    if output.status == RunStatus::Completed {
+        assert!(output.flows.iter().all(|f| f.finish.is_some()));
+    }
+}

@@ -1,0 +1,197 @@
+//! Flow completion times, to the picosecond.
+
+mod common;
+
+use common::*;
+use rnic_fabric::config::TopologySpec;
+use rnic_sim::results::RunStatus;
+use rnic_sim::workload::FlowSpec;
+use rnic_transport::{BitRate, Bytes, Time};
+
+/// From h0: under the same switch, in the same pod, in another pod.
+const PEERS: [(u32, u64); 3] = [(1, 2), (3, 4), (9, 6)];
+
+#[test]
+fn a_lone_roce_flow_of_any_size_takes_exactly_its_ideal_time() {
+    let sizes = [
+        1, 2, 3, 63, 64, 1_023, 1_024, 1_025, 2_048, 2_049, 10_000, 100_000, 1_000_000,
+    ];
+    let mut flows = Vec::new();
+    for (dst, _) in PEERS {
+        for size in sizes {
+            flows.push(flow(flows.len() as u64 * 1_000_000_000, 0, dst, size));
+        }
+    }
+    for pfc in [false, true] {
+        let mut run = fat_tree("roce");
+        run.transport.pfc = pfc;
+        let output = outcome(&run, &flows);
+        assert_eq!(output.status, RunStatus::Completed);
+        for record in &output.flows {
+            assert_eq!(fct(record), record.ideal.as_ps(), "{record:?}");
+        }
+    }
+}
+
+/// And that ideal time is the one worked out by hand: the last frame follows the full ones at their pace, a smaller last one catches
+/// nothing up, since every switch has to wait for the full one before it.
+#[test]
+fn the_ideal_time_is_that_worked_out_by_hand() {
+    for (dst, links) in PEERS {
+        // One frame, 2 us and its own time per link. 1 B: 63 bytes, padded to 64, and the gap, 16,800 ps. 2 B: 64 bytes, no padding.
+        for (bytes, frame) in [(1, 16_800), (2, 16_800), (3, 17_000), (1_024, ROCE)] {
+            let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, bytes)]);
+            assert_eq!(
+                fct(&output.flows[0]),
+                links * (frame + D),
+                "{bytes} B, {links} links"
+            );
+        }
+        // 977 packets, the last of 576 bytes: 658 bytes, 131,600 ps.
+        let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, 1_000_000)]);
+        assert_eq!(fct(&output.flows[0]), links * (ROCE + D) + 975 * ROCE + 131_600);
+        // Two packets, the second with one byte.
+        let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, 1_025)]);
+        assert_eq!(fct(&output.flows[0]), links * (ROCE + D) + 16_800);
+    }
+}
+
+#[test]
+fn headers_are_those_of_the_transport_unless_configured() {
+    let mut run = fat_tree("irn");
+    let alone = [flow(0, 0, 9, 1_024)];
+    assert_eq!(fct(&outcome(&run, &alone).flows[0]), 6 * (IRN + D));
+    run.transport.header = Some(Bytes(100)); // 1,144 bytes with the gap
+    assert_eq!(fct(&outcome(&run, &alone).flows[0]), 6 * (228_800 + D));
+    let mut run = fat_tree("roce");
+    run.transport.header = Some(Bytes(42));
+    let output = outcome(&run, &alone);
+    assert_eq!(fct(&output.flows[0]), 6 * (217_200 + D));
+    // The denominator of the slowdown keeps plain RoCEv2 headers.
+    assert_eq!(output.flows[0].ideal.as_ps(), 6 * (ROCE + D));
+}
+
+#[test]
+fn a_lone_flow_is_never_faster_than_its_ideal_time_whatever_the_frame_gap() {
+    for gap in [0, 12, 20, 40] {
+        let mut run = fat_tree("roce");
+        run.fabric.frame_gap = Bytes(gap);
+        let output = outcome(&run, &[flow(0, 0, 9, 50_000)]);
+        // 49 packets, the last of 848 bytes.
+        let (full, last) = ((1_086 + gap) * 200, (910 + gap) * 200);
+        assert_eq!(fct(&output.flows[0]), 6 * (full + D) + 47 * full + last);
+        assert_eq!(output.flows[0].ideal.as_ps(), fct(&output.flows[0]), "gap {gap}");
+    }
+}
+
+/// With one packet in flight, each further packet takes a full round trip: the frame over all links, then the ACK.
+#[test]
+fn acks_have_the_size_and_time_of_real_ones() {
+    for (dst, links) in PEERS {
+        for (ack_size, ack) in [
+            (None, 17_200),
+            (Some(64), 16_800),
+            (Some(20), 16_800),
+            (Some(300), 64_000),
+        ] {
+            let mut run = fat_tree("irn");
+            run.transport.bdp_cap = Some(1);
+            run.transport.ack_size = ack_size.map(Bytes);
+            let output = outcome(&run, &[flow(0, 0, dst, 5 * 1_024)]);
+            let round_trip = links * (IRN + D) + links * (ack + D);
+            assert_eq!(fct(&output.flows[0]), 4 * round_trip + links * (IRN + D));
+            assert_eq!((output.totals.data, output.totals.control), (5, 5));
+        }
+    }
+}
+
+#[test]
+fn the_cap_on_packets_in_flight_is_exact() {
+    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a
+    // cap of 10, ten frames
+    // go at once, each further one an ACK later.
+    let mut run = fat_tree("irn");
+    run.transport.bdp_cap = Some(10);
+    let output = outcome(&run, &[flow(0, 0, 1, 35 * 1_024)]);
+    // Packet 34 is the fifth of the fourth batch.
+    assert_eq!(fct(&output.flows[0]), 3 * 8_483_200 + 4 * IRN + 2 * (IRN + D));
+    // With a cap of 38 it never waits.
+    run.transport.bdp_cap = Some(38);
+    let output = outcome(&run, &[flow(0, 0, 1, 200 * 1_024)]);
+    assert_eq!(fct(&output.flows[0]), 199 * IRN + 2 * (IRN + D));
+    run.transport.bdp_cap = Some(37);
+    let output = outcome(&run, &[flow(0, 0, 1, 38 * 1_024)]);
+    assert_eq!(fct(&output.flows[0]), 8_483_200 + 2 * (IRN + D));
+}
+
+#[test]
+fn two_flows_into_one_host_alternate_and_finish_a_frame_apart() {
+    let run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
+    let output = outcome(&run, &[flow(0, 0, 2, 20 * 1_024), flow(0, 1, 2, 20 * 1_024)]);
+    // Forty frames follow each other on the last link; the lower port has its turn first.
+    assert_eq!(fct(&output.flows[0]), 2 * (ROCE + D) + 38 * ROCE);
+    assert_eq!(fct(&output.flows[1]), 2 * (ROCE + D) + 39 * ROCE);
+}
+
+#[test]
+fn flows_of_one_host_take_turns_packet_by_packet() {
+    let run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
+    let flows = [
+        flow(0, 0, 1, 3 * 1_024),
+        flow(0, 0, 2, 1_024),
+        flow(0, 0, 3, 2 * 1_024),
+    ];
+    let output = outcome(&run, &flows);
+    // The first flow has sent a packet and is in the ring again before the others start; from then on the ring goes round. On h0's cable:
+    // 1, 1, 2, 3, 1, 3.
+    let last_sent = [4, 2, 5];
+    for (record, before) in output.flows.iter().zip(last_sent) {
+        assert_eq!(fct(record), before * ROCE + 2 * (ROCE + D), "{record:?}");
+    }
+}
+
+#[test]
+fn links_of_unequal_rate() {
+    // 40 Gbps to a 10 Gbps middle to 100 Gbps hosts: frame times 221,200, 884,800 and 88,480 ps.
+    let mut run = run_on(
+        TopologySpec::Dumbbell {
+            left: 1,
+            right: 1,
+            bottleneck_rate: Some(BitRate::from_gbps(10)),
+            bottleneck_delay: None,
+        },
+        "roce",
+    );
+    let mut fast = cable("right", "h1");
+    fast.rate = Some(BitRate::from_gbps(100));
+    run.fabric.links.push(fast);
+    run.fabric.switch.buffer = Some(Bytes(1_000_000)); // three quarters of the flow wait at the bottleneck
+    let output = outcome(&run, &[flow(0, 0, 1, 100 * 1_024)]);
+    let expected = 3 * D + 221_200 + 100 * 884_800 + 88_480;
+    assert_eq!(fct(&output.flows[0]), expected);
+    assert_eq!(output.flows[0].ideal.as_ps(), expected);
+}
+
+#[test]
+fn a_maximum_rate_spaces_the_packets() {
+    let mut run = fat_tree("roce");
+    run.transport.max_rate = Some(BitRate::from_gbps(8));
+    let output = outcome(&run, &[flow(0, 0, 1, 10 * 1_024)]);
+    // A frame of 1,086 bytes each 1,086 ns.
+    assert_eq!(fct(&output.flows[0]), 9 * 1_086_000 + 2 * (ROCE + D));
+}
+
+#[test]
+fn a_flow_starts_at_its_own_picosecond() {
+    let starts = [0, 1, 999, 2_016_799, 2_016_800, 2_016_801, 77_777_777];
+    let flows: Vec<FlowSpec> = starts
+        .iter()
+        .enumerate()
+        .map(|(i, s)| flow(*s, 3 * i as u32, 3 * i as u32 + 1, 1))
+        .collect();
+    let output = outcome(&fat_tree("roce"), &flows);
+    for (record, start) in output.flows.iter().zip(starts) {
+        assert_eq!(record.start, Time::from_ps(start));
+        assert_eq!(fct(record), 2 * (16_800 + D), "{record:?}");
+    }
+}

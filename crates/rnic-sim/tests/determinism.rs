@@ -1,0 +1,250 @@
+//! The same input gives the same output, whatever must not matter.
+
+mod common;
+
+use common::*;
+use rnic_fabric::config::TopologySpec;
+use rnic_sim::results::{RunOutput, RunStatus};
+use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
+use rnic_sim::scenario::{RunSpec, Scenario, Traffic, TrafficPattern};
+use rnic_sim::workload::{FlowSpec, SizeDistribution};
+use rnic_transport::{Bytes, Psn, Time};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Silent;
+impl Progress for Silent {
+    fn update(&self, _run: usize, _state: RunProgress) {}
+}
+
+/// Poisson traffic that overloads buffers now and then.
+fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
+    run.name = name.to_string();
+    run.traffic = vec![Traffic {
+        name: "poisson".to_string(),
+        pattern: TrafficPattern::Poisson {
+            load: 0.8,
+            sizes: SizeDistribution {
+                name: "uniform".to_string(),
+                points: vec![(100.0, 0.0), (100_000.0, 1.0)],
+            },
+            flows: 400,
+        },
+        warmup: 0,
+        cooldown: 0,
+        start: Time::ZERO,
+    }];
+    run
+}
+
+/// RoCE and IRN, with and without PFC, with random loss, and with two priorities.
+fn variants() -> Vec<RunSpec> {
+    let mut runs = Vec::new();
+    for transport in ["roce", "irn"] {
+        for pfc in [false, true] {
+            let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
+            run.transport.pfc = pfc;
+            run.transport.control_priority = pfc;
+            run.fabric.switch.buffer = Some(Bytes(60_000));
+            runs.push(poisson(run.clone(), &format!("{transport} pfc {pfc}")));
+            run.fabric.link.loss = 0.001;
+            runs.push(poisson(run, &format!("{transport} pfc {pfc} loss")));
+        }
+    }
+    runs
+}
+
+fn outputs(seed: u64, threads: usize) -> Vec<RunOutput> {
+    let scenario = Scenario {
+        title: "t".to_string(),
+        name: "t".to_string(),
+        seed,
+        runs: variants(),
+    };
+    let reports = run_scenario(&scenario, &RunOptions { threads }, &Silent).unwrap();
+    reports.into_iter().map(|report| report.output).collect()
+}
+
+#[test]
+fn a_seed_determines_everything_on_any_number_of_threads() {
+    let one = outputs(5, 1);
+    assert_eq!(one.len(), 8);
+    for output in &one {
+        assert_eq!(output.status, RunStatus::Completed);
+        assert_accounts(output);
+    }
+    assert!(one.iter().any(|o| o.totals.dropped > 0) && one.iter().any(|o| o.totals.pause_frames > 0));
+    assert!(one == outputs(5, 1), "twice on one thread");
+    assert!(one == outputs(5, 2), "on two threads");
+    assert!(one == outputs(5, 16), "on more threads than runs");
+    let other = outputs(6, 1);
+    assert!(
+        one.iter().zip(&other).all(|(a, b)| a.flows != b.flows),
+        "another seed"
+    );
+}
+
+#[test]
+fn a_run_does_not_depend_on_the_other_runs_of_its_scenario() {
+    let all = outputs(5, 1);
+    for index in [0, 3, 5] {
+        let scenario = Scenario {
+            title: "t".to_string(),
+            name: "t".to_string(),
+            seed: 5,
+            runs: vec![variants()[index].clone()],
+        };
+        let alone = run_scenario(&scenario, &RunOptions { threads: 1 }, &Silent).unwrap();
+        assert!(alone[0].output == all[index]);
+    }
+}
+
+/// Many flows into a few hosts, with a random-looking start each.
+fn busy_flows(hosts: u32, count: u64) -> Vec<FlowSpec> {
+    let scramble = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) >> 33;
+    let mut flows: Vec<FlowSpec> = (0..count)
+        .map(|i| {
+            let src = (scramble(i) % u64::from(hosts)) as u32;
+            let dst = (src + 1 + (scramble(i + count) % u64::from(hosts - 1)) as u32) % hosts;
+            flow(
+                scramble(i + 2 * count) % 300_000_000,
+                src,
+                dst,
+                1 + scramble(i + 3 * count) % 150_000,
+            )
+        })
+        .collect();
+    flows.sort_by_key(|f| f.start);
+    flows
+}
+
+#[test]
+fn the_first_sequence_number_does_not_matter() {
+    for transport in ["roce", "irn"] {
+        for acks in [false, true] {
+            let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
+            run.fabric.link.loss = 0.002;
+            run.fabric.switch.buffer = Some(Bytes(30_000));
+            run.transport.acks = Some(acks);
+            let flows = busy_flows(16, 300);
+            let mut resolved = resolved(&run, &flows);
+            let base = outcome_of(&resolved, 1, transport == "irn", &flows);
+            assert_eq!(base.status, RunStatus::Completed);
+            assert!(base.totals.retransmitted > 100);
+            for first in [1, Psn::MODULUS / 2 - 3, Psn::MODULUS - 1, Psn::MODULUS - 60] {
+                resolved.flow.first_psn = Psn::new(first);
+                let other = outcome_of(&resolved, 1, transport == "irn", &flows);
+                assert!(other == base, "{transport}, first PSN {first}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flow_far_away_changes_nothing_here() {
+    for transport in ["roce", "irn"] {
+        // Pods 0 and 5 of the fat-tree share no cable for traffic within each.
+        let here: Vec<FlowSpec> = busy_flows(9, 100);
+        let mut run = fat_tree(transport);
+        run.fabric.switch.buffer = Some(Bytes(40_000));
+        run.transport.rto_high = Some(Time::from_us(320));
+        let alone = outcome(&run, &here);
+        assert!(
+            alone.totals.retransmitted > 0,
+            "the flows do get into each other's way"
+        );
+        let mut all = here.clone();
+        all.extend((0..20).map(|i| flow(i * 5_000_000 + 3, 45 + (i % 4) as u32, 50, 200_000)));
+        all.sort_by_key(|f| f.start);
+        let together = outcome(&run, &all);
+        let mut seen = together.flows.iter().filter(|f| f.src < 9);
+        for record in &alone.flows {
+            let other = seen.next().unwrap();
+            assert_eq!(
+                (record.src, record.start, record.finish),
+                (other.src, other.start, other.finish)
+            );
+            assert_eq!(
+                (record.retransmitted, record.timeouts),
+                (other.retransmitted, other.timeouts)
+            );
+        }
+    }
+}
+
+/// Six switches in a line with a host each, numbered in the given order. The cables are made in the same order always, so each
+/// switch numbers its own ports alike.
+fn line(order: [usize; 6], transport: &str, pfc: bool) -> RunSpec {
+    let names = |prefix: &str| order.iter().map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
+    let (hosts, switches) = (names("h"), names("s"));
+    let mut run = run_on(TopologySpec::Graph { hosts, switches }, transport);
+    for i in 0..6 {
+        if i > 0 {
+            run.fabric
+                .links
+                .push(cable(&format!("s{i}"), &format!("s{}", i - 1)));
+        }
+        run.fabric.links.push(cable(&format!("h{i}"), &format!("s{i}")));
+    }
+    run.transport.pfc = pfc;
+    run.transport.timeouts = Some(true);
+    run.fabric.switch.buffer = Some(Bytes(40_000));
+    run
+}
+
+/// Nodes are simulated in the order of their numbers: numbering them in another order permutes it.
+#[test]
+fn the_order_in_which_nodes_are_simulated_does_not_matter() {
+    const IDENTITY: [usize; 6] = [0, 1, 2, 3, 4, 5];
+    let flows = busy_flows(6, 200);
+    for transport in ["roce", "irn"] {
+        for pfc in [false, true] {
+            let base = outcome(&line(IDENTITY, transport, pfc), &flows);
+            assert_eq!(base.status, RunStatus::Completed, "{transport}, pfc {pfc}");
+            assert!(if pfc {
+                base.totals.pause_frames > 0
+            } else {
+                base.totals.dropped > 0
+            });
+            for order in [[5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2], [1, 0, 3, 2, 5, 4]] {
+                // Host n of the base is called h(n) and has this number here.
+                let number = |host: u32| order.iter().position(|o| *o == host as usize).unwrap() as u32;
+                let renamed: Vec<FlowSpec> = flows
+                    .iter()
+                    .map(|f| FlowSpec {
+                        src: number(f.src),
+                        dst: number(f.dst),
+                        ..*f
+                    })
+                    .collect();
+                let other = outcome(&line(order, transport, pfc), &renamed);
+                assert_eq!(other.totals, base.totals, "{transport}, pfc {pfc}, {order:?}");
+                for (a, b) in base.flows.iter().zip(&other.flows) {
+                    assert_eq!((a.start, a.finish), (b.start, b.finish));
+                    assert_eq!((a.retransmitted, a.timeouts), (b.retransmitted, b.timeouts));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn progress_is_reported_and_does_not_change_results() {
+    struct Count(AtomicU64);
+    impl Progress for Count {
+        fn update(&self, run: usize, state: RunProgress) {
+            assert!(run < 8 && state.flows_done <= state.flows_total && state.flows_total == 400);
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let scenario = Scenario {
+        title: "t".to_string(),
+        name: "t".to_string(),
+        seed: 5,
+        runs: variants(),
+    };
+    let count = Count(AtomicU64::new(0));
+    let reports = run_scenario(&scenario, &RunOptions { threads: 1 }, &count).unwrap();
+    assert!(count.0.into_inner() > 0);
+    let expected = outputs(5, 1);
+    assert!(reports.iter().map(|r| &r.output).eq(&expected));
+}

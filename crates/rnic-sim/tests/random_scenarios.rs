@@ -1,0 +1,190 @@
+//! What holds for every run, on random small fabrics with random settings and traffic.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rnic_fabric::config::TopologySpec;
+use rnic_sim::results::RunStatus;
+use rnic_sim::scenario::RunSpec;
+use rnic_sim::workload::FlowSpec;
+use rnic_transport::{BitRate, Bytes, Time};
+use std::cell::Cell;
+
+fn topology() -> impl Strategy<Value = TopologySpec> {
+    let rate = prop::option::of((1u64..=60).prop_map(BitRate::from_gbps));
+    let delay = prop::option::of((0u64..=3_000).prop_map(Time::from_ns));
+    prop_oneof![
+        Just(TopologySpec::FatTree { k: 2 }),
+        Just(TopologySpec::FatTree { k: 4 }),
+        (2u32..6).prop_map(|hosts| TopologySpec::SingleSwitch { hosts }),
+        (1u32..4, 1u32..4, rate.clone(), delay.clone()).prop_map(|(left, right, rate, delay)| {
+            TopologySpec::Dumbbell {
+                left,
+                right,
+                bottleneck_rate: rate,
+                bottleneck_delay: delay,
+            }
+        }),
+        (2u32..4, 1u32..4, 1u32..3, rate, delay).prop_map(|(leaves, spines, hosts, rate, delay)| {
+            TopologySpec::LeafSpine {
+                leaves,
+                spines,
+                hosts_per_leaf: hosts,
+                uplink_rate: rate,
+                uplink_delay: delay,
+            }
+        }),
+    ]
+}
+
+fn hosts(topology: &TopologySpec) -> u32 {
+    match topology {
+        TopologySpec::FatTree { k } => k * k * k / 4,
+        TopologySpec::SingleSwitch { hosts } => *hosts,
+        TopologySpec::Dumbbell { left, right, .. } => left + right,
+        TopologySpec::LeafSpine {
+            leaves,
+            hosts_per_leaf,
+            ..
+        } => leaves * hosts_per_leaf,
+        TopologySpec::Graph { hosts, .. } => hosts.len() as u32,
+    }
+}
+
+prop_compose! {
+    fn setup()(
+        topology in topology(),
+        irn in any::<bool>(),
+        (pfc, acks, control_priority) in any::<(bool, bool, bool)>(),
+        lossy in prop_oneof![3 => Just(0.0), 1 => Just(0.002), 1 => Just(0.03)],
+        delay in 0u64..3_000,
+        gbps in 5u64..50,
+        mtu in prop_oneof![Just(256u64), Just(1_000), Just(1_024), Just(4_096)],
+        buffer in prop::option::of(20_000u64..120_000),
+        cap in prop::option::of(1u32..60),
+    ) -> RunSpec {
+        let mut run = run_on(topology, if irn { "irn" } else { "roce" });
+        run.fabric.link.rate = BitRate::from_gbps(gbps);
+        run.fabric.link.delay = Time::from_ns(delay);
+        run.fabric.link.loss = lossy;
+        run.fabric.mtu = Bytes(mtu);
+        run.fabric.switch.buffer = buffer.map(Bytes);
+        run.transport.pfc = pfc;
+        run.transport.acks = Some(acks);
+        run.transport.control_priority = control_priority;
+        run.transport.bdp_cap = cap;
+        run.limits.max_time = Some(Time::from_ms(300));
+        run
+    }
+}
+
+fn flows(hosts: u32) -> impl Strategy<Value = Vec<FlowSpec>> {
+    let size = prop_oneof![1u64..3_000, 1u64..200_000];
+    let start = prop_oneof![0..3_000_000u64, 0..100_000_000u64];
+    let one = (start, 0..hosts, 1..hosts, size);
+    prop::collection::vec(one, 1..25).prop_map(move |list| {
+        let mut flows: Vec<_> = list
+            .into_iter()
+            .map(|(start, src, step, bytes)| flow(start, src, (src + step) % hosts, bytes))
+            .collect();
+        flows.sort_by_key(|f| f.start);
+        flows
+    })
+}
+
+#[test]
+fn invariants_hold_on_random_runs() {
+    let scenarios = setup().prop_flat_map(|run| {
+        let hosts = hosts(&run.fabric.topology);
+        (Just(run), flows(hosts))
+    });
+    let config = Config {
+        cases: 4_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let counts: [Cell<u32>; 8] = Default::default();
+    let count = |which: usize| counts[which].set(counts[which].get() + 1);
+    let check = |(run, flows): (RunSpec, Vec<FlowSpec>)| {
+        let with_traffic = RunSpec {
+            traffic: list(&flows),
+            ..run.clone()
+        };
+        let Ok(resolved) = rnic_sim::resolve::resolve(&with_traffic, 1) else {
+            count(0); // a buffer too small for PFC's headroom
+            prop_assert!(run.transport.pfc);
+            return Ok(());
+        };
+        let output = outcome_of(&resolved, 1, run.transport.transport == "irn", &flows);
+        // Conservation, sums over ports, nothing faster than alone, all flows finished if completed.
+        assert_accounts(&output);
+        prop_assert_eq!(output.flows.len(), flows.len());
+        for (record, flow) in output.flows.iter().zip(&flows) {
+            prop_assert_eq!(
+                (record.start, record.src, record.dst),
+                (flow.start, flow.src, flow.dst)
+            );
+            prop_assert_eq!(record.bytes, flow.bytes);
+        }
+        if resolved.lossless {
+            count(1);
+            prop_assert_eq!(output.totals.dropped, 0);
+            prop_assert_eq!(output.totals.retransmitted, 0);
+        }
+        // Each flow's packets are delivered, each at least once: what arrives beyond the retransmitted ones is exactly the flows'.
+        let packets: u64 = flows.iter().map(|f| f.bytes.div_ceil(run.fabric.mtu.0)).sum();
+        match &output.status {
+            RunStatus::Completed => {
+                count(2);
+                prop_assert_eq!(output.totals.data - output.totals.retransmitted, packets);
+                let lost = output.totals.dropped + output.totals.lost;
+                if lost == 0 && output.flows.iter().all(|f| f.timeouts == 0) {
+                    prop_assert_eq!(output.totals.retransmitted, 0, "sent again without cause");
+                }
+            }
+            RunStatus::Failed(reason) => {
+                count(3);
+                prop_assert!(!reason.contains("internal error"), "{}", reason);
+                prop_assert!(reason.contains("not finished"), "{}", reason);
+                // Nothing of a lossless fabric without cycles can fail.
+                prop_assert!(!resolved.lossless, "{}", reason);
+            }
+        }
+        count(4);
+        for (which, happened) in [
+            (5, output.totals.pause_frames > 0),
+            (6, output.totals.dropped > 0),
+            (7, output.totals.retransmitted > 0),
+        ] {
+            if happened {
+                count(which);
+            }
+        }
+        Ok(())
+    };
+    TestRunner::new_with_rng(config, rng)
+        .run(&scenarios, check)
+        .unwrap();
+    let [
+        impossible,
+        lossless,
+        completed,
+        failed,
+        run,
+        paused,
+        dropped,
+        repeated,
+    ] = counts.map(|c| c.get());
+    println!(
+        "{run} runs: {completed} completed, {failed} failed, {lossless} lossless; {impossible} impossible"
+    );
+    println!("{paused} with pauses, {dropped} with drops, {repeated} with retransmissions");
+    assert!(run > 2_500 && lossless > 400 && completed > run * 9 / 10);
+    assert!(
+        paused > 200 && dropped > 200 && repeated > 400,
+        "the scenarios are worth it"
+    );
+}
