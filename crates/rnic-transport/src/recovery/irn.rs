@@ -4,11 +4,16 @@
 //! order. The sender keeps a bitmap of what is selectively acknowledged and, in recovery, retransmits exactly what is
 //! lost. Where the text leaves a choice, we take the one of the authors' published NIC logic:
 //!
-//! - the recovery sequence moves up with every retransmission: it is the last new packet sent before the latest one;
+//! - the recovery sequence is the last new packet sent before the latest retransmission of a lost packet: while selective
+//!   acknowledgements prove losses, it moves up with each retransmission;
 //! - a partial acknowledgement (progress, but not past the recovery sequence) retransmits the new first missing packet, if
 //!   this recovery has not already;
 //! - a short timeout that fires with more than N packets in flight extends to the long one: here the deadline is a
 //!   function of the packets in flight when it is asked for.
+//!
+//! The published logic moves the recovery sequence up with *every* retransmission. Then one late packet or early timeout can
+//! keep a long flow in recovery to its end, sending one packet in vain for each new one; so retransmissions without proof of a
+//! loss do not move it here.
 //!
 //! The timer runs from the latest of: cumulative progress, a first packet into an empty flight, a retransmission of the first
 //! missing packet, a timeout.
@@ -111,7 +116,9 @@ impl IrnSender {
             self.timer_start = now;
         }
         self.retransmit_next = psn.plus(1);
-        self.recover = self.next.plus(Psn::MODULUS - 1);
+        if self.sacked.count() > 0 {
+            self.recover = self.next.plus(Psn::MODULUS - 1);
+        }
         Pick {
             psn,
             last: self.is_last(psn),
