@@ -231,10 +231,7 @@ mod tests {
     fn set_splits_at_the_first_equals_sign_outside_quotes() {
         let split = |text: &str| parse_set(text).map(|(path, value)| format!("{path}|{value}"));
         assert_eq!(split("fabric.k=4").unwrap(), "fabric.k|4");
-        assert_eq!(
-            split("run.RoCE + PFC.pfc = true").unwrap(),
-            "run.RoCE + PFC.pfc|true"
-        );
+        assert_eq!(split("run.RoCE + PFC.pfc = true").unwrap(), "run.RoCE + PFC.pfc|true");
         assert_eq!(split("run.\"a=b\".name=x=y").unwrap(), "run.\"a=b\".name|x=y");
         assert_eq!(split("title=").unwrap(), "title|");
         assert!(split("fabric.k").is_err());

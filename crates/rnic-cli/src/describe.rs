@@ -11,17 +11,8 @@ pub(crate) fn check(arguments: &CheckArgs) -> Result<(), CliError> {
     let scenario = load_selected(&arguments.selection)?;
     let plural = if scenario.runs.len() == 1 { "" } else { "s" };
     output::print(|out| {
-        writeln!(
-            out,
-            "{}: seed {}, {} run{plural}",
-            scenario.title,
-            scenario.seed,
-            scenario.runs.len()
-        )?;
-        scenario
-            .runs
-            .iter()
-            .try_for_each(|run| writeln!(out, "{}: {}", run.name, describe(run)))
+        writeln!(out, "{}: seed {}, {} run{plural}", scenario.title, scenario.seed, scenario.runs.len())?;
+        scenario.runs.iter().try_for_each(|run| writeln!(out, "{}: {}", run.name, describe(run)))
     })
 }
 
@@ -33,12 +24,7 @@ fn describe(run: &RunSpec) -> String {
         name => name,
     };
     let traffic: Vec<String> = run.traffic.iter().map(describe_traffic).collect();
-    format!(
-        "{}, {cc}, {pfc}; {}; {}",
-        run.transport.transport,
-        describe_fabric(run),
-        traffic.join(" + ")
-    )
+    format!("{}, {cc}, {pfc}; {}; {}", run.transport.transport, describe_fabric(run), traffic.join(" + "))
 }
 
 fn describe_fabric(run: &RunSpec) -> String {
@@ -50,17 +36,8 @@ fn describe_fabric(run: &RunSpec) -> String {
         TopologySpec::Graph { switches, .. } => format!("graph of {} switches", switches.len()),
     };
     let hosts = hosts(&run.fabric.topology);
-    let buffer = run
-        .fabric
-        .switch
-        .buffer
-        .map_or("default buffers".to_string(), |buffer| {
-            format!("{buffer} buffers")
-        });
-    format!(
-        "{topology}, {hosts} hosts, {}, {} per cable, {buffer}",
-        run.fabric.link.rate, run.fabric.link.delay
-    )
+    let buffer = run.fabric.switch.buffer.map_or("default buffers".to_string(), |buffer| format!("{buffer} buffers"));
+    format!("{topology}, {hosts} hosts, {}, {} per cable, {buffer}", run.fabric.link.rate, run.fabric.link.delay)
 }
 
 fn describe_traffic(traffic: &Traffic) -> String {
@@ -68,12 +45,7 @@ fn describe_traffic(traffic: &Traffic) -> String {
         TrafficPattern::Poisson { load, sizes, flows } => {
             format!("poisson at load {load}, {}, {flows} flows", sizes.name)
         }
-        TrafficPattern::Incast {
-            senders,
-            total,
-            repeats,
-            ..
-        } => {
+        TrafficPattern::Incast { senders, total, repeats, .. } => {
             format!("incast of {total} from {senders} senders, {repeats} times")
         }
         TrafficPattern::Permutation { sizes, repeats, .. } => {

@@ -49,11 +49,9 @@ impl CliError {
             CliError::Scenario(ScenarioError::Mistake(mistake)) if io::stderr().is_terminal() => {
                 format!("{:?}", miette::Report::new(Drawn::new(*mistake)))
             }
-            CliError::Failed(sentences) => sentences
-                .iter()
-                .map(|sentence| plain(sentence))
-                .collect::<Vec<_>>()
-                .join("\n"),
+            CliError::Failed(sentences) => {
+                sentences.iter().map(|sentence| plain(sentence)).collect::<Vec<_>>().join("\n")
+            }
             error => plain(&error.to_string()),
         };
         // There is nowhere to tell that telling did not work.
@@ -64,10 +62,7 @@ impl CliError {
 
 /// One line.
 fn plain(sentence: &str) -> String {
-    format!(
-        "error: {}",
-        sentence.split_whitespace().collect::<Vec<_>>().join(" ")
-    )
+    format!("error: {}", sentence.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// A mistake in a scenario, drawn with the line it stands in.
@@ -80,11 +75,7 @@ struct Drawn {
 impl Drawn {
     fn new(mistake: Mistake) -> Drawn {
         // The text of an override is drawn whole: its name need not repeat it.
-        let name = if mistake.is_override {
-            "--set"
-        } else {
-            &mistake.file
-        };
+        let name = if mistake.is_override { "--set" } else { &mistake.file };
         let source = NamedSource::new(name, mistake.text.clone());
         Drawn { mistake, source }
     }
@@ -100,10 +91,7 @@ impl std::error::Error for Drawn {}
 
 impl Diagnostic for Drawn {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.mistake
-            .help
-            .as_ref()
-            .map(|help| Box::new(help) as Box<dyn fmt::Display>)
+        self.mistake.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -125,14 +113,7 @@ mod tests {
     fn mistake(text: &str, span: std::ops::Range<usize>) -> Mistake {
         let (file, message) = ("a.toml".to_string(), "`k` is odd: 5".to_string());
         let help = Some("write 6".to_string());
-        Mistake {
-            file,
-            text: text.to_string(),
-            span,
-            message,
-            help,
-            is_override: false,
-        }
+        Mistake { file, text: text.to_string(), span, message, help, is_override: false }
     }
 
     #[test]
@@ -159,14 +140,8 @@ mod tests {
 
     #[test]
     fn codes_tell_bad_input_from_failure() {
-        let io = CliError::Io {
-            doing: "write".to_string(),
-            error: io::Error::other("full"),
-        };
+        let io = CliError::Io { doing: "write".to_string(), error: io::Error::other("full") };
         assert_eq!((CliError::Input(String::new()).code(), io.code()), (2, 1));
-        assert_eq!(
-            (CliError::Failed(vec![]).code(), CliError::NobodyReads.code()),
-            (1, 0)
-        );
+        assert_eq!((CliError::Failed(vec![]).code(), CliError::NobodyReads.code()), (1, 0));
     }
 }

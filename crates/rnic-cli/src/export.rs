@@ -52,11 +52,7 @@ fn build(fabric: &FabricSetup) -> Result<Topology, CliError> {
         topology: fabric.topology.clone(),
         link: fabric.link,
         links: fabric.links.clone(),
-        switch: SwitchSpec {
-            buffer: Bytes(0),
-            pfc: None,
-            priorities: 1,
-        },
+        switch: SwitchSpec { buffer: Bytes(0), pfc: None, priorities: 1 },
         frame_gap: fabric.frame_gap.0 as u32,
     };
     Topology::build(&spec).map_err(|error| CliError::Input(error.to_string()))
@@ -75,20 +71,14 @@ fn network(fabric: &FabricSetup, topology: &Topology) -> Network {
 
 /// The wiring as the formats want it.
 fn graph(topology: &Topology) -> Graph {
-    let node = |(number, name): (u32, &String)| Node {
-        name: name.clone(),
-        is_switch: !topology.is_host(number),
-    };
+    let node = |(number, name): (u32, &String)| Node { name: name.clone(), is_switch: !topology.is_host(number) };
     let cable = |cable: &rnic_fabric::topology::Cable| Cable {
         ends: [cable.a, cable.b],
         rate: cable.link.rate,
         delay: cable.link.delay,
         loss: cable.link.loss,
     };
-    Graph {
-        nodes: (0..).zip(&topology.names).map(node).collect(),
-        cables: topology.cables.iter().map(cable).collect(),
-    }
+    Graph { nodes: (0..).zip(&topology.names).map(node).collect(), cables: topology.cables.iter().map(cable).collect() }
 }
 
 /// The run of this name, or the first.
@@ -98,15 +88,8 @@ fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
         None => scenario.runs.first(),
     };
     run.ok_or_else(|| {
-        let names: Vec<String> = scenario
-            .runs
-            .iter()
-            .map(|run| format!("\"{}\"", run.name))
-            .collect();
+        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
         let name = name.unwrap_or_default();
-        CliError::Input(format!(
-            "no run is called \"{name}\"; there are: {}",
-            names.join(", ")
-        ))
+        CliError::Input(format!("no run is called \"{name}\"; there are: {}", names.join(", ")))
     })
 }

@@ -13,10 +13,7 @@ use std::path::{Path, PathBuf};
 const OTHER_SIZES: [(&str, &str); 3] = [
     ("fixed 1 MB", "every flow is as large"),
     ("uniform 500 KB - 5 MB", "every size in the range is as likely"),
-    (
-        "sizes.cdf",
-        "a file of sizes and cumulative probabilities, next to the scenario",
-    ),
+    ("sizes.cdf", "a file of sizes and cumulative probabilities, next to the scenario"),
 ];
 
 /// Prints what exists, a line each.
@@ -28,32 +25,18 @@ pub(crate) fn list(arguments: &ListArgs) -> Result<(), CliError> {
         Listing::Workloads => workloads(),
         Listing::Scenarios => scenarios(&arguments.dir)?,
     };
-    let width = lines
-        .iter()
-        .map(|(name, _)| name.chars().count())
-        .max()
-        .unwrap_or(0);
-    output::print(|out| {
-        lines
-            .iter()
-            .try_for_each(|(name, about)| writeln!(out, "{name:width$}  {about}"))
-    })
+    let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    output::print(|out| lines.iter().try_for_each(|(name, about)| writeln!(out, "{name:width$}  {about}")))
 }
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
-    list.iter()
-        .map(|(name, about)| (name.to_string(), about.to_string()))
-        .collect()
+    list.iter().map(|(name, about)| (name.to_string(), about.to_string())).collect()
 }
 
 fn workloads() -> Vec<(String, String)> {
-    let patterns = PATTERNS
-        .iter()
-        .map(|(name, about)| (name.to_string(), format!("pattern: {about}")));
+    let patterns = PATTERNS.iter().map(|(name, about)| (name.to_string(), format!("pattern: {about}")));
     let sizes = BUILT_IN_SIZES.iter().chain(&OTHER_SIZES);
-    patterns
-        .chain(sizes.map(|(name, about)| (name.to_string(), format!("sizes: {about}"))))
-        .collect()
+    patterns.chain(sizes.map(|(name, about)| (name.to_string(), format!("sizes: {about}")))).collect()
 }
 
 /// Every TOML file below `folder`, with its title or with what is wrong with it.
@@ -61,27 +44,18 @@ fn scenarios(folder: &Path) -> Result<Vec<(String, String)>, CliError> {
     let mut files = Vec::new();
     collect(folder, &mut files).map_err(|error| {
         let folder = folder.display();
-        CliError::Input(format!(
-            "cannot look for scenarios in `{folder}`: {error}; name their folder with --dir"
-        ))
+        CliError::Input(format!("cannot look for scenarios in `{folder}`: {error}; name their folder with --dir"))
     })?;
     files.sort();
     let about = |path: &PathBuf| match load(path, &[], None) {
         Ok(scenario) => format!("{} ({})", scenario.title, runs(scenario.runs.len())),
         Err(error) => format!("cannot be read: {error}"),
     };
-    Ok(files
-        .iter()
-        .map(|path| (path.display().to_string(), about(path)))
-        .collect())
+    Ok(files.iter().map(|path| (path.display().to_string(), about(path))).collect())
 }
 
 fn runs(count: usize) -> String {
-    if count == 1 {
-        "1 run".to_string()
-    } else {
-        format!("{count} runs")
-    }
+    if count == 1 { "1 run".to_string() } else { format!("{count} runs") }
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {

@@ -13,10 +13,7 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
         ErrorKind::BrokenPipe => CliError::NobodyReads,
         // The format cannot hold what was asked for: nothing is wrong with the output.
         ErrorKind::InvalidInput => CliError::Input(error.to_string()),
-        _ => CliError::Io {
-            doing: "cannot write the output".to_string(),
-            error,
-        },
+        _ => CliError::Io { doing: "cannot write the output".to_string(), error },
     })
 }
 

@@ -37,24 +37,14 @@ impl Bars {
     }
 
     fn drawn_on<'a>(target: ProgressDrawTarget, names: impl Iterator<Item = &'a str>) -> Bars {
-        let run = |name: &str| Run {
-            name: name.to_string(),
-            bar: Mutex::new(None),
-        };
+        let run = |name: &str| Run { name: name.to_string(), bar: Mutex::new(None) };
         let all = MultiProgress::with_draw_target(target);
-        Bars {
-            all,
-            runs: names.map(run).collect(),
-        }
+        Bars { all, runs: names.map(run).collect() }
     }
 
     fn start(&self, name: &str) -> ProgressBar {
         let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
-        self.all.add(
-            ProgressBar::new(0)
-                .with_style(style)
-                .with_prefix(name.to_string()),
-        )
+        self.all.add(ProgressBar::new(0).with_style(style).with_prefix(name.to_string()))
     }
 }
 
@@ -104,33 +94,15 @@ mod tests {
     fn a_bar_lives_from_the_first_report_of_its_run_to_the_last_flow() {
         let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), ["a", "b"].into_iter());
         let report = |run: usize, flows_done: u64| {
-            let state = RunProgress {
-                flows_done,
-                flows_total: 10,
-                hops: 100,
-                sim_time: rnic_transport::Time::ZERO,
-            };
+            let state = RunProgress { flows_done, flows_total: 10, hops: 100, sim_time: rnic_transport::Time::ZERO };
             bars.update(run, state);
-            lock(&bars.runs[run.min(1)].bar)
-                .as_ref()
-                .map(|bar| (bar.position(), bar.is_finished()))
+            lock(&bars.runs[run.min(1)].bar).as_ref().map(|bar| (bar.position(), bar.is_finished()))
         };
         assert_eq!(report(1, 3), Some((3, false)));
         assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not begun");
         assert!(report(1, 10).is_some_and(|(_, finished)| finished));
-        assert!(
-            report(1, 10).is_some_and(|(_, finished)| finished),
-            "a late report changes nothing"
-        );
-        bars.update(
-            7,
-            RunProgress {
-                flows_done: 0,
-                flows_total: 0,
-                hops: 0,
-                sim_time: rnic_transport::Time::ZERO,
-            },
-        );
+        assert!(report(1, 10).is_some_and(|(_, finished)| finished), "a late report changes nothing");
+        bars.update(7, RunProgress { flows_done: 0, flows_total: 0, hops: 0, sim_time: rnic_transport::Time::ZERO });
     }
 
     #[test]

@@ -24,24 +24,14 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<(), CliError> {
         tell_files(&files);
     }
     let failures = failures(&scenario, &reports);
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(CliError::Failed(failures))
-    }
+    if failures.is_empty() { Ok(()) } else { Err(CliError::Failed(failures)) }
 }
 
 fn simulate(scenario: &Scenario, arguments: &RunArgs) -> Result<Vec<RunReport>, CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = RunOptions {
-        threads: arguments.threads.map_or(processors, usize::from),
-    };
+    let options = RunOptions { threads: arguments.threads.map_or(processors, usize::from) };
     let names = scenario.runs.iter().map(|run| run.name.as_str());
-    let bars = if arguments.quiet {
-        None
-    } else {
-        Bars::on_terminal(names)
-    };
+    let bars = if arguments.quiet { None } else { Bars::on_terminal(names) };
     let progress: &dyn Progress = match &bars {
         Some(bars) => bars,
         None => &Silent,
@@ -51,10 +41,7 @@ fn simulate(scenario: &Scenario, arguments: &RunArgs) -> Result<Vec<RunReport>, 
 }
 
 fn write_files(
-    arguments: &RunArgs,
-    scenario: &Scenario,
-    reports: &[RunReport],
-    summary: &ScenarioSummary,
+    arguments: &RunArgs, scenario: &Scenario, reports: &[RunReport], summary: &ScenarioSummary,
 ) -> Result<Vec<PathBuf>, CliError> {
     let format = |flows: &FlowFile| match flows {
         FlowFile::Csv => FlowFormat::Csv,

@@ -100,11 +100,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
             "load = 1.5",
             "error: a.toml:9:8: `load` is out of range: 1.5; accepted: a fraction of the host links' rate, more than 0 and at most 1",
         ),
-        (
-            "hosts = 4\n",
-            "",
-            "error: a.toml:2:1: `hosts` is missing in [fabric]; write for example `hosts = 4`",
-        ),
+        ("hosts = 4\n", "", "error: a.toml:2:1: `hosts` is missing in [fabric]; write for example `hosts = 4`"),
         (
             "\"irn\"",
             "\"inr\"",
@@ -161,20 +157,13 @@ fn wrong_arguments_are_bad_input() {
         (&["check", "a.toml", "--set", "fabric.k"], "there is no `=`"),
         (&["check", "a.toml", "--seed", "-1"], "--seed"),
         (&["run", "a.toml", "--threads", "0"], "--threads"),
-        (
-            &["run", "a.toml", "--format", "xml"],
-            "[possible values: table, json]",
-        ),
+        (&["run", "a.toml", "--format", "xml"], "[possible values: table, json]"),
         (&["list", "transport"], "a similar value exists: 'transports'"),
     ];
     for (arguments, part) in cases {
         let output = folder.rnic(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            stderr(&output).contains(part),
-            "{arguments:?} does not say {part}:\n{}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains(part), "{arguments:?} does not say {part}:\n{}", stderr(&output));
         assert_eq!(stdout(&output), "", "{arguments:?}");
     }
 }
@@ -184,20 +173,12 @@ fn what_is_not_there_is_bad_input() {
     let folder = Folder::with(GOOD);
     let output = folder.rnic(&["check", "b.toml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).starts_with("error: cannot read `b.toml`: "),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).starts_with("error: cannot read `b.toml`: "), "{}", stderr(&output));
     let line = "error: no run is called \"DCQCN\"; there are: \"RoCE + PFC\", \"IRN\"";
     assert_bad_input(&folder.rnic(&["flows", "a.toml", "--run", "DCQCN"]), line);
     let output = folder.rnic(&["list", "scenarios"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).starts_with("error: cannot look for scenarios in `scenarios`: "),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).starts_with("error: cannot look for scenarios in `scenarios`: "), "{}", stderr(&output));
 }
 
 #[test]
@@ -205,10 +186,7 @@ fn a_result_folder_that_cannot_be_made_is_a_failure() {
     let folder = Folder::with(GOOD);
     let output = folder.rnic(&["run", "a.toml", "--quiet", "--out", "a.toml"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let start = format!(
-        "error: cannot write the result files into `{}`: ",
-        Path::new("a.toml").join("a").display()
-    );
+    let start = format!("error: cannot write the result files into `{}`: ", Path::new("a.toml").join("a").display());
     assert!(stderr(&output).starts_with(&start), "{}", stderr(&output));
 }
 
@@ -235,21 +213,10 @@ fn lists_have_a_line_for_each_thing() {
         let name = |line: &str| line.split("  ").next().unwrap_or("").to_string();
         stdout(&output).lines().map(name).collect()
     };
-    assert_eq!(
-        names("topologies"),
-        ["fat-tree", "leaf-spine", "single-switch", "dumbbell", "graph"]
-    );
-    assert!(
-        ["roce", "irn"]
-            .iter()
-            .all(|name| names("transports").contains(&name.to_string()))
-    );
+    assert_eq!(names("topologies"), ["fat-tree", "leaf-spine", "single-switch", "dumbbell", "graph"]);
+    assert!(["roce", "irn"].iter().all(|name| names("transports").contains(&name.to_string())));
     assert!(names("congestion").contains(&"none".to_string()));
-    assert!(
-        ["poisson", "irn-heavy-tailed"]
-            .iter()
-            .all(|name| names("workloads").contains(&name.to_string()))
-    );
+    assert!(["poisson", "irn-heavy-tailed"].iter().all(|name| names("workloads").contains(&name.to_string())));
     assert!(names("scenarios").contains(&"scenarios/irn/default.toml".to_string()));
 }
 
@@ -269,17 +236,9 @@ fn help_and_version_go_to_standard_output() {
     let folder = Folder::with(GOOD);
     for subcommand in ["run", "flows", "topology", "list", "check"] {
         let output = folder.rnic(&[subcommand, "--help"]);
-        assert_eq!(
-            (output.status.code(), stderr(&output).as_str()),
-            (Some(0), ""),
-            "{subcommand}"
-        );
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{subcommand}");
         let example = format!("Examples:\n  rnic {subcommand} ");
-        assert!(
-            stdout(&output).contains(&example),
-            "{subcommand} has no example:\n{}",
-            stdout(&output)
-        );
+        assert!(stdout(&output).contains(&example), "{subcommand} has no example:\n{}", stdout(&output));
     }
     let output = folder.rnic(&["--version"]);
     assert_eq!(stdout(&output), format!("rnic {}\n", env!("CARGO_PKG_VERSION")));
@@ -292,16 +251,8 @@ fn a_reader_that_leaves_ends_the_command_without_a_word() {
     for arguments in [&["list", "workloads"][..], &["--help"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = command(&repository())
-            .args(arguments)
-            .stdout(writer)
-            .output()
-            .unwrap();
-        assert_eq!(
-            (output.status.code(), stderr(&output).as_str()),
-            (Some(0), ""),
-            "{arguments:?}"
-        );
+        let output = command(&repository()).args(arguments).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
     }
 }
 
@@ -310,52 +261,27 @@ fn a_reader_that_leaves_ends_the_command_without_a_word() {
 #[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = command(&repository())
-        .args(["list", "workloads"])
-        .stdout(full)
-        .output()
-        .unwrap();
+    let output = command(&repository()).args(["list", "workloads"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).starts_with("error: cannot write the output: "),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).starts_with("error: cannot write the output: "), "{}", stderr(&output));
 }
 
 #[test]
 fn a_run_prints_one_json_document_and_writes_files_that_do_not_depend_on_threads() {
     let folder = Folder::with(GOOD);
     let files = |out: &str, threads: &str| {
-        let arguments = [
-            "run",
-            "a.toml",
-            "--format",
-            "json",
-            "--flows",
-            "csv",
-            "--out",
-            out,
-            "--threads",
-            threads,
-        ];
+        let arguments = ["run", "a.toml", "--format", "json", "--flows", "csv", "--out", out, "--threads", threads];
         let output = folder.rnic(&arguments);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         let runs = document["runs"].as_array().unwrap();
         let names: Vec<_> = runs.iter().map(|run| run["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["RoCE + PFC", "IRN"]);
-        assert!(
-            runs.iter().all(|run| run["flows"]["completed"] == 50),
-            "{document:#}"
-        );
+        assert!(runs.iter().all(|run| run["flows"]["completed"] == 50), "{document:#}");
         let read = |file: &str| fs::read(folder.folder.path().join(out).join("a").join(file)).unwrap();
         ["summary.json", "ports.csv", "flows.csv", "report.html"].map(read)
     };
-    assert!(
-        files("one", "1") == files("two", "2"),
-        "the same scenario and seed give the same bytes"
-    );
+    assert!(files("one", "1") == files("two", "2"), "the same scenario and seed give the same bytes");
 }
 
 #[test]
@@ -365,14 +291,8 @@ fn a_run_that_fails_is_told_and_is_exit_code_1() {
     assert_eq!(output.status.code(), Some(1));
     let errors = stderr(&output);
     assert_eq!(errors.lines().count(), 2, "a line for each run: {errors}");
-    assert!(
-        errors.starts_with("error: run \"RoCE + PFC\" failed: "),
-        "{errors}"
-    );
-    assert!(
-        folder.folder.path().join("out/a/summary.json").is_file(),
-        "what there is, is written"
-    );
+    assert!(errors.starts_with("error: run \"RoCE + PFC\" failed: "), "{errors}");
+    assert!(folder.folder.path().join("out/a/summary.json").is_file(), "what there is, is written");
 }
 
 #[test]
@@ -384,12 +304,7 @@ fn the_flows_that_are_printed_can_be_run() {
         fs::write(folder.folder.path().join(file), &flows.stdout).unwrap();
         let traffic = format!("traffic={{ pattern = \"list\", file = \"{file}\" }}");
         let check = folder.rnic(&["check", "a.toml", "--set", &traffic]);
-        assert!(
-            stdout(&check).contains("list of 50 flows"),
-            "{}{}",
-            stdout(&check),
-            stderr(&check)
-        );
+        assert!(stdout(&check).contains("list of 50 flows"), "{}{}", stdout(&check), stderr(&check));
     }
 }
 
@@ -402,10 +317,5 @@ fn topologies_are_printed_in_each_format() {
         assert!(stdout(&output).starts_with(start), "{}", stdout(&output));
     }
     let output = folder.rnic(&["topology", "a.toml", "--format", "htsim"]);
-    assert_eq!(
-        output.status.code(),
-        Some(2),
-        "a single switch is no tree: {}",
-        stdout(&output)
-    );
+    assert_eq!(output.status.code(), Some(2), "a single switch is no tree: {}", stdout(&output));
 }

@@ -17,22 +17,14 @@ pub struct Blockage {
 /// these are paused themselves. A cycle in "waits for" is a deadlock.
 pub fn blockage<B: Copy + Default>(fabric: &Fabric<B>) -> Blockage {
     let topology = fabric.topology();
-    let paused: Vec<usize> = (0..topology.ports.len())
-        .filter(|p| fabric.paused(*p) != 0)
-        .collect();
+    let paused: Vec<usize> = (0..topology.ports.len()).filter(|p| fabric.paused(*p) != 0).collect();
     let mut found = Blockage::default();
     for port in &paused {
         let input = topology.ports[*port].peer as usize;
-        let bytes = (0..8)
-            .filter(|p| fabric.paused(*port) & (1 << p) != 0)
-            .map(|p| fabric.occupancy(input, p))
-            .sum();
+        let bytes = (0..8).filter(|p| fabric.paused(*port) & (1 << p) != 0).map(|p| fabric.occupancy(input, p)).sum();
         found.paused.push((topology.port_name(*port), bytes));
     }
-    let waits_for: Vec<Vec<usize>> = paused
-        .iter()
-        .map(|port| successors(fabric, *port, &paused))
-        .collect();
+    let waits_for: Vec<Vec<usize>> = paused.iter().map(|port| successors(fabric, *port, &paused)).collect();
     if let Some(cycle) = find_cycle(&waits_for) {
         found.cycle = cycle.into_iter().map(|i| topology.port_name(paused[i])).collect();
     }
@@ -48,9 +40,7 @@ fn successors<B: Copy + Default>(fabric: &Fabric<B>, port: usize, paused: &[usiz
         let both = fabric.paused(port) & fabric.paused(output);
         (0..8).any(|p| both & (1 << p) != 0 && fabric.has_queued(input, output, p))
     };
-    (0..paused.len())
-        .filter(|i| topology.ports[paused[*i]].node == node && waits(paused[*i]))
-        .collect()
+    (0..paused.len()).filter(|i| topology.ports[paused[*i]].node == node && waits(paused[*i])).collect()
 }
 
 /// A cycle in a directed graph, as the nodes along it.
@@ -90,10 +80,7 @@ mod tests {
     #[test]
     fn cycles_are_found_and_only_cycles() {
         assert_eq!(find_cycle(&[vec![1, 2], vec![3], vec![3], vec![]]), None);
-        assert_eq!(
-            find_cycle(&[vec![1], vec![2], vec![3], vec![1]]),
-            Some(vec![1, 2, 3])
-        );
+        assert_eq!(find_cycle(&[vec![1], vec![2], vec![3], vec![1]]), Some(vec![1, 2, 3]));
         assert_eq!(find_cycle(&[vec![], vec![1]]), Some(vec![1]));
     }
 }

@@ -111,10 +111,7 @@ impl<B: Copy + Default> Fabric<B> {
                 }
             }
             self.now = end;
-            if endpoint
-                .close_window(Time::from_ps(end), self.links.hops)
-                .is_break()
-            {
+            if endpoint.close_window(Time::from_ps(end), self.links.hops).is_break() {
                 return Ending::Stopped;
             }
         }
@@ -129,11 +126,7 @@ impl<B: Copy + Default> Fabric<B> {
         loop {
             let arrival = self.links.ports[upstream].flight.first_at();
             let timer = endpoint.next_wake(host).as_ps();
-            let free = if armed {
-                self.links.ports[number].busy_until
-            } else {
-                u64::MAX
-            };
+            let free = if armed { self.links.ports[number].busy_until } else { u64::MAX };
             let now = arrival.min(timer).min(free);
             if now >= end {
                 self.links.next_event[host as usize] = now;
@@ -208,22 +201,17 @@ impl<B: Copy + Default> Fabric<B> {
     }
     /// Bytes queued at a switch's input port in a priority.
     pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
-        self.switch_of(port)
-            .map_or(0, |(switch, input)| u64::from(switch.occupancy(input, priority)))
+        self.switch_of(port).map_or(0, |(switch, input)| u64::from(switch.occupancy(input, priority)))
     }
     /// Whether a switch's input port has packets of a priority queued for one of its output ports.
     pub fn has_queued(&self, input: usize, output: usize, priority: usize) -> bool {
         let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
-        self.switch_of(input)
-            .is_some_and(|(switch, input)| switch.has_queued(input, output, priority))
+        self.switch_of(input).is_some_and(|(switch, input)| switch.has_queued(input, output, priority))
     }
     fn switch_of(&self, port: usize) -> Option<(&Switch<B>, usize)> {
         let node = self.topology.ports[port].node;
         let index = node.checked_sub(self.topology.hosts)?;
-        Some((
-            &self.switches[index as usize],
-            port - self.topology.first_port[node as usize] as usize,
-        ))
+        Some((&self.switches[index as usize], port - self.topology.first_port[node as usize] as usize))
     }
     /// Whether PFC is on.
     pub fn has_pfc(&self) -> bool {

@@ -24,11 +24,7 @@ impl EventTree {
     pub(crate) const MAX_SOURCES: usize = 1 << SOURCE_BITS;
 
     pub(crate) fn new(max_sources: usize) -> EventTree {
-        EventTree {
-            keys: vec![NEVER; 2 * max_sources.next_power_of_two().max(2)],
-            leaves: 0,
-            origin: 0,
-        }
+        EventTree { keys: vec![NEVER; 2 * max_sources.next_power_of_two().max(2)], leaves: 0, origin: 0 }
     }
 
     /// Forgets everything; `sources` sources follow, set with [`EventTree::load`], then [`EventTree::build`].
@@ -39,11 +35,7 @@ impl EventTree {
     }
 
     fn key(&self, source: usize, time: u64) -> u64 {
-        if time == u64::MAX {
-            NEVER
-        } else {
-            ((time - self.origin) << SOURCE_BITS) | source as u64
-        }
+        if time == u64::MAX { NEVER } else { ((time - self.origin) << SOURCE_BITS) | source as u64 }
     }
 
     /// Sets a source's time without repairing the tree.
@@ -86,10 +78,7 @@ impl EventTree {
         if key == NEVER {
             return (u64::MAX, 0);
         }
-        (
-            self.origin + (key >> SOURCE_BITS),
-            (key & ((1 << SOURCE_BITS) - 1)) as usize,
-        )
+        (self.origin + (key >> SOURCE_BITS), (key & ((1 << SOURCE_BITS) - 1)) as usize)
     }
 }
 

@@ -23,15 +23,8 @@ mod tests {
 
     #[test]
     fn the_irn_default_case_by_hand() {
-        let link = LinkSpec {
-            rate: BitRate::from_gbps(40),
-            delay: Time::from_us(2),
-            loss: 0.0,
-        };
+        let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
         // 4 us at 5 bytes per ns, two full frames with gaps, a pause frame with gap, one overshoot.
-        assert_eq!(
-            required_headroom(&link, 1_086, 20),
-            Bytes(20_000 + 2 * 1_106 + 84 + 1_086)
-        );
+        assert_eq!(required_headroom(&link, 1_086, 20), Bytes(20_000 + 2 * 1_106 + 84 + 1_086));
     }
 }

@@ -18,11 +18,7 @@ pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: 
         sum_full += full_time;
         slowest_full = slowest_full.max(full_time);
         // End of the last but one frame's transmission on this link.
-        let before = if packets > 1 {
-            delays + sum_full + (packets - 2) * slowest_full
-        } else {
-            0
-        };
+        let before = if packets > 1 { delays + sum_full + (packets - 2) * slowest_full } else { 0 };
         let arrived = if hop == 0 { 0 } else { done };
         done = arrived.max(before) + last_time + link.delay.as_ps();
         delays += link.delay.as_ps();
@@ -44,17 +40,9 @@ mod tests {
                 bottleneck_rate: Some(BitRate::from_gbps(middle)),
                 bottleneck_delay: None,
             },
-            link: LinkSpec {
-                rate: BitRate::from_gbps(40),
-                delay: Time::from_us(2),
-                loss: 0.0,
-            },
+            link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
             links: vec![],
-            switch: SwitchSpec {
-                buffer: Bytes(240_000),
-                pfc: None,
-                priorities: 1,
-            },
+            switch: SwitchSpec { buffer: Bytes(240_000), pfc: None, priorities: 1 },
             frame_gap: 20,
         })
         .unwrap()
@@ -80,14 +68,10 @@ mod tests {
     #[test]
     fn a_slow_middle_link_sets_the_pace() {
         let topology = dumbbell(10);
-        let middle = (0..topology.ports.len())
-            .find(|p| topology.ports[*p].link.rate == BitRate::from_gbps(10))
-            .unwrap();
+        let middle =
+            (0..topology.ports.len()).find(|p| topology.ports[*p].link.rate == BitRate::from_gbps(10)).unwrap();
         // Ten full frames of 1,000 bytes: 200 ns at the edges, 800 ns in the middle.
         let time = completion_time(&topology, &[0, middle, 0], 10, 1_000, 1_000);
-        assert_eq!(
-            time,
-            Time::from_ps(3 * 2_000_000 + 200_000 + 10 * 800_000 + 200_000)
-        );
+        assert_eq!(time, Time::from_ps(3 * 2_000_000 + 200_000 + 10 * 800_000 + 200_000));
     }
 }

@@ -44,29 +44,19 @@ pub(crate) struct Flight<B> {
 
 impl<B: Copy + Default> Flight<B> {
     fn new() -> Flight<B> {
-        Flight {
-            slots: vec![InFlight::default(); 8],
-            head: 0,
-            len: 0,
-        }
+        Flight { slots: vec![InFlight::default(); 8], head: 0, len: 0 }
     }
 
     /// Arrival time of the first packet, `u64::MAX` if the cable is empty.
     #[inline]
     pub(crate) fn first_at(&self) -> u64 {
-        if self.len == 0 {
-            u64::MAX
-        } else {
-            self.slots[self.head & (self.slots.len() - 1)].at
-        }
+        if self.len == 0 { u64::MAX } else { self.slots[self.head & (self.slots.len() - 1)].at }
     }
 
     /// Packets on the cable, pause frames not included.
     pub(crate) fn packets(&self) -> usize {
         let mask = self.slots.len() - 1;
-        (0..self.len)
-            .filter(|i| !self.slots[(self.head + i) & mask].packet.is_pause())
-            .count()
+        (0..self.len).filter(|i| !self.slots[(self.head + i) & mask].packet.is_pause()).count()
     }
 
     /// Adds a packet that arrives after all others; returns whether the cable was empty.
@@ -186,8 +176,7 @@ impl<B: Copy + Default> Ports<B> {
             .map(|(number, info)| {
                 let rate_bps = info.link.rate.as_bps();
                 let exact = 8_000_000_000_000 % rate_bps == 0;
-                let loss =
-                    (info.link.loss > 0.0).then(|| Box::new(Loss::random(info.link.loss, seed, number)));
+                let loss = (info.link.loss > 0.0).then(|| Box::new(Loss::random(info.link.loss, seed, number)));
                 Port {
                     busy_until: 0,
                     ps_per_byte: if exact { 8_000_000_000_000 / rate_bps } else { 0 },
@@ -302,12 +291,7 @@ impl<B: Copy + Default> Ports<B> {
         chosen.dedup();
         match &mut self.ports[number].loss {
             Some(loss) => loss.chosen = chosen,
-            none => {
-                *none = Some(Box::new(Loss {
-                    chosen,
-                    ..Loss::random(0.0, 0, number)
-                }))
-            }
+            none => *none = Some(Box::new(Loss { chosen, ..Loss::random(0.0, 0, number) })),
         }
     }
 

@@ -35,9 +35,7 @@ const fn scramble(value: u64) -> u64 {
 /// A well-mixed hash of a seed, a purpose and the numbers that name an entity, absorbed one after the other.
 pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
     let start = scramble(scramble(seed) ^ purpose as u64);
-    entity
-        .iter()
-        .fold(start, |state, number| scramble(state ^ number))
+    entity.iter().fold(start, |state, number| scramble(state ^ number))
 }
 
 /// A stream of random bits that belongs to one entity.

@@ -50,15 +50,10 @@ impl Routes {
             .map(|host| {
                 let peer = topology.ports[topology.host_port(host)].peer;
                 let switch = topology.ports[peer as usize].node;
-                (
-                    groups.of_switch[&switch],
-                    peer - topology.first_port[switch as usize],
-                )
+                (groups.of_switch[&switch], peer - topology.first_port[switch as usize])
             })
             .collect();
-        let mut builders: Vec<SetBuilder> = (topology.hosts..topology.nodes())
-            .map(|_| SetBuilder::default())
-            .collect();
+        let mut builders: Vec<SetBuilder> = (topology.hosts..topology.nodes()).map(|_| SetBuilder::default()).collect();
         for switch in &groups.switches {
             let distance = distances(topology, *switch);
             if let Some(host) = (0..topology.hosts).find(|h| distance[*h as usize] == u32::MAX) {
@@ -81,11 +76,7 @@ impl Routes {
                 builder.finish(own_group, mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
             })
             .collect();
-        Ok(Routes {
-            host_place,
-            switches,
-            hosts: topology.hosts,
-        })
+        Ok(Routes { host_place, switches, hosts: topology.hosts })
     }
 
     /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst`.
@@ -97,11 +88,7 @@ impl Routes {
             return host_port;
         }
         let (start, len) = routes.sets[routes.set_of_group[group as usize] as usize];
-        let choice = if len == 1 {
-            0
-        } else {
-            choose(flow_hash ^ routes.salt, len)
-        };
+        let choice = if len == 1 { 0 } else { choose(flow_hash ^ routes.salt, len) };
         u32::from(routes.ports[(start + choice) as usize])
     }
 
@@ -129,19 +116,12 @@ fn choose(salted: u32, len: u32) -> u32 {
 /// The longest of all shortest paths between hosts: most delay, then most links.
 pub fn longest_path(topology: &Topology) -> PathFacts {
     let groups = groups(topology);
-    let mut longest = PathFacts {
-        hops: 0,
-        delay: Time::ZERO,
-        rate: BitRate::from_bps(u64::MAX),
-    };
+    let mut longest = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
     for switch in &groups.switches {
         let distance = distances(topology, *switch);
         let facts = facts_to(topology, *switch, &distance);
         // The last link, from the group's switch to its host with the most delay.
-        for host_port in topology
-            .ports_of(*switch)
-            .filter(|p| topology.is_host(topology.peer_node(*p)))
-        {
+        for host_port in topology.ports_of(*switch).filter(|p| topology.is_host(topology.peer_node(*p))) {
             let last = topology.ports[host_port].link;
             let own = topology.peer_node(host_port);
             for host in (0..topology.hosts).filter(|h| *h != own) {
@@ -164,16 +144,10 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
 
 /// Per node: facts of the shortest path with the most delay to `switch`.
 fn facts_to(topology: &Topology, switch: NodeId, distance: &[u32]) -> Vec<Option<PathFacts>> {
-    let mut order: Vec<NodeId> = (0..topology.nodes())
-        .filter(|n| distance[*n as usize] != u32::MAX)
-        .collect();
+    let mut order: Vec<NodeId> = (0..topology.nodes()).filter(|n| distance[*n as usize] != u32::MAX).collect();
     order.sort_by_key(|n| distance[*n as usize]);
     let mut facts: Vec<Option<PathFacts>> = vec![None; topology.nodes() as usize];
-    facts[switch as usize] = Some(PathFacts {
-        hops: 0,
-        delay: Time::ZERO,
-        rate: BitRate::from_bps(u64::MAX),
-    });
+    facts[switch as usize] = Some(PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) });
     for node in order.into_iter().filter(|n| *n != switch) {
         facts[node as usize] = topology
             .ports_of(node)
@@ -181,11 +155,7 @@ fn facts_to(topology: &Topology, switch: NodeId, distance: &[u32]) -> Vec<Option
             .filter_map(|p| {
                 let next = facts[topology.peer_node(p) as usize]?;
                 let link = topology.ports[p].link;
-                Some(PathFacts {
-                    hops: next.hops + 1,
-                    delay: next.delay + link.delay,
-                    rate: next.rate.min(link.rate),
-                })
+                Some(PathFacts { hops: next.hops + 1, delay: next.delay + link.delay, rate: next.rate.min(link.rate) })
             })
             .max_by_key(|f| f.delay);
     }
@@ -212,9 +182,7 @@ fn groups(topology: &Topology) -> Groups {
 
 /// The first host attached to `switch`.
 fn first_host_of(topology: &Topology, switch: NodeId) -> NodeId {
-    (0..topology.hosts)
-        .find(|h| topology.peer_node(topology.host_port(*h)) == switch)
-        .unwrap_or(0)
+    (0..topology.hosts).find(|h| topology.peer_node(topology.host_port(*h)) == switch).unwrap_or(0)
 }
 
 /// Links from every node to `target`, never through a host; `u32::MAX` where there is no way.
@@ -275,12 +243,6 @@ impl SetBuilder {
         self.set_of_group.push(index);
     }
     fn finish(self, own_group: u32, salt: u32) -> SwitchRoutes {
-        SwitchRoutes {
-            salt,
-            own_group,
-            set_of_group: self.set_of_group,
-            sets: self.sets,
-            ports: self.ports,
-        }
+        SwitchRoutes { salt, own_group, set_of_group: self.set_of_group, sets: self.sets, ports: self.ports }
     }
 }

@@ -76,13 +76,7 @@ impl<B: Copy + Default> Switch<B> {
             ports,
             priorities,
             thresholds,
-            queues: vec![
-                Queue {
-                    head: NONE,
-                    tail: NONE
-                };
-                ports * priorities * ports
-            ],
+            queues: vec![Queue { head: NONE, tail: NONE }; ports * priorities * ports],
             waiting: vec![0; ports * priorities * words],
             words,
             turn: vec![0; ports * priorities],
@@ -111,12 +105,7 @@ impl<B: Copy + Default> Switch<B> {
 
     /// Simulates every event of this switch before `end`; returns the time of the next one.
     pub(crate) fn run(
-        &mut self,
-        links: &mut Ports<B>,
-        routes: &Routes,
-        tree: &mut EventTree,
-        start: u64,
-        end: u64,
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, start: u64, end: u64,
     ) -> u64 {
         tree.reset(2 * self.ports, start);
         for port in 0..self.ports {
@@ -124,10 +113,7 @@ impl<B: Copy + Default> Switch<B> {
             let busy_until = own.busy_until;
             let needs_service = self.needs_service(links, port);
             tree.load(port, links.ports[own.peer as usize].flight.first_at());
-            tree.load(
-                self.ports + port,
-                if needs_service { busy_until } else { u64::MAX },
-            );
+            tree.load(self.ports + port, if needs_service { busy_until } else { u64::MAX });
         }
         tree.build();
         loop {
@@ -154,22 +140,12 @@ impl<B: Copy + Default> Switch<B> {
     #[inline]
     fn wake(&self, links: &Ports<B>, tree: &mut EventTree, output: usize, now: u64) {
         if !tree.is_set(self.ports + output) && self.needs_service(links, output) {
-            tree.set(
-                self.ports + output,
-                links.ports[self.first_port + output].busy_until.max(now),
-            );
+            tree.set(self.ports + output, links.ports[self.first_port + output].busy_until.max(now));
         }
     }
 
     #[inline]
-    fn arrival(
-        &mut self,
-        links: &mut Ports<B>,
-        routes: &Routes,
-        tree: &mut EventTree,
-        input: usize,
-        now: u64,
-    ) {
+    fn arrival(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, now: u64) {
         let upstream = links.ports[self.first_port + input].peer as usize;
         let flight = &mut links.ports[upstream].flight;
         let packet = flight.pop();
@@ -181,8 +157,7 @@ impl<B: Copy + Default> Switch<B> {
         }
         let cell = input * self.priorities + packet.priority as usize;
         if self.occupancy[cell] + u32::from(packet.bytes) > self.thresholds.buffer {
-            let counters =
-                &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
+            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
             counters.drops += 1;
             counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
             return;
@@ -202,13 +177,7 @@ impl<B: Copy + Default> Switch<B> {
 
     #[inline]
     fn enqueue(
-        &mut self,
-        links: &mut Ports<B>,
-        tree: &mut EventTree,
-        input: usize,
-        output: usize,
-        packet: Packet<B>,
-        now: u64,
+        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, packet: Packet<B>, now: u64,
     ) {
         let priority = packet.priority as usize;
         let cell = self.allocate(packet);
@@ -251,14 +220,7 @@ impl<B: Copy + Default> Switch<B> {
             self.release(links, tree, input, &packet, now);
         }
         let again = self.needs_service(links, output);
-        tree.set(
-            self.ports + output,
-            if again {
-                links.ports[number].busy_until
-            } else {
-                u64::MAX
-            },
-        );
+        tree.set(self.ports + output, if again { links.ports[number].busy_until } else { u64::MAX });
     }
 
     /// Takes a packet from the next input in turn; there must be one.
@@ -288,11 +250,7 @@ impl<B: Copy + Default> Switch<B> {
     /// `input` has had its turn.
     #[inline]
     fn pass_turn(&mut self, lane: usize, input: usize) {
-        self.turn[lane] = if input + 1 == self.ports {
-            0
-        } else {
-            input as u32 + 1
-        };
+        self.turn[lane] = if input + 1 == self.ports { 0 } else { input as u32 + 1 };
     }
 
     /// The first input at or after the turn, cyclically, with a packet waiting.
@@ -317,14 +275,7 @@ impl<B: Copy + Default> Switch<B> {
 
     /// A packet left its input buffer.
     #[inline]
-    fn release(
-        &mut self,
-        links: &mut Ports<B>,
-        tree: &mut EventTree,
-        input: usize,
-        packet: &Packet<B>,
-        now: u64,
-    ) {
+    fn release(&mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, packet: &Packet<B>, now: u64) {
         let priority = packet.priority as usize;
         let occupancy = &mut self.occupancy[input * self.priorities + priority];
         *occupancy -= u32::from(packet.bytes);

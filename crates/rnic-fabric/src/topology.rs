@@ -72,13 +72,7 @@ impl Topology {
         let mut plan = Plan::default();
         match &spec.topology {
             TopologySpec::FatTree { k } => plan.fat_tree(*k, spec.link)?,
-            TopologySpec::LeafSpine {
-                leaves,
-                spines,
-                hosts_per_leaf,
-                uplink_rate,
-                uplink_delay,
-            } => {
+            TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay } => {
                 let uplink = LinkSpec {
                     rate: uplink_rate.unwrap_or(spec.link.rate),
                     delay: uplink_delay.unwrap_or(spec.link.delay),
@@ -87,12 +81,7 @@ impl Topology {
                 plan.leaf_spine(*leaves, *spines, *hosts_per_leaf, spec.link, uplink);
             }
             TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, spec.link),
-            TopologySpec::Dumbbell {
-                left,
-                right,
-                bottleneck_rate,
-                bottleneck_delay,
-            } => {
+            TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
                 let middle = LinkSpec {
                     rate: bottleneck_rate.unwrap_or(spec.link.rate),
                     delay: bottleneck_delay.unwrap_or(spec.link.delay),
@@ -134,11 +123,7 @@ impl Topology {
     pub fn port_name(&self, port: usize) -> String {
         let node = self.ports[port].node as usize;
         let number = port - self.first_port[node] as usize;
-        format!(
-            "{}:{number}->{}",
-            self.names[node],
-            self.names[self.peer_node(port) as usize]
-        )
+        format!("{}:{number}->{}", self.names[node], self.names[self.peer_node(port) as usize])
     }
 }
 
@@ -235,18 +220,9 @@ impl Plan {
     }
 
     /// Adds the cables of a graph, or changes cables of a regular topology.
-    fn apply_links(
-        &mut self,
-        links: &[NamedLink],
-        base: LinkSpec,
-        is_graph: bool,
-    ) -> Result<(), TopologyError> {
-        let by_name: BTreeMap<&str, NodeId> = self
-            .names
-            .iter()
-            .enumerate()
-            .map(|(i, name)| (name.as_str(), i as u32))
-            .collect();
+    fn apply_links(&mut self, links: &[NamedLink], base: LinkSpec, is_graph: bool) -> Result<(), TopologyError> {
+        let by_name: BTreeMap<&str, NodeId> =
+            self.names.iter().enumerate().map(|(i, name)| (name.as_str(), i as u32)).collect();
         if by_name.len() != self.names.len() {
             return invalid("two nodes have the same name");
         }
@@ -260,11 +236,7 @@ impl Plan {
                 return invalid(format!("a link from `{}` to itself", named.from));
             }
             if is_graph {
-                self.cables.push(Cable {
-                    a,
-                    b,
-                    link: changed(base, named),
-                });
+                self.cables.push(Cable { a, b, link: changed(base, named) });
                 continue;
             }
             let mut found = false;
@@ -275,10 +247,7 @@ impl Plan {
                 }
             }
             if !found {
-                return invalid(format!(
-                    "this topology has no link between `{}` and `{}`",
-                    named.from, named.to
-                ));
+                return invalid(format!("this topology has no link between `{}` and `{}`", named.from, named.to));
             }
         }
         Ok(())
@@ -301,9 +270,7 @@ impl Plan {
         }
         if let Some(cable) = self.cables.iter().find(|c| c.a < self.hosts && c.b < self.hosts) {
             let (a, b) = (&self.names[cable.a as usize], &self.names[cable.b as usize]);
-            return invalid(format!(
-                "hosts `{a}` and `{b}` are linked directly; a host's link goes to a switch"
-            ));
+            return invalid(format!("hosts `{a}` and `{b}` are linked directly; a host's link goes to a switch"));
         }
         if let Some(cable) = self.cables.iter().find(|c| c.link.rate == BitRate::default()) {
             let (a, b) = (&self.names[cable.a as usize], &self.names[cable.b as usize]);
@@ -314,41 +281,16 @@ impl Plan {
             first_port[node + 1] = first_port[node] + degree[node];
         }
         let mut next = first_port.clone();
-        let blank = LinkSpec {
-            rate: Default::default(),
-            delay: Default::default(),
-            loss: 0.0,
-        };
-        let mut ports = vec![
-            PortInfo {
-                node: 0,
-                peer: 0,
-                link: blank
-            };
-            self.cables.len() * 2
-        ];
+        let blank = LinkSpec { rate: Default::default(), delay: Default::default(), loss: 0.0 };
+        let mut ports = vec![PortInfo { node: 0, peer: 0, link: blank }; self.cables.len() * 2];
         for cable in &self.cables {
             let (a, b) = (next[cable.a as usize], next[cable.b as usize]);
-            ports[a as usize] = PortInfo {
-                node: cable.a,
-                peer: b,
-                link: cable.link,
-            };
-            ports[b as usize] = PortInfo {
-                node: cable.b,
-                peer: a,
-                link: cable.link,
-            };
+            ports[a as usize] = PortInfo { node: cable.a, peer: b, link: cable.link };
+            ports[b as usize] = PortInfo { node: cable.b, peer: a, link: cable.link };
             next[cable.a as usize] += 1;
             next[cable.b as usize] += 1;
         }
-        Ok(Topology {
-            hosts: self.hosts,
-            names: self.names,
-            cables: self.cables,
-            ports,
-            first_port,
-        })
+        Ok(Topology { hosts: self.hosts, names: self.names, cables: self.cables, ports, first_port })
     }
 }
 

@@ -22,10 +22,7 @@ fn hashes(count: u64) -> impl Iterator<Item = u32> {
 /// Sum of (observed - expected)^2 / expected over equally likely cells.
 fn chi_square(counts: &[u64]) -> f64 {
     let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
-    counts
-        .iter()
-        .map(|c| (*c as f64 - expected).powi(2) / expected)
-        .sum()
+    counts.iter().map(|c| (*c as f64 - expected).powi(2) / expected).sum()
 }
 
 /// Mean of the distribution (its degrees of freedom) and five standard deviations: a fair choice fails once in far more than a million.
@@ -62,11 +59,7 @@ fn every_switch_spreads_flows_evenly_over_all_of_its_uplinks() {
                     let uplinks = hashes(4_000).map(|hash| routes.port(node, far, hash) - k / 2);
                     // Ports below k/2 lead down; none may be used, which the subtraction would show.
                     let counts = count(uplinks, half);
-                    assert!(
-                        counts.iter().all(|c| *c > 0),
-                        "{}: {counts:?}",
-                        topology.names[node as usize]
-                    );
+                    assert!(counts.iter().all(|c| *c > 0), "{}: {counts:?}", topology.names[node as usize]);
                     worst = worst.max(chi_square(&counts));
                 }
             }
@@ -104,31 +97,19 @@ fn the_choice_at_the_aggregation_switch_is_independent_of_that_at_the_edge_switc
             let (edge, agg) = (topology.hosts, topology.hosts + k * k / 2);
             let far = topology.hosts - 1;
             let pairs = hashes(20_000).map(|hash| {
-                let (up, core) = (
-                    routes.port(edge, far, hash) - k / 2,
-                    routes.port(agg, far, hash) - k / 2,
-                );
+                let (up, core) = (routes.port(edge, far, hash) - k / 2, routes.port(agg, far, hash) - k / 2);
                 up * k / 2 + core
             });
             let counts = count(pairs, half * half);
             let statistic = chi_square(&counts);
-            assert!(
-                statistic < bound(half * half - 1),
-                "k = {k}, seed {seed}: {statistic}"
-            );
+            assert!(statistic < bound(half * half - 1), "k = {k}, seed {seed}: {statistic}");
             // Two edge switches do not choose alike either.
             let pairs = hashes(20_000).map(|hash| {
-                let (one, other) = (
-                    routes.port(edge, far, hash) - k / 2,
-                    routes.port(edge + 1, far, hash) - k / 2,
-                );
+                let (one, other) = (routes.port(edge, far, hash) - k / 2, routes.port(edge + 1, far, hash) - k / 2);
                 one * k / 2 + other
             });
             let statistic = chi_square(&count(pairs, half * half));
-            assert!(
-                statistic < bound(half * half - 1),
-                "k = {k}, seed {seed}: {statistic}"
-            );
+            assert!(statistic < bound(half * half - 1), "k = {k}, seed {seed}: {statistic}");
         }
     }
 }
@@ -141,14 +122,7 @@ fn a_flow_has_one_path_and_the_packets_take_it() {
         let mut fabric = rnic_fabric::Fabric::new(&spec(TopologySpec::FatTree { k: 6 }), 3).unwrap();
         let mut script = Script::new(54);
         for id in 0..30 {
-            script.send(
-                2,
-                0,
-                rnic_fabric::Packet {
-                    flow_hash: hash,
-                    ..packet(40, FRAME, id)
-                },
-            );
+            script.send(2, 0, rnic_fabric::Packet { flow_hash: hash, ..packet(40, FRAME, id) });
         }
         fabric.run(&mut script);
         for port in 0..topology.ports.len() {
@@ -162,9 +136,7 @@ fn a_flow_has_one_path_and_the_packets_take_it() {
 fn another_seed_places_flows_elsewhere() {
     let paths = |seed| {
         let (topology, routes) = fat_tree(6, seed);
-        hashes(500)
-            .map(|hash| routes.path(&topology, 0, 53, hash))
-            .collect::<Vec<_>>()
+        hashes(500).map(|hash| routes.path(&topology, 0, 53, hash)).collect::<Vec<_>>()
     };
     let (one, again, other) = (paths(1), paths(1), paths(2));
     assert_eq!(one, again);
@@ -194,13 +166,8 @@ fn parallel_links_share_the_flows() {
 
 #[test]
 fn leaf_spine_uses_every_spine_and_only_between_leaves() {
-    let leaf_spine = TopologySpec::LeafSpine {
-        leaves: 4,
-        spines: 5,
-        hosts_per_leaf: 3,
-        uplink_rate: None,
-        uplink_delay: None,
-    };
+    let leaf_spine =
+        TopologySpec::LeafSpine { leaves: 4, spines: 5, hosts_per_leaf: 3, uplink_rate: None, uplink_delay: None };
     let topology = Topology::build(&spec(leaf_spine)).unwrap();
     let routes = Routes::new(&topology, 1).unwrap();
     assert_eq!(routes.path(&topology, 0, 2, 77).len(), 2);

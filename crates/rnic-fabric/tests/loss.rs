@@ -76,12 +76,7 @@ fn the_high_water_mark_counts_what_was_queued() {
     let mut script = Script::new(4);
     script.send_burst(0, 0, 3, 50);
     fabric.run(&mut script);
-    assert!(
-        fabric
-            .topology()
-            .ports_of(4)
-            .all(|p| fabric.counters(p)[0].queue_high_water == 0)
-    );
+    assert!(fabric.topology().ports_of(4).all(|p| fabric.counters(p)[0].queue_high_water == 0));
 
     // Three frames of different size at the same instant to one output: the first passes, the others wait.
     let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 4 }), 1).unwrap();
@@ -91,11 +86,7 @@ fn the_high_water_mark_counts_what_was_queued() {
         script.send(host, 0, packet(3, 100 + host as u16, 1));
     }
     fabric.run(&mut script);
-    let high_water: Vec<u64> = fabric
-        .topology()
-        .ports_of(4)
-        .map(|p| fabric.counters(p)[0].queue_high_water)
-        .collect();
+    let high_water: Vec<u64> = fabric.topology().ports_of(4).map(|p| fabric.counters(p)[0].queue_high_water).collect();
     // The small frames come 120 bytes (24 ns) after the large ones, long before the first large one has left (104 ns).
     assert_eq!(high_water, [100, 601, 602, 0]);
     assert_conserved(&fabric, &script);
@@ -110,23 +101,11 @@ fn control_packets_among_the_dropped_are_counted_apart() {
     script.send_burst(0, 0, 2, 8);
     for k in 0..8 {
         let flags = Packet::<u32>::CONTROL;
-        script.send(
-            1,
-            0,
-            Packet {
-                flags,
-                ..packet(2, FRAME, k)
-            },
-        );
+        script.send(1, 0, Packet { flags, ..packet(2, FRAME, k) });
     }
     fabric.run(&mut script);
     // As above with m = 1 frame of buffer and n = 8 pairs: the second input drops in odd pairs, the first in even ones from 2.
-    let of = |port: usize| {
-        (
-            fabric.counters(port)[0].drops,
-            fabric.counters(port)[0].control_drops,
-        )
-    };
+    let of = |port: usize| (fabric.counters(port)[0].drops, fabric.counters(port)[0].control_drops);
     let switch = fabric.topology().ports_of(3).start;
     assert_eq!(of(switch), (3, 0));
     assert_eq!(of(switch + 1), (4, 4));
@@ -138,21 +117,11 @@ fn a_buffer_is_per_input_port_and_priority() {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts: 2 });
     spec.switch.priorities = 2;
     spec.switch.buffer = Bytes(3 * F);
-    spec.links = vec![with_rate(
-        cable("h1", "s0"),
-        rnic_transport::BitRate::from_gbps(1),
-    )];
+    spec.links = vec![with_rate(cable("h1", "s0"), rnic_transport::BitRate::from_gbps(1))];
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(2);
     for k in 0..10 {
-        script.send(
-            0,
-            0,
-            Packet {
-                priority: (k % 2) as u8,
-                ..packet(1, FRAME, k)
-            },
-        );
+        script.send(0, 0, Packet { priority: (k % 2) as u8, ..packet(1, FRAME, k) });
     }
     fabric.run(&mut script);
     // The first frame passes to the slow output; then three of each priority fit, and the last three do not.
@@ -206,15 +175,8 @@ fn random_loss_has_the_rate_that_it_is_given_and_its_own_stream_per_direction() 
     };
     let (first, second, arrivals) = lost(1);
     // Binomial: 1,000 expected, standard deviation 30.
-    assert!(
-        first.abs_diff(1_000) < 150 && second.abs_diff(1_000) < 150,
-        "{first}, {second}"
-    );
-    assert!(
-        (arrivals.len() as u64).abs_diff(8_100) < 200,
-        "{}",
-        arrivals.len()
-    );
+    assert!(first.abs_diff(1_000) < 150 && second.abs_diff(1_000) < 150, "{first}, {second}");
+    assert!((arrivals.len() as u64).abs_diff(8_100) < 200, "{}", arrivals.len());
     assert_eq!(lost(1).2, arrivals, "the same seed loses the same frames");
     assert_ne!(lost(2).2, arrivals, "another seed loses others");
 }

@@ -43,10 +43,7 @@ fn chain_by_hand() -> Chain {
     let resume_s1 = resume_s2 + 11 * T + PAUSE + D;
     // s1 begins frame 27 then; of 27..=39 one is left when it begins frame 38.
     let resume_a = resume_s1 + 11 * T + PAUSE + D;
-    Chain {
-        pause: [pause_a, pause_s1, pause_s2],
-        resume: [resume_a, resume_s1, resume_s2],
-    }
+    Chain { pause: [pause_a, pause_s1, pause_s2], resume: [resume_a, resume_s1, resume_s2] }
 }
 
 #[test]
@@ -60,20 +57,11 @@ fn a_pause_travels_upstream_hop_by_hop_to_the_nic() {
     let now = run_until(&mut fabric, &mut script, 40 * T + US);
     assert!(now > by_hand.pause[0] && now < by_hand.resume[2]);
     fabric.close_counters(Time::from_ps(now));
-    let transmitters = [
-        port(&topology, "a", "s1"),
-        port(&topology, "s1", "s2"),
-        port(&topology, "s2", "s3"),
-    ];
+    let transmitters = [port(&topology, "a", "s1"), port(&topology, "s1", "s2"), port(&topology, "s2", "s3")];
     for (transmitter, paused_at) in transmitters.iter().zip(by_hand.pause) {
         let counters = fabric.counters(*transmitter)[0];
         assert_eq!(fabric.paused(*transmitter), 1);
-        assert_eq!(
-            counters.paused_ps,
-            now - paused_at,
-            "{}",
-            topology.port_name(*transmitter)
-        );
+        assert_eq!(counters.paused_ps, now - paused_at, "{}", topology.port_name(*transmitter));
         assert_eq!(counters.pause_received, 1);
         let sender = topology.ports[*transmitter].peer as usize;
         assert_eq!(fabric.counters(sender)[0].pause_sent, 1);
@@ -136,10 +124,7 @@ fn a_resumption_follows_at_xon_and_not_before() {
     let now = run_until(&mut fabric, &mut script, resume);
     fabric.close_counters(Time::from_ps(now));
     let transmitter = port(&topology, "s2", "s3");
-    assert_eq!(
-        fabric.counters(transmitter)[0].paused_ps,
-        resume - by_hand.pause[2]
-    );
+    assert_eq!(fabric.counters(transmitter)[0].paused_ps, resume - by_hand.pause[2]);
 }
 
 /// a and c on a switch; b behind a cable so slow that its output is blocked for the whole test. Host a sends to b without
@@ -168,11 +153,7 @@ fn all_outputs_blocked(headroom: u64) -> Blocked {
     let counters = fabric.counters(input)[0];
     assert_eq!(counters.pause_sent, 1);
     assert_eq!(script.arrivals(0), [(12 * T + D - 1 + T + D, 999)]);
-    Blocked {
-        dropped: counters.drops,
-        high_water: counters.queue_high_water,
-        sent: script.departures(0).len(),
-    }
+    Blocked { dropped: counters.drops, high_water: counters.queue_high_water, sent: script.departures(0).len() }
 }
 
 /// The pause leaves at 13T + D - 1, is at a at 13T + 2D + P - 1 = 31.16 T, so a sends frames 0 to 31: 31 frames queue, 21 above
@@ -188,11 +169,7 @@ fn the_required_headroom_is_enough_and_within_a_packet_of_the_least() {
     assert_eq!(blocked.high_water, XOFF + 21 * F);
     assert_eq!(all_outputs_blocked(22_806).dropped, 0);
     assert_eq!(all_outputs_blocked(22_805).dropped, 1);
-    assert_eq!(
-        all_outputs_blocked(bound - F).dropped,
-        1,
-        "one packet less of headroom is too little"
-    );
+    assert_eq!(all_outputs_blocked(bound - F).dropped, 1, "one packet less of headroom is too little");
     assert_eq!(all_outputs_blocked(bound - 10 * F).dropped, 10);
 }
 
@@ -236,17 +213,8 @@ fn a_pause_holds_its_own_priority_only() {
     assert_eq!(fabric.paused(nic), 0b01);
     assert_eq!(fabric.counters(nic)[1].pause_received, 0);
     assert_eq!(fabric.counters(nic)[1].paused_ps, 0);
-    assert_eq!(
-        fabric.counters(nic)[0].paused_ps,
-        fabric.now().as_ps() - (4 * T + 2 * D + PAUSE)
-    );
-    assert_eq!(
-        (
-            fabric.counters(nic)[0].tx_packets,
-            fabric.counters(nic)[1].tx_packets
-        ),
-        (23, 1)
-    );
+    assert_eq!(fabric.counters(nic)[0].paused_ps, fabric.now().as_ps() - (4 * T + 2 * D + PAUSE));
+    assert_eq!((fabric.counters(nic)[0].tx_packets, fabric.counters(nic)[1].tx_packets), (23, 1));
 }
 
 /// Pause frames go before data, and while the transmitter is itself paused.
@@ -267,10 +235,7 @@ fn a_paused_transmitter_still_sends_pauses() {
     run_until(&mut fabric, &mut script, u64::MAX);
     for (node, peer) in [("l", "r"), ("r", "l"), ("a", "l"), ("c", "r")] {
         let counters = fabric.counters(port(&topology, node, peer))[0];
-        assert!(
-            counters.pause_received >= 1 && counters.paused_ps > 0,
-            "{node} -> {peer}"
-        );
+        assert!(counters.pause_received >= 1 && counters.paused_ps > 0, "{node} -> {peer}");
         assert_eq!(fabric.paused(port(&topology, node, peer)), 0);
     }
     assert_eq!(script.arrivals(3).len(), 300);

@@ -12,21 +12,14 @@ fn longest(spec: &FabricSpec) -> PathFacts {
 }
 
 fn facts(hops: u32, us: u64, gbps: u64) -> PathFacts {
-    PathFacts {
-        hops,
-        delay: Time::from_us(us),
-        rate: BitRate::from_gbps(gbps),
-    }
+    PathFacts { hops, delay: Time::from_us(us), rate: BitRate::from_gbps(gbps) }
 }
 
 /// h0 .. h(n-1), each on its own switch s0 .. s(n-1), the switches in a ring.
 fn ring(n: usize) -> FabricSpec {
     let hosts: Vec<String> = (0..n).map(|i| format!("h{i}")).collect();
     let switches: Vec<String> = (0..n).map(|i| format!("s{i}")).collect();
-    let mut spec = spec(TopologySpec::Graph {
-        hosts: hosts.clone(),
-        switches: switches.clone(),
-    });
+    let mut spec = spec(TopologySpec::Graph { hosts: hosts.clone(), switches: switches.clone() });
     for i in 0..n {
         spec.links.push(cable(&hosts[i], &switches[i]));
         spec.links.push(cable(&switches[i], &switches[(i + 1) % n]));
@@ -36,10 +29,7 @@ fn ring(n: usize) -> FabricSpec {
 
 #[test]
 fn the_longest_path_of_regular_topologies() {
-    assert_eq!(
-        longest(&spec(TopologySpec::SingleSwitch { hosts: 5 })),
-        facts(2, 4, 40)
-    );
+    assert_eq!(longest(&spec(TopologySpec::SingleSwitch { hosts: 5 })), facts(2, 4, 40));
     assert_eq!(longest(&spec(TopologySpec::FatTree { k: 4 })), facts(6, 12, 40));
     assert_eq!(longest(&spec(TopologySpec::FatTree { k: 6 })), facts(6, 12, 40));
     // One host per pod and one core switch.
@@ -80,41 +70,24 @@ fn in_a_ring_the_shorter_way_is_taken_and_both_if_equal() {
     let odd = Topology::build(&ring(5)).unwrap();
     let routes = Routes::new(&odd, 1).unwrap();
     let names = |topology: &Topology, path: Vec<usize>| -> Vec<String> {
-        path.iter()
-            .map(|p| topology.names[topology.peer_node(*p) as usize].clone())
-            .collect()
+        path.iter().map(|p| topology.names[topology.peer_node(*p) as usize].clone()).collect()
     };
     for hash in 0..50 {
-        assert_eq!(
-            names(&odd, routes.path(&odd, 0, 2, hash)),
-            ["s0", "s1", "s2", "h2"]
-        );
-        assert_eq!(
-            names(&odd, routes.path(&odd, 0, 3, hash)),
-            ["s0", "s4", "s3", "h3"]
-        );
+        assert_eq!(names(&odd, routes.path(&odd, 0, 2, hash)), ["s0", "s1", "s2", "h2"]);
+        assert_eq!(names(&odd, routes.path(&odd, 0, 3, hash)), ["s0", "s4", "s3", "h3"]);
     }
     assert_eq!(longest(&ring(5)), facts(4, 8, 40));
 
     let even = Topology::build(&ring(6)).unwrap();
     let routes = Routes::new(&even, 1).unwrap();
-    let clockwise = (0..400)
-        .filter(|h| names(&even, routes.path(&even, 0, 3, *h))[1] == "s1")
-        .count();
+    let clockwise = (0..400).filter(|h| names(&even, routes.path(&even, 0, 3, *h))[1] == "s1").count();
     assert!((120..280).contains(&clockwise), "{clockwise} of 400");
     assert_eq!(longest(&ring(6)), facts(5, 10, 40));
 }
 
 #[test]
 fn a_switch_without_hosts_and_one_with_hosts_in_the_middle_both_forward() {
-    let cables = [
-        ("a", "s"),
-        ("s", "t"),
-        ("t", "u"),
-        ("u", "v"),
-        ("b", "v"),
-        ("c", "t"),
-    ];
+    let cables = [("a", "s"), ("s", "t"), ("t", "u"), ("u", "v"), ("b", "v"), ("c", "t")];
     let mut fabric = Fabric::new(&graph(&["a", "b", "c"], &["s", "t", "u", "v"], &cables), 1).unwrap();
     let mut script = Script::new(3);
     for (src, dst) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
@@ -122,11 +95,7 @@ fn a_switch_without_hosts_and_one_with_hosts_in_the_middle_both_forward() {
     }
     fabric.run(&mut script);
     let links = |at: u64| at / (T + 2 * US);
-    let mut arrived: Vec<_> = script
-        .arrived
-        .iter()
-        .map(|s| (s.host, s.id, links(s.at)))
-        .collect();
+    let mut arrived: Vec<_> = script.arrived.iter().map(|s| (s.host, s.id, links(s.at))).collect();
     arrived.sort_unstable();
     // a's second packet and the one that c sends into the same cable come a frame time later; whole links still.
     assert_eq!(arrived, [(0, 10, 5), (1, 1, 5), (1, 21, 4), (2, 2, 3)]);
@@ -137,10 +106,7 @@ fn hosts_that_cannot_reach_each_other_are_named() {
     let cables = [("a", "s"), ("b", "s"), ("c", "t"), ("d", "t")];
     let spec = graph(&["a", "b", "c", "d"], &["s", "t"], &cables);
     let error = Fabric::<u32>::new(&spec, 1).err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "no path from host a to host c; every host must reach every other"
-    );
+    assert_eq!(error.to_string(), "no path from host a to host c; every host must reach every other");
 }
 
 #[test]
@@ -166,9 +132,7 @@ fn impossible_fabrics_are_refused_with_a_reason() {
     assert!(refused(&unknown).contains("no node is called `nowhere`"));
     assert!(refused(&graph(&["a", "b"], &["s"], &[("a", "b")])).contains("linked directly"));
     assert!(refused(&graph(&["a", "a"], &["s"], &[("a", "s")])).contains("same name"));
-    assert!(
-        refused(&graph(&["a", "b"], &["s"], &[("a", "s"), ("s", "s"), ("b", "s")])).contains("to itself")
-    );
+    assert!(refused(&graph(&["a", "b"], &["s"], &[("a", "s"), ("s", "s"), ("b", "s")])).contains("to itself"));
 }
 
 #[test]
@@ -184,12 +148,7 @@ fn ports_of_a_cable_point_at_each_other() {
     for topology in [
         TopologySpec::FatTree { k: 4 },
         TopologySpec::SingleSwitch { hosts: 3 },
-        TopologySpec::Dumbbell {
-            left: 1,
-            right: 2,
-            bottleneck_rate: None,
-            bottleneck_delay: None,
-        },
+        TopologySpec::Dumbbell { left: 1, right: 2, bottleneck_rate: None, bottleneck_delay: None },
     ] {
         let topology = Topology::build(&spec(topology)).unwrap();
         for (number, port) in topology.ports.iter().enumerate() {

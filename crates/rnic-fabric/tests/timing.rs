@@ -35,9 +35,7 @@ fn packets_of_one_host_follow_each_other_without_a_gap() {
     let mut script = Script::new(54);
     script.send_burst(0, 5_000, 9, 10);
     fabric.run(&mut script);
-    let expected: Vec<_> = (0..10)
-        .map(|k| (5_000 + 6 * (T + D) + u64::from(k) * T, k))
-        .collect();
+    let expected: Vec<_> = (0..10).map(|k| (5_000 + 6 * (T + D) + u64::from(k) * T, k)).collect();
     assert_eq!(script.arrivals(9), expected);
     let departures: Vec<_> = (0..10).map(|k| (5_000 + u64::from(k) * T, k)).collect();
     assert_eq!(script.departures(0), departures);
@@ -61,10 +59,7 @@ fn a_large_packet_behind_a_small_one_never_waits() {
     script.send(0, 0, packet(1, MIN_FRAME, 0));
     script.send(0, 0, packet(1, FRAME, 1));
     fabric.run(&mut script);
-    assert_eq!(
-        script.arrivals(1),
-        [(2 * (16_800 + D), 0), (16_800 + 2 * (T + D), 1)]
-    );
+    assert_eq!(script.arrivals(1), [(2 * (16_800 + D), 0), (16_800 + 2 * (T + D), 1)]);
 }
 
 /// Two hosts send to a third at the same instant and keep sending.
@@ -125,10 +120,7 @@ fn the_slow_link_of_a_dumbbell_sets_the_pace() {
     fabric.run(&mut script);
     // 221,200 at the edges, 884,800 in the middle, 2 + 5 + 2 us of propagation.
     let first = 2 * 221_200 + 884_800 + 9 * US;
-    assert_eq!(
-        script.arrivals(1),
-        [(first, 0), (first + 884_800, 1), (first + 2 * 884_800, 2)]
-    );
+    assert_eq!(script.arrivals(1), [(first, 0), (first + 884_800, 1), (first + 2 * 884_800, 2)]);
 }
 
 #[test]
@@ -140,10 +132,7 @@ fn a_rate_without_whole_picoseconds_per_byte_rounds_to_the_nearest() {
     script.send_burst(0, 0, 1, 2);
     fabric.run(&mut script);
     // 1,106 bytes x 8 / 30 Gbps = 294,933.33 ps.
-    assert_eq!(
-        script.arrivals(1),
-        [(2 * (294_933 + D), 0), (3 * 294_933 + 2 * D, 1)]
-    );
+    assert_eq!(script.arrivals(1), [(2 * (294_933 + D), 0), (3 * 294_933 + 2 * D, 1)]);
 }
 
 #[test]
@@ -157,10 +146,7 @@ fn the_time_for_which_a_port_was_sending_is_right_at_any_rate() {
         fabric.run(&mut script);
         let busy = fabric.busy(fabric.topology().host_port(0)).as_ps();
         // To the rounding of each frame's time.
-        assert!(
-            busy.abs_diff(3_000 * ps_per_frame) <= 3_000,
-            "{gbps} Gbps: {busy} ps"
-        );
+        assert!(busy.abs_diff(3_000 * ps_per_frame) <= 3_000, "{gbps} Gbps: {busy} ps");
         assert_eq!(script.arrivals(1).len(), 3_000);
     }
 }
@@ -179,9 +165,7 @@ fn the_frame_gap_takes_time_but_no_buffer() {
         fabric.run(&mut script);
         let frame = u64::from(u32::from(FRAME) + gap);
         let first = frame * 200 + frame * 8_000 + 2 * D;
-        let expected: Vec<_> = (0..5)
-            .map(|k| (first + u64::from(k) * frame * 8_000, k))
-            .collect();
+        let expected: Vec<_> = (0..5).map(|k| (first + u64::from(k) * frame * 8_000, k)).collect();
         assert_eq!(script.arrivals(1), expected);
     }
 }

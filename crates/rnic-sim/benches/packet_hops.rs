@@ -46,7 +46,8 @@ fn measure(case: usize) -> Result<(), String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
     let mut scenario = scenario::load(&path, &[], None).map_err(|error| error.to_string())?;
     scenario.runs.retain(|r| r.name == *run);
-    let reports = run_scenario(&scenario, &RunOptions { threads: 1 }, &Silent).map_err(|(_, error)| error.to_string())?;
+    let reports =
+        run_scenario(&scenario, &RunOptions { threads: 1 }, &Silent).map_err(|(_, error)| error.to_string())?;
     let report = reports.first().ok_or("the scenario has no such run")?;
     println!("{} {} {}", report.output.totals.hops, report.cpu_s, report.peak_rss_bytes);
     Ok(())
@@ -55,7 +56,8 @@ fn measure(case: usize) -> Result<(), String> {
 /// Measures one case in a child process.
 fn sample(case: usize) -> Result<Sample, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let output = Command::new(program).args(["--case", &case.to_string()]).output().map_err(|error| error.to_string())?;
+    let output =
+        Command::new(program).args(["--case", &case.to_string()]).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let fields: Vec<&str> = text.split_whitespace().collect();
     let failed = || format!("case {case} failed: {}{text}", String::from_utf8_lossy(&output.stderr));

@@ -147,12 +147,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     /// Hosts that will start the flows of `stream`, which must be in order of start. `observer` is called now and then with the number
     /// of finished flows, the simulated time and the packet transmissions so far; `Break` cancels the run.
     pub fn new(
-        cfg: FlowConfig,
-        params: C::Params,
-        hosting: Hosting,
-        topology: Arc<Topology>,
-        routes: Arc<Routes>,
-        stream: S,
+        cfg: FlowConfig, params: C::Params, hosting: Hosting, topology: Arc<Topology>, routes: Arc<Routes>, stream: S,
         observer: &'a mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
     ) -> Self {
         let mut stream = stream.peekable();
@@ -162,9 +157,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             hosting,
             next_start: stream.peek().map_or(Time::MAX, |flow: &FlowSpec| flow.start),
             stream,
-            hosts: std::iter::repeat_with(Host::default)
-                .take(topology.hosts as usize)
-                .collect(),
+            hosts: std::iter::repeat_with(Host::default).take(topology.hosts as usize).collect(),
             topology,
             routes,
             senders: Vec::new(),
@@ -206,18 +199,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     /// Creates both ends of a flow; returns its slot.
     fn open(&mut self, flow: &FlowSpec) -> u32 {
         let host = &mut self.hosts[flow.src as usize];
-        host.same_start = if host.last_start == flow.start {
-            host.same_start + 1
-        } else {
-            0
-        };
+        host.same_start = if host.last_start == flow.start { host.same_start + 1 } else { 0 };
         host.last_start = flow.start;
-        let entity = [
-            u64::from(flow.src),
-            u64::from(flow.dst),
-            flow.start.as_ps(),
-            u64::from(host.same_start),
-        ];
+        let entity = [u64::from(flow.src), u64::from(flow.dst), flow.start.as_ps(), u64::from(host.same_start)];
         let hash = mix(self.hosting.seed, Purpose::FlowHash, &entity);
         let (flow_hash, reply_hash) = (hash as u32, (hash >> 32) as u32);
         let record = self.records.len() as u32;
@@ -247,13 +231,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             timeouts: 0,
         };
         let receiver = Receiver::new(&self.cfg, flow.bytes, flow.start);
-        let receive = ReceiveEnd {
-            receiver,
-            src: flow.src,
-            reply_hash,
-            armed: Time::MAX,
-            done: false,
-        };
+        let receive = ReceiveEnd { receiver, src: flow.src, reply_hash, armed: Time::MAX, done: false };
         self.active += 1;
         self.last_progress = self.last_progress.max(flow.start);
         match self.free.pop() {
@@ -275,15 +253,10 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         let path = self.routes.path(&self.topology, flow.src, flow.dst, flow_hash);
         let packets = self.cfg.packets(flow.bytes);
         let last = flow.bytes - (packets - 1) * u64::from(self.cfg.mtu);
-        let on_cable =
-            |payload: u64| (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(self.hosting.frame_gap);
-        completion_time(
-            &self.topology,
-            &path,
-            packets,
-            on_cable(u64::from(self.cfg.mtu)),
-            on_cable(last),
-        )
+        let on_cable = |payload: u64| {
+            (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(self.hosting.frame_gap)
+        };
+        completion_time(&self.topology, &path, packets, on_cable(u64::from(self.cfg.mtu)), on_cable(last))
     }
 
     /// Puts the flow where it belongs: ready now, ready later, or nowhere while it is blocked.
@@ -296,11 +269,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         if let Some(at) = end.sender.next_transmit(&self.cfg) {
             end.queued = true;
             let host = &mut self.hosts[host as usize];
-            if at <= now {
-                host.ready.push_back(slot)
-            } else {
-                host.paced.push(Reverse((at, slot)))
-            }
+            if at <= now { host.ready.push_back(slot) } else { host.paced.push(Reverse((at, slot))) }
         }
     }
 
@@ -358,11 +327,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     #[inline]
     fn reply(&mut self, host: u32, slot: u32, pdu: Pdu) {
         let end = &self.receivers[slot as usize];
-        let bytes = if pdu.kind() == PduKind::Nack {
-            self.hosting.nack_bytes
-        } else {
-            self.hosting.ack_bytes
-        };
+        let bytes = if pdu.kind() == PduKind::Nack { self.hosting.nack_bytes } else { self.hosting.ack_bytes };
         self.hosts[host as usize].control.push_back(Packet {
             dst: end.src,
             flow_hash: end.reply_hash,
@@ -380,14 +345,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             return; // of an earlier flow in this slot
         }
         let end = &mut self.receivers[slot as usize];
-        let outcome = end.receiver.handle(
-            &self.cfg,
-            now,
-            pdu,
-            RxMeta {
-                marked: packet.is_marked(),
-            },
-        );
+        let outcome = end.receiver.handle(&self.cfg, now, pdu, RxMeta { marked: packet.is_marked() });
         if !outcome.discarded {
             self.last_progress = now;
         }
@@ -475,11 +433,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         } else if self.active > 0 && end.saturating_sub(self.last_progress) > self.hosting.stall_time {
             self.stop = Some(Stop::Stalled);
         }
-        if self.stop.is_some() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if self.stop.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
@@ -562,14 +516,10 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
         while let Some(flow) = self.stream.next_if(|flow| flow.start < end) {
             let slot = self.open(&flow);
-            self.hosts[flow.src as usize]
-                .starts
-                .push_back((flow.start, slot, false));
+            self.hosts[flow.src as usize].starts.push_back((flow.start, slot, false));
             wake(flow.src, flow.start);
             if P::receiver_has_timer(&self.cfg) {
-                self.hosts[flow.dst as usize]
-                    .starts
-                    .push_back((flow.start, slot, true));
+                self.hosts[flow.dst as usize].starts.push_back((flow.start, slot, true));
                 wake(flow.dst, flow.start);
             }
         }

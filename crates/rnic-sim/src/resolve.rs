@@ -62,9 +62,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     let topology = Topology::build(&fabric)?;
     let network = Network {
         hosts: topology.hosts,
-        host_rate: (0..topology.hosts)
-            .map(|host| topology.ports[topology.host_port(host)].link.rate)
-            .collect(),
+        host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
         mtu: run.fabric.mtu.0 as u32,
         wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
@@ -83,13 +81,8 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     }
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
-    let derived_cap = bdp
-        .div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA))
-        .max(1);
-    let bdp_cap = run
-        .transport
-        .bdp_cap
-        .unwrap_or(derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32);
+    let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
+    let bdp_cap = run.transport.bdp_cap.unwrap_or(derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32);
     let flow = FlowConfig {
         mtu: run.fabric.mtu.0 as u32,
         header: frames.header,
@@ -115,16 +108,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
         seed,
     };
     let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
-    Ok(Resolved {
-        fabric,
-        flow,
-        hosting,
-        network,
-        lossless,
-        longest,
-        parameters,
-        warnings,
-    })
+    Ok(Resolved { fabric, flow, hosting, network, lossless, longest, parameters, warnings })
 }
 
 /// Frame lengths.
@@ -167,29 +151,17 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
 }
 
 fn switch(
-    run: &RunSpec,
-    fabric: &FabricSpec,
-    topology: &Topology,
-    longest: PathFacts,
-    frames: &Frames,
+    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, frames: &Frames,
 ) -> Result<SwitchSpec, SetupError> {
     let bdp = longest.rate.bytes_in(longest.delay * 2);
-    let buffer = run
-        .fabric
-        .switch
-        .buffer
-        .unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
+    let buffer = run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
     if buffer.0 < u64::from(frames.longest) {
         return Err(SetupError::Impossible(format!(
             "a switch buffer of {buffer} cannot hold one packet of {} bytes",
             frames.longest
         )));
     }
-    let mut spec = SwitchSpec {
-        buffer,
-        pfc: None,
-        priorities: fabric.switch.priorities,
-    };
+    let mut spec = SwitchSpec { buffer, pfc: None, priorities: fabric.switch.priorities };
     if !run.transport.pfc {
         return Ok(spec);
     }
@@ -204,26 +176,14 @@ fn switch(
             )));
         }
     };
-    let headroom = run
-        .fabric
-        .switch
-        .headroom
-        .unwrap_or(Bytes(needed.0.max(buffer.0.saturating_sub(xoff.0))));
-    spec.pfc = Some(PfcThresholds {
-        xoff,
-        xon: run.fabric.switch.xon.unwrap_or(xoff),
-        headroom,
-    });
+    let headroom = run.fabric.switch.headroom.unwrap_or(Bytes(needed.0.max(buffer.0.saturating_sub(xoff.0))));
+    spec.pfc = Some(PfcThresholds { xoff, xon: run.fabric.switch.xon.unwrap_or(xoff), headroom });
     Ok(spec)
 }
 
 /// Warns of headroom that is too small, or that takes more than the buffer.
 fn warn_of_headroom(
-    pfc: PfcThresholds,
-    needed: Bytes,
-    buffer: Bytes,
-    timeouts: Option<Timeouts>,
-    warnings: &mut Vec<String>,
+    pfc: PfcThresholds, needed: Bytes, buffer: Bytes, timeouts: Option<Timeouts>, warnings: &mut Vec<String>,
 ) {
     let guard = if timeouts.is_some_and(|t| t.high == SAFETY_TIMEOUT) {
         format!("; a timeout of {SAFETY_TIMEOUT} guards against a lost last packet")
@@ -246,12 +206,7 @@ fn warn_of_headroom(
 
 /// The run's timeouts. A lossless fabric has none; one that is meant to be lossless, but lacks headroom, only a long one.
 fn timeouts(
-    run: &RunSpec,
-    fabric: &FabricSpec,
-    topology: &Topology,
-    longest: PathFacts,
-    lossless: bool,
-    random_loss: bool,
+    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, lossless: bool, random_loss: bool,
 ) -> Option<Timeouts> {
     let transport = &run.transport;
     let meant_lossless = fabric.switch.pfc.is_some() && !random_loss;
@@ -260,37 +215,21 @@ fn timeouts(
         Some(false) => return None,
         None if lossless => return None,
         None if meant_lossless => {
-            return Some(Timeouts {
-                high: SAFETY_TIMEOUT,
-                low: SAFETY_TIMEOUT,
-                low_packets,
-            });
+            return Some(Timeouts { high: SAFETY_TIMEOUT, low: SAFETY_TIMEOUT, low_packets });
         }
         _ => {}
     }
-    let most_ports = (topology.hosts..topology.nodes())
-        .map(|n| topology.ports_of(n).len())
-        .max()
-        .unwrap_or(1);
+    let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
     let congested = longest.rate.time_for(fabric.switch.buffer.0 * most_ports as u64);
     let high = transport.rto_high.unwrap_or(longest.delay * 2 + congested);
     let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
-    Some(Timeouts {
-        high,
-        low,
-        low_packets,
-    })
+    Some(Timeouts { high, low, low_packets })
 }
 
 /// Warns when the cap alone keeps a lone flow clearly below line rate.
 fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
-    let needed = flow.base_rtt.as_ps().div_ceil(
-        longest
-            .rate
-            .time_for(u64::from(frames.data + frames.gap))
-            .as_ps()
-            .max(1),
-    );
+    let needed =
+        flow.base_rtt.as_ps().div_ceil(longest.rate.time_for(u64::from(frames.data + frames.gap)).as_ps().max(1));
     if u64::from(flow.bdp_cap) * 10 < needed * 9 {
         warnings.push(format!(
             "bdp_cap = {} holds a lone flow on the longest path to {:.0} % of line rate; {needed} packets would fill it",
@@ -301,24 +240,13 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec,
-    fabric: &FabricSpec,
-    flow: &FlowConfig,
-    hosting: &Hosting,
-    longest: PathFacts,
-    topology: &Topology,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
     let mut put = |key: &str, value: String| list.push((key.to_string(), value));
     put("hosts", topology.hosts.to_string());
     put("switches", (topology.nodes() - topology.hosts).to_string());
-    put(
-        "longest path",
-        format!(
-            "{} links, {} one way, {}",
-            longest.hops, longest.delay, longest.rate
-        ),
-    );
+    put("longest path", format!("{} links, {} one way, {}", longest.hops, longest.delay, longest.rate));
     put("base_rtt", flow.base_rtt.to_string());
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());
@@ -333,15 +261,7 @@ fn parameters(
         put("bdp_cap", format!("{} packets", flow.bdp_cap));
         put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
     }
-    put(
-        "acks",
-        if flow.acks {
-            "every packet"
-        } else {
-            "none (all Reads)"
-        }
-        .to_string(),
-    );
+    put("acks", if flow.acks { "every packet" } else { "none (all Reads)" }.to_string());
     put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
     match flow.timeouts {
         None => put("timeouts", "off".to_string()),

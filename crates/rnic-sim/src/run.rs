@@ -58,9 +58,7 @@ pub struct RunReport {
 /// # Errors
 /// The first run that cannot be set up, with its name.
 pub fn run_scenario(
-    scenario: &Scenario,
-    options: &RunOptions,
-    progress: &dyn Progress,
+    scenario: &Scenario, options: &RunOptions, progress: &dyn Progress,
 ) -> Result<Vec<RunReport>, (String, SetupError)> {
     let mut prepared = Vec::new();
     for run in &scenario.runs {
@@ -74,12 +72,8 @@ pub fn run_scenario(
             let Some(run) = scenario.runs.get(index) else {
                 return;
             };
-            let report = run_one(scenario.seed, run, &prepared[index], &mut |state| {
-                progress.update(index, state)
-            });
-            *slots[index]
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
+            let report = run_one(scenario.seed, run, &prepared[index], &mut |state| progress.update(index, state));
+            *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
         }
     };
     std::thread::scope(|scope| {
@@ -88,22 +82,12 @@ pub fn run_scenario(
         }
         worker();
     });
-    let reports = slots
-        .into_iter()
-        .filter_map(|slot| slot.into_inner().unwrap_or_else(|p| p.into_inner()));
+    let reports = slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(|p| p.into_inner()));
     Ok(reports.collect())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the cost of a run is measured here, and nowhere in its results"
-)]
-fn run_one(
-    seed: u64,
-    run: &RunSpec,
-    resolved: &Resolved,
-    progress: &mut dyn FnMut(RunProgress),
-) -> RunReport {
+#[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
+fn run_one(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunReport {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
     let output = simulate_named(seed, run, resolved, progress);
     RunReport {
@@ -123,21 +107,11 @@ fn peak_rss_bytes() -> u64 {
 }
 
 /// Picks the protocol by name: from here on everything is compiled for it.
-fn simulate_named(
-    seed: u64,
-    run: &RunSpec,
-    resolved: &Resolved,
-    progress: &mut dyn FnMut(RunProgress),
-) -> RunOutput {
+fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
     let total = stream.total();
     let mut observer = |done: u64, now: Time, hops: u64| {
-        progress(RunProgress {
-            flows_done: done,
-            flows_total: total,
-            hops,
-            sim_time: now,
-        });
+        progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });
         ControlFlow::Continue(())
     };
     match run.transport.transport.as_str() {
@@ -149,10 +123,7 @@ fn simulate_named(
 /// Simulates one run with the given flows, which must be in order of start. `observer` is called now and then with flows finished, simulated
 /// time and packet transmissions.
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    resolved: &Resolved,
-    params: C::Params,
-    seed: u64,
-    flows: S,
+    resolved: &Resolved, params: C::Params, seed: u64, flows: S,
     observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
 ) -> RunOutput {
     let fabric = match Fabric::new(&resolved.fabric, seed) {
@@ -164,22 +135,12 @@ pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<crate::nic::Segment>,
-    resolved: &Resolved,
-    params: C::Params,
-    flows: S,
+    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S,
     observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
 ) -> RunOutput {
     let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-    let mut hosts = Hosts::<P, C, S>::new(
-        resolved.flow.clone(),
-        params,
-        resolved.hosting,
-        topology,
-        routes,
-        flows,
-        observer,
-    );
+    let mut hosts =
+        Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, topology, routes, flows, observer);
     let ending = fabric.run(&mut hosts);
     let end = fabric.now();
     fabric.close_counters(end);
@@ -195,19 +156,13 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
             totals.data + totals.control
         ))
     } else if resolved.lossless && totals.dropped > 0 {
-        RunStatus::Failed(format!(
-            "internal error: a lossless fabric dropped {} packets",
-            totals.dropped
-        ))
+        RunStatus::Failed(format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
     } else {
         status(&fabric, ending, stop, unfinished, end)
     };
     let mut warnings = resolved.warnings.clone();
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
-        warnings.push(format!(
-            "PFC did not prevent loss: {} packets were dropped",
-            totals.dropped
-        ));
+        warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     RunOutput {
         status,
@@ -221,17 +176,9 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
 }
 
 fn status<B: Copy + Default>(
-    fabric: &Fabric<B>,
-    ending: Ending,
-    stop: Option<Stop>,
-    unfinished: u64,
-    end: Time,
+    fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time,
 ) -> RunStatus {
-    let flows = if unfinished == 1 {
-        "1 flow has".to_string()
-    } else {
-        format!("{unfinished} flows have")
-    };
+    let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
         (_, Some(Stop::Finished)) => return RunStatus::Completed,
         (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
@@ -249,30 +196,14 @@ fn status<B: Copy + Default>(
 fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
     let blockage = blockage(fabric);
     if !blockage.cycle.is_empty() {
-        return format!(
-            "; deadlock: the pauses form a cycle through {}",
-            blockage.cycle.join(", ")
-        );
+        return format!("; deadlock: the pauses form a cycle through {}", blockage.cycle.join(", "));
     }
     if blockage.paused.is_empty() {
         return String::new();
     }
-    let names: Vec<&str> = blockage
-        .paused
-        .iter()
-        .take(8)
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let more = if blockage.paused.len() > names.len() {
-        ", ..."
-    } else {
-        ""
-    };
-    format!(
-        "; {} ports are paused: {}{more}",
-        blockage.paused.len(),
-        names.join(", ")
-    )
+    let names: Vec<&str> = blockage.paused.iter().take(8).map(|(name, _)| name.as_str()).collect();
+    let more = if blockage.paused.len() > names.len() { ", ..." } else { "" };
+    format!("; {} ports are paused: {}{more}", blockage.paused.len(), names.join(", "))
 }
 
 fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
@@ -291,11 +222,7 @@ fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     (0..topology.ports.len()).map(record).collect()
 }
 
-fn totals<B: Copy + Default>(
-    fabric: &Fabric<B>,
-    ports: &[PortRecord],
-    hosts: crate::nic::HostTotals,
-) -> Totals {
+fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
     let mut totals = Totals {
         data: hosts.data,
         control: hosts.control,
@@ -307,11 +234,7 @@ fn totals<B: Copy + Default>(
         ..Totals::default()
     };
     for port in 0..ports.len() {
-        totals.dropped_data += fabric
-            .counters(port)
-            .iter()
-            .map(|c| c.drops - c.control_drops)
-            .sum::<u64>();
+        totals.dropped_data += fabric.counters(port).iter().map(|c| c.drops - c.control_drops).sum::<u64>();
     }
     for counters in ports.iter().flat_map(|port| &port.priorities) {
         totals.dropped += counters.drops;

@@ -43,17 +43,14 @@ fn second_half<P: Protocol>(transport: &str, pfc: bool, buffer: u64) -> (u64, u6
     let mut run = fat_tree(transport);
     run.transport.pfc = pfc;
     run.fabric.switch.buffer = Some(Bytes(buffer));
-    let flows: Vec<_> = (0..54)
-        .map(|src| flow(u64::from(src) * 1_000, src, (src * 7 + 20) % 54, 5_000_000))
-        .collect();
+    let flows: Vec<_> = (0..54).map(|src| flow(u64::from(src) * 1_000, src, (src * 7 + 20) % 54, 5_000_000)).collect();
     let resolved = resolved(&run, &flows);
     // Room for all samples, so that noting one allocates nothing.
     let mut samples = Vec::with_capacity(100_000);
-    let output =
-        simulate::<P, NoCongestionControl, _>(&resolved, (), 1, flows.iter().copied(), &mut |_, _, hops| {
-            samples.push((hops, ALLOCATIONS.load(Ordering::Relaxed)));
-            ControlFlow::Continue(())
-        });
+    let output = simulate::<P, NoCongestionControl, _>(&resolved, (), 1, flows.iter().copied(), &mut |_, _, hops| {
+        samples.push((hops, ALLOCATIONS.load(Ordering::Relaxed)));
+        ControlFlow::Continue(())
+    });
     assert_eq!(output.status, RunStatus::Completed);
     let (hops, allocations) = *samples.last().unwrap();
     let middle = samples.iter().find(|(h, _)| *h >= hops / 2).unwrap();
@@ -68,24 +65,12 @@ fn packets_allocate_nothing_after_start_up() {
         ("RoCE with PFC", second_half::<GoBackN>("roce", true, 240_000)),
         ("IRN", second_half::<Irn>("irn", false, 240_000)),
         ("IRN, small buffers", second_half::<Irn>("irn", false, 60_000)),
-        (
-            "IRN with PFC, small buffers",
-            second_half::<Irn>("irn", true, 60_000),
-        ),
+        ("IRN with PFC, small buffers", second_half::<Irn>("irn", true, 60_000)),
     ];
     for (name, (hops, allocations)) in cases {
         println!("{name}: {allocations} allocations in {hops} packet transmissions");
-        assert!(
-            hops > 300_000,
-            "{name}: {hops} packet transmissions are too few to tell"
-        );
-        assert!(
-            allocations * 10_000 < hops,
-            "{name}: {allocations} allocations in {hops} transmissions"
-        );
+        assert!(hops > 300_000, "{name}: {hops} packet transmissions are too few to tell");
+        assert!(allocations * 10_000 < hops, "{name}: {allocations} allocations in {hops} transmissions");
     }
-    assert!(
-        ALLOCATIONS.load(Ordering::Relaxed) > before + 1_000,
-        "the counter counts"
-    );
+    assert!(ALLOCATIONS.load(Ordering::Relaxed) > before + 1_000, "the counter counts");
 }

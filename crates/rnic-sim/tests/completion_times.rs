@@ -13,9 +13,7 @@ const PEERS: [(u32, u64); 3] = [(1, 2), (3, 4), (9, 6)];
 
 #[test]
 fn a_lone_roce_flow_of_any_size_takes_exactly_its_ideal_time() {
-    let sizes = [
-        1, 2, 3, 63, 64, 1_023, 1_024, 1_025, 2_048, 2_049, 10_000, 100_000, 1_000_000,
-    ];
+    let sizes = [1, 2, 3, 63, 64, 1_023, 1_024, 1_025, 2_048, 2_049, 10_000, 100_000, 1_000_000];
     let mut flows = Vec::new();
     for (dst, _) in PEERS {
         for size in sizes {
@@ -41,11 +39,7 @@ fn the_ideal_time_is_that_worked_out_by_hand() {
         // One frame, 2 us and its own time per link. 1 B: 63 bytes, padded to 64, and the gap, 16,800 ps. 2 B: 64 bytes, no padding.
         for (bytes, frame) in [(1, 16_800), (2, 16_800), (3, 17_000), (1_024, ROCE)] {
             let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, bytes)]);
-            assert_eq!(
-                fct(&output.flows[0]),
-                links * (frame + D),
-                "{bytes} B, {links} links"
-            );
+            assert_eq!(fct(&output.flows[0]), links * (frame + D), "{bytes} B, {links} links");
         }
         // 977 packets, the last of 576 bytes: 658 bytes, 131,600 ps.
         let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, 1_000_000)]);
@@ -88,12 +82,7 @@ fn a_lone_flow_is_never_faster_than_its_ideal_time_whatever_the_frame_gap() {
 #[test]
 fn acks_have_the_size_and_time_of_real_ones() {
     for (dst, links) in PEERS {
-        for (ack_size, ack) in [
-            (None, 17_200),
-            (Some(64), 16_800),
-            (Some(20), 16_800),
-            (Some(300), 64_000),
-        ] {
+        for (ack_size, ack) in [(None, 17_200), (Some(64), 16_800), (Some(20), 16_800), (Some(300), 64_000)] {
             let mut run = fat_tree("irn");
             run.transport.bdp_cap = Some(1);
             run.transport.ack_size = ack_size.map(Bytes);
@@ -136,11 +125,7 @@ fn two_flows_into_one_host_alternate_and_finish_a_frame_apart() {
 #[test]
 fn flows_of_one_host_take_turns_packet_by_packet() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
-    let flows = [
-        flow(0, 0, 1, 3 * 1_024),
-        flow(0, 0, 2, 1_024),
-        flow(0, 0, 3, 2 * 1_024),
-    ];
+    let flows = [flow(0, 0, 1, 3 * 1_024), flow(0, 0, 2, 1_024), flow(0, 0, 3, 2 * 1_024)];
     let output = outcome(&run, &flows);
     // The first flow has sent a packet and is in the ring again before the others start; from then on the ring goes round. On h0's cable:
     // 1, 1, 2, 3, 1, 3.
@@ -184,11 +169,8 @@ fn a_maximum_rate_spaces_the_packets() {
 #[test]
 fn a_flow_starts_at_its_own_picosecond() {
     let starts = [0, 1, 999, 2_016_799, 2_016_800, 2_016_801, 77_777_777];
-    let flows: Vec<FlowSpec> = starts
-        .iter()
-        .enumerate()
-        .map(|(i, s)| flow(*s, 3 * i as u32, 3 * i as u32 + 1, 1))
-        .collect();
+    let flows: Vec<FlowSpec> =
+        starts.iter().enumerate().map(|(i, s)| flow(*s, 3 * i as u32, 3 * i as u32 + 1, 1)).collect();
     let output = outcome(&fat_tree("roce"), &flows);
     for (record, start) in output.flows.iter().zip(starts) {
         assert_eq!(record.start, Time::from_ps(start));

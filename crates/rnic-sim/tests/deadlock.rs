@@ -25,19 +25,14 @@ fn around_the_ring(transport: &str) -> (RunSpec, Vec<FlowSpec>) {
 
 /// The names of the ring's ports in the direction of the traffic: s0:p->s1, s1:p->s2, ...
 fn assert_names_the_ring(reason: &str) {
-    let (_, cycle) = reason
-        .split_once("deadlock: the pauses form a cycle through ")
-        .expect(reason);
+    let (_, cycle) = reason.split_once("deadlock: the pauses form a cycle through ").expect(reason);
     let ports: Vec<&str> = cycle.split(", ").collect();
     assert_eq!(ports.len(), 7, "{reason}");
     for pair in 0..7 {
         let (from, to) = ports[pair].split_once("->").expect(reason);
         let (node, _) = from.split_once(':').expect(reason);
         let (next, _) = ports[(pair + 1) % 7].split_once(':').expect(reason);
-        assert_eq!(
-            to, next,
-            "each port waits for one of the switch that it leads to: {reason}"
-        );
+        assert_eq!(to, next, "each port waits for one of the switch that it leads to: {reason}");
         let number = |name: &str| name[1..].parse::<u32>().unwrap();
         assert_eq!((number(node) + 1) % 7, number(to), "{reason}");
     }
@@ -70,10 +65,7 @@ fn a_deadlock_under_timers_is_found_by_the_lack_of_progress() {
     run.limits.stall_time = Time::from_ms(20);
     let output = outcome(&run, &flows);
     let reason = failure(&output);
-    assert!(
-        reason.starts_with("no flow has progressed for a long time at "),
-        "{reason}"
-    );
+    assert!(reason.starts_with("no flow has progressed for a long time at "), "{reason}");
     assert_names_the_ring(reason);
     assert_accounts(&output);
 }
@@ -99,11 +91,7 @@ fn the_time_limit_ends_a_run() {
     assert_accounts(&output);
     assert_eq!(finished(&output), 1);
     // The run ends with the window in which the limit lies: 2 us and 84 bytes' time long.
-    assert!(
-        output.end >= Time::from_us(50) && output.end < Time::from_ps(52_016_800),
-        "{}",
-        output.end
-    );
+    assert!(output.end >= Time::from_us(50) && output.end < Time::from_ps(52_016_800), "{}", output.end);
 }
 
 #[test]
@@ -116,28 +104,14 @@ fn a_run_whose_flows_do_not_progress_is_stalled() {
     run.transport.rto_high = Some(Time::from_us(320));
     let output = outcome(&run, &[flow(0, 0, 2, 100_000), flow(0, 0, 1, 1_024)]);
     let reason = failure(&output);
-    assert!(
-        reason.starts_with("no flow has progressed for a long time at "),
-        "{reason}"
-    );
+    assert!(reason.starts_with("no flow has progressed for a long time at "), "{reason}");
     // Noticed when something happens next: the timeouts are 100 us apart.
-    assert!(
-        output.end > Time::from_ms(5) && output.end < Time::from_us(5_200),
-        "{}",
-        output.end
-    );
+    assert!(output.end > Time::from_ms(5) && output.end < Time::from_us(5_200), "{}", output.end);
     assert!(reason.ends_with("; 1 flow has not finished"), "{reason}");
     assert_accounts(&output);
     // Every 100 us another attempt, all lost on the last cable.
-    assert!(
-        (45..=52).contains(&output.flows[1].retransmitted),
-        "{:?}",
-        output.flows[1]
-    );
-    assert_eq!(
-        output.totals.lost + output.totals.in_flight,
-        u64::from(output.flows[1].retransmitted) + 1
-    );
+    assert!((45..=52).contains(&output.flows[1].retransmitted), "{:?}", output.flows[1]);
+    assert_eq!(output.totals.lost + output.totals.in_flight, u64::from(output.flows[1].retransmitted) + 1);
 }
 
 /// No timers, and the tail of a flow is lost: nothing will ever happen again.

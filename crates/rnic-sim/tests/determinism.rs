@@ -23,10 +23,7 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
         name: "poisson".to_string(),
         pattern: TrafficPattern::Poisson {
             load: 0.8,
-            sizes: SizeDistribution {
-                name: "uniform".to_string(),
-                points: vec![(100.0, 0.0), (100_000.0, 1.0)],
-            },
+            sizes: SizeDistribution { name: "uniform".to_string(), points: vec![(100.0, 0.0), (100_000.0, 1.0)] },
             flows: 400,
         },
         warmup: 0,
@@ -54,12 +51,7 @@ fn variants() -> Vec<RunSpec> {
 }
 
 fn outputs(seed: u64, threads: usize) -> Vec<RunOutput> {
-    let scenario = Scenario {
-        title: "t".to_string(),
-        name: "t".to_string(),
-        seed,
-        runs: variants(),
-    };
+    let scenario = Scenario { title: "t".to_string(), name: "t".to_string(), seed, runs: variants() };
     let reports = run_scenario(&scenario, &RunOptions { threads }, &Silent).unwrap();
     reports.into_iter().map(|report| report.output).collect()
 }
@@ -77,22 +69,15 @@ fn a_seed_determines_everything_on_any_number_of_threads() {
     assert!(one == outputs(5, 2), "on two threads");
     assert!(one == outputs(5, 16), "on more threads than runs");
     let other = outputs(6, 1);
-    assert!(
-        one.iter().zip(&other).all(|(a, b)| a.flows != b.flows),
-        "another seed"
-    );
+    assert!(one.iter().zip(&other).all(|(a, b)| a.flows != b.flows), "another seed");
 }
 
 #[test]
 fn a_run_does_not_depend_on_the_other_runs_of_its_scenario() {
     let all = outputs(5, 1);
     for index in [0, 3, 5] {
-        let scenario = Scenario {
-            title: "t".to_string(),
-            name: "t".to_string(),
-            seed: 5,
-            runs: vec![variants()[index].clone()],
-        };
+        let scenario =
+            Scenario { title: "t".to_string(), name: "t".to_string(), seed: 5, runs: vec![variants()[index].clone()] };
         let alone = run_scenario(&scenario, &RunOptions { threads: 1 }, &Silent).unwrap();
         assert!(alone[0].output == all[index]);
     }
@@ -105,12 +90,7 @@ fn busy_flows(hosts: u32, count: u64) -> Vec<FlowSpec> {
         .map(|i| {
             let src = (scramble(i) % u64::from(hosts)) as u32;
             let dst = (src + 1 + (scramble(i + count) % u64::from(hosts - 1)) as u32) % hosts;
-            flow(
-                scramble(i + 2 * count) % 300_000_000,
-                src,
-                dst,
-                1 + scramble(i + 3 * count) % 150_000,
-            )
+            flow(scramble(i + 2 * count) % 300_000_000, src, dst, 1 + scramble(i + 3 * count) % 150_000)
         })
         .collect();
     flows.sort_by_key(|f| f.start);
@@ -148,10 +128,7 @@ fn a_flow_far_away_changes_nothing_here() {
         run.fabric.switch.buffer = Some(Bytes(40_000));
         run.transport.rto_high = Some(Time::from_us(320));
         let alone = outcome(&run, &here);
-        assert!(
-            alone.totals.retransmitted > 0,
-            "the flows do get into each other's way"
-        );
+        assert!(alone.totals.retransmitted > 0, "the flows do get into each other's way");
         let mut all = here.clone();
         all.extend((0..20).map(|i| flow(i * 5_000_000 + 3, 45 + (i % 4) as u32, 50, 200_000)));
         all.sort_by_key(|f| f.start);
@@ -159,14 +136,8 @@ fn a_flow_far_away_changes_nothing_here() {
         let mut seen = together.flows.iter().filter(|f| f.src < 9);
         for record in &alone.flows {
             let other = seen.next().unwrap();
-            assert_eq!(
-                (record.src, record.start, record.finish),
-                (other.src, other.start, other.finish)
-            );
-            assert_eq!(
-                (record.retransmitted, record.timeouts),
-                (other.retransmitted, other.timeouts)
-            );
+            assert_eq!((record.src, record.start, record.finish), (other.src, other.start, other.finish));
+            assert_eq!((record.retransmitted, record.timeouts), (other.retransmitted, other.timeouts));
         }
     }
 }
@@ -179,9 +150,7 @@ fn line(order: [usize; 6], transport: &str, pfc: bool) -> RunSpec {
     let mut run = run_on(TopologySpec::Graph { hosts, switches }, transport);
     for i in 0..6 {
         if i > 0 {
-            run.fabric
-                .links
-                .push(cable(&format!("s{i}"), &format!("s{}", i - 1)));
+            run.fabric.links.push(cable(&format!("s{i}"), &format!("s{}", i - 1)));
         }
         run.fabric.links.push(cable(&format!("h{i}"), &format!("s{i}")));
     }
@@ -200,22 +169,12 @@ fn the_order_in_which_nodes_are_simulated_does_not_matter() {
         for pfc in [false, true] {
             let base = outcome(&line(IDENTITY, transport, pfc), &flows);
             assert_eq!(base.status, RunStatus::Completed, "{transport}, pfc {pfc}");
-            assert!(if pfc {
-                base.totals.pause_frames > 0
-            } else {
-                base.totals.dropped > 0
-            });
+            assert!(if pfc { base.totals.pause_frames > 0 } else { base.totals.dropped > 0 });
             for order in [[5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2], [1, 0, 3, 2, 5, 4]] {
                 // Host n of the base is called h(n) and has this number here.
                 let number = |host: u32| order.iter().position(|o| *o == host as usize).unwrap() as u32;
-                let renamed: Vec<FlowSpec> = flows
-                    .iter()
-                    .map(|f| FlowSpec {
-                        src: number(f.src),
-                        dst: number(f.dst),
-                        ..*f
-                    })
-                    .collect();
+                let renamed: Vec<FlowSpec> =
+                    flows.iter().map(|f| FlowSpec { src: number(f.src), dst: number(f.dst), ..*f }).collect();
                 let other = outcome(&line(order, transport, pfc), &renamed);
                 assert_eq!(other.totals, base.totals, "{transport}, pfc {pfc}, {order:?}");
                 for (a, b) in base.flows.iter().zip(&other.flows) {
@@ -236,12 +195,7 @@ fn progress_is_reported_and_does_not_change_results() {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let scenario = Scenario {
-        title: "t".to_string(),
-        name: "t".to_string(),
-        seed: 5,
-        runs: variants(),
-    };
+    let scenario = Scenario { title: "t".to_string(), name: "t".to_string(), seed: 5, runs: variants() };
     let count = Count(AtomicU64::new(0));
     let reports = run_scenario(&scenario, &RunOptions { threads: 1 }, &count).unwrap();
     assert!(count.0.into_inner() > 0);

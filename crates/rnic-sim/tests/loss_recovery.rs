@@ -30,24 +30,16 @@ fn go_back_n_sends_everything_again_from_the_lost_packet() {
     let packets = 200;
     for (dst, links) in [(1, 2), (3, 4), (9, 6)] {
         for lost in [0, 1, 17, 60] {
-            let output =
-                outcome_with_losses(&run("roce"), &[flow(0, 0, dst, packets * 1_024)], &[(0, &[lost])]);
+            let output = outcome_with_losses(&run("roce"), &[flow(0, 0, dst, packets * 1_024)], &[(0, &[lost])]);
             // The packet being sent when the NACK arrives goes out, then the lost one.
             let sent = nack_back(lost, links, ROCE, ROCE_NACK).div_ceil(ROCE);
             assert!(sent < packets);
             let record = &output.flows[0];
-            assert_eq!(
-                u64::from(record.retransmitted),
-                sent - lost,
-                "{lost} over {links} links"
-            );
+            assert_eq!(u64::from(record.retransmitted), sent - lost, "{lost} over {links} links");
             let in_all = sent + packets - lost;
             assert_eq!(output.totals.data, in_all);
             assert_eq!(fct(record), (in_all - 1) * ROCE + links * (ROCE + D));
-            assert_eq!(
-                (output.totals.control, output.totals.lost, record.timeouts),
-                (1, 1, 0)
-            );
+            assert_eq!((output.totals.control, output.totals.lost, record.timeouts), (1, 1, 0));
             assert_accounts(&output);
         }
     }
@@ -61,10 +53,7 @@ fn go_back_n_that_has_sent_everything_waits_for_the_nack() {
     let output = outcome_with_losses(&run("roce"), &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[3])]);
     let record = &output.flows[0];
     assert_eq!(record.retransmitted, 7);
-    assert_eq!(
-        fct(record),
-        nack_back(3, 6, ROCE, ROCE_NACK) + 6 * ROCE + 6 * (ROCE + D)
-    );
+    assert_eq!(fct(record), nack_back(3, 6, ROCE, ROCE_NACK) + 6 * ROCE + 6 * (ROCE + D));
 }
 
 /// The sink asks again when the timeout has passed since the last packet in order.
@@ -75,10 +64,7 @@ fn a_lost_tail_is_asked_for_after_the_timeout() {
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[9])]);
     let record = &output.flows[0];
     let packet_8 = 8 * ROCE + 6 * (ROCE + D);
-    assert_eq!(
-        fct(record),
-        packet_8 + 320_000_000 + 6 * (ROCE_NACK + D) + 6 * (ROCE + D)
-    );
+    assert_eq!(fct(record), packet_8 + 320_000_000 + 6 * (ROCE_NACK + D) + 6 * (ROCE + D));
     assert_eq!((record.retransmitted, record.timeouts), (1, 1));
 }
 
@@ -159,10 +145,7 @@ fn irn_repeats_a_long_lost_tail_after_the_long_timeout() {
     // The timeout repeats packet 6; its ACK shows progress short of the recovery sequence, which repeats packet 7; and so on: a round trip
     // each.
     let round_trip = 6 * (IRN + D) + 6 * (17_200 + D);
-    assert_eq!(
-        fct(record),
-        progress + 320_000_000 + 3 * round_trip + 6 * (IRN + D)
-    );
+    assert_eq!(fct(record), progress + 320_000_000 + 3 * round_trip + 6 * (IRN + D));
     assert_eq!((record.retransmitted, record.timeouts), (4, 1));
 }
 
@@ -193,9 +176,6 @@ fn a_lost_nack_is_made_good_by_the_timeout() {
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[3]), (9, &[0])]);
     let record = &output.flows[0];
     let packet_2 = 2 * ROCE + 6 * (ROCE + D);
-    assert_eq!(
-        fct(record),
-        packet_2 + 320_000_000 + 6 * (ROCE_NACK + D) + 6 * ROCE + 6 * (ROCE + D)
-    );
+    assert_eq!(fct(record), packet_2 + 320_000_000 + 6 * (ROCE_NACK + D) + 6 * ROCE + 6 * (ROCE + D));
     assert_eq!((record.retransmitted, record.timeouts), (7, 1));
 }

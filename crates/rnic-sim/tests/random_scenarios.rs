@@ -20,21 +20,10 @@ fn topology() -> impl Strategy<Value = TopologySpec> {
         Just(TopologySpec::FatTree { k: 4 }),
         (2u32..6).prop_map(|hosts| TopologySpec::SingleSwitch { hosts }),
         (1u32..4, 1u32..4, rate.clone(), delay.clone()).prop_map(|(left, right, rate, delay)| {
-            TopologySpec::Dumbbell {
-                left,
-                right,
-                bottleneck_rate: rate,
-                bottleneck_delay: delay,
-            }
+            TopologySpec::Dumbbell { left, right, bottleneck_rate: rate, bottleneck_delay: delay }
         }),
         (2u32..4, 1u32..4, 1u32..3, rate, delay).prop_map(|(leaves, spines, hosts, rate, delay)| {
-            TopologySpec::LeafSpine {
-                leaves,
-                spines,
-                hosts_per_leaf: hosts,
-                uplink_rate: rate,
-                uplink_delay: delay,
-            }
+            TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf: hosts, uplink_rate: rate, uplink_delay: delay }
         }),
     ]
 }
@@ -44,11 +33,7 @@ fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::FatTree { k } => k * k * k / 4,
         TopologySpec::SingleSwitch { hosts } => *hosts,
         TopologySpec::Dumbbell { left, right, .. } => left + right,
-        TopologySpec::LeafSpine {
-            leaves,
-            hosts_per_leaf,
-            ..
-        } => leaves * hosts_per_leaf,
+        TopologySpec::LeafSpine { leaves, hosts_per_leaf, .. } => leaves * hosts_per_leaf,
         TopologySpec::Graph { hosts, .. } => hosts.len() as u32,
     }
 }
@@ -85,10 +70,8 @@ fn flows(hosts: u32) -> impl Strategy<Value = Vec<FlowSpec>> {
     let start = prop_oneof![0..3_000_000u64, 0..100_000_000u64];
     let one = (start, 0..hosts, 1..hosts, size);
     prop::collection::vec(one, 1..25).prop_map(move |list| {
-        let mut flows: Vec<_> = list
-            .into_iter()
-            .map(|(start, src, step, bytes)| flow(start, src, (src + step) % hosts, bytes))
-            .collect();
+        let mut flows: Vec<_> =
+            list.into_iter().map(|(start, src, step, bytes)| flow(start, src, (src + step) % hosts, bytes)).collect();
         flows.sort_by_key(|f| f.start);
         flows
     })
@@ -100,19 +83,12 @@ fn invariants_hold_on_random_runs() {
         let hosts = hosts(&run.fabric.topology);
         (Just(run), flows(hosts))
     });
-    let config = Config {
-        cases: 4_000,
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let config = Config { cases: 4_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let counts: [Cell<u32>; 8] = Default::default();
     let count = |which: usize| counts[which].set(counts[which].get() + 1);
     let check = |(run, flows): (RunSpec, Vec<FlowSpec>)| {
-        let with_traffic = RunSpec {
-            traffic: list(&flows),
-            ..run.clone()
-        };
+        let with_traffic = RunSpec { traffic: list(&flows), ..run.clone() };
         let Ok(resolved) = rnic_sim::resolve::resolve(&with_traffic, 1) else {
             count(0); // a buffer too small for PFC's headroom
             prop_assert!(run.transport.pfc);
@@ -123,10 +99,7 @@ fn invariants_hold_on_random_runs() {
         assert_accounts(&output);
         prop_assert_eq!(output.flows.len(), flows.len());
         for (record, flow) in output.flows.iter().zip(&flows) {
-            prop_assert_eq!(
-                (record.start, record.src, record.dst),
-                (flow.start, flow.src, flow.dst)
-            );
+            prop_assert_eq!((record.start, record.src, record.dst), (flow.start, flow.src, flow.dst));
             prop_assert_eq!(record.bytes, flow.bytes);
         }
         if resolved.lossless {
@@ -154,37 +127,19 @@ fn invariants_hold_on_random_runs() {
             }
         }
         count(4);
-        for (which, happened) in [
-            (5, output.totals.pause_frames > 0),
-            (6, output.totals.dropped > 0),
-            (7, output.totals.retransmitted > 0),
-        ] {
+        for (which, happened) in
+            [(5, output.totals.pause_frames > 0), (6, output.totals.dropped > 0), (7, output.totals.retransmitted > 0)]
+        {
             if happened {
                 count(which);
             }
         }
         Ok(())
     };
-    TestRunner::new_with_rng(config, rng)
-        .run(&scenarios, check)
-        .unwrap();
-    let [
-        impossible,
-        lossless,
-        completed,
-        failed,
-        run,
-        paused,
-        dropped,
-        repeated,
-    ] = counts.map(|c| c.get());
-    println!(
-        "{run} runs: {completed} completed, {failed} failed, {lossless} lossless; {impossible} impossible"
-    );
+    TestRunner::new_with_rng(config, rng).run(&scenarios, check).unwrap();
+    let [impossible, lossless, completed, failed, run, paused, dropped, repeated] = counts.map(|c| c.get());
+    println!("{run} runs: {completed} completed, {failed} failed, {lossless} lossless; {impossible} impossible");
     println!("{paused} with pauses, {dropped} with drops, {repeated} with retransmissions");
     assert!(run > 2_500 && lossless > 400 && completed > run * 9 / 10);
-    assert!(
-        paused > 200 && dropped > 200 && repeated > 400,
-        "the scenarios are worth it"
-    );
+    assert!(paused > 200 && dropped > 200 && repeated > 400, "the scenarios are worth it");
 }

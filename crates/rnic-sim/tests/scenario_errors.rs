@@ -32,10 +32,7 @@ fn error_of(text: &str, overrides: &[(String, String)]) -> String {
     match from_str(text, "a.toml", Path::new("no/such/folder"), overrides, None) {
         Ok(_) => "accepted".to_string(),
         Err(ScenarioError::Mistake(mistake)) => {
-            assert!(
-                mistake.text.get(mistake.span.clone()).is_some(),
-                "the span lies in the text: {mistake}"
-            );
+            assert!(mistake.text.get(mistake.span.clone()).is_some(), "the span lies in the text: {mistake}");
             assert!(!mistake.message.is_empty() && !mistake.message.ends_with('.'));
             mistake.to_string()
         }
@@ -48,11 +45,7 @@ fn check(cases: &[(&str, &str, &str)]) {
     let mut wrong = Vec::new();
     for (replace, with, expected) in cases {
         assert!(GOOD.contains(replace), "{replace} is not in the scenario");
-        let text = if replace.is_empty() {
-            with.to_string()
-        } else {
-            GOOD.replacen(replace, with, 1)
-        };
+        let text = if replace.is_empty() { with.to_string() } else { GOOD.replacen(replace, with, 1) };
         let error = error_of(&text, &[]);
         if error != *expected {
             wrong.push(format!("{with}\n  expected {expected}\n  got      {error}"));
@@ -430,15 +423,11 @@ fn damaged_scenarios_end_in_an_error_or_in_a_scenario() {
         let (before, rest) = GOOD.split_at(at);
         let after = &rest[character.len_utf8()..];
         let damaged = [before.to_string(), format!("{before}{after}")];
-        let replaced =
-            ["\u{b5}", "\"", "9", "-", ".", "\n", "[", "="].map(|new| format!("{before}{new}{after}"));
+        let replaced = ["\u{b5}", "\"", "9", "-", ".", "\n", "[", "="].map(|new| format!("{before}{new}{after}"));
         for text in damaged.iter().chain(&replaced) {
             accepted += u32::from(error_of(text, &[]) == "accepted");
         }
     }
     let changes = GOOD.chars().count() as u32 * 10;
-    assert!(
-        accepted > 0 && accepted < changes / 2,
-        "{accepted} of {changes} accepted"
-    );
+    assert!(accepted > 0 && accepted < changes / 2, "{accepted} of {changes} accepted");
 }

@@ -31,10 +31,8 @@ fn read(text: &str) -> Scenario {
 
 #[track_caller]
 fn read_with(text: &str, overrides: &[(&str, &str)]) -> Scenario {
-    let overrides: Vec<(String, String)> = overrides
-        .iter()
-        .map(|(path, value)| (path.to_string(), value.to_string()))
-        .collect();
+    let overrides: Vec<(String, String)> =
+        overrides.iter().map(|(path, value)| (path.to_string(), value.to_string())).collect();
     match from_str(text, "folder/small.toml", Path::new("folder"), &overrides, None) {
         Ok(scenario) => scenario,
         Err(error) => panic!("{error}"),
@@ -44,19 +42,14 @@ fn read_with(text: &str, overrides: &[(&str, &str)]) -> Scenario {
 /// The small scenario with another `[fabric]`.
 fn with_fabric(fabric: &str) -> Scenario {
     let traffic = &SMALL[SMALL.find("[traffic]").unwrap()..];
-    read(&format!(
-        "[fabric]\nrate = \"100 Gbps\"\ndelay = \"500 ns\"\n{fabric}\n{traffic}"
-    ))
+    read(&format!("[fabric]\nrate = \"100 Gbps\"\ndelay = \"500 ns\"\n{fabric}\n{traffic}"))
 }
 
 /// The small scenario with another `[traffic]`.
 fn with_traffic(traffic: &str) -> Vec<Traffic> {
     let start = SMALL.find("[traffic]").unwrap();
     let end = SMALL.find("[[run]]").unwrap();
-    read(&format!("{}{traffic}\n{}", &SMALL[..start], &SMALL[end..]))
-        .runs
-        .remove(0)
-        .traffic
+    read(&format!("{}{traffic}\n{}", &SMALL[..start], &SMALL[end..])).runs.remove(0).traffic
 }
 
 #[test]
@@ -67,13 +60,7 @@ fn the_default_case_of_the_irn_paper() {
     let runs: Vec<_> = scenario
         .runs
         .iter()
-        .map(|run| {
-            (
-                run.name.as_str(),
-                run.transport.transport.as_str(),
-                run.transport.pfc,
-            )
-        })
+        .map(|run| (run.name.as_str(), run.transport.transport.as_str(), run.transport.pfc))
         .collect();
     let expected = [
         ("RoCE + PFC", "roce", true),
@@ -94,59 +81,21 @@ fn the_default_case_of_the_irn_paper() {
     assert_eq!(run.transport.rto_low, Some(Time::from_us(100)));
     assert_eq!(run.transport.rto_low_packets, Some(3));
     assert_eq!((run.traffic[0].warmup, run.traffic[0].cooldown), (2_000, 0));
-    let TrafficPattern::Poisson { load, sizes, flows } = &run.traffic[0].pattern else {
-        panic!("not poisson")
-    };
-    assert_eq!(
-        (*load, sizes.name.as_str(), *flows),
-        (0.7, "irn-heavy-tailed", 20_000)
-    );
+    let TrafficPattern::Poisson { load, sizes, flows } = &run.traffic[0].pattern else { panic!("not poisson") };
+    assert_eq!((*load, sizes.name.as_str(), *flows), (0.7, "irn-heavy-tailed", 20_000));
 }
 
 #[test]
 fn what_is_not_written_is_open_or_has_its_default() {
     let scenario = read(SMALL);
-    assert_eq!(
-        (scenario.title.as_str(), scenario.name.as_str(), scenario.seed),
-        ("small", "small", 1)
-    );
+    assert_eq!((scenario.title.as_str(), scenario.name.as_str(), scenario.seed), ("small", "small", 1));
     let run = &scenario.runs[0];
-    assert_eq!(
-        (run.fabric.mtu, run.fabric.frame_gap, run.fabric.link.loss),
-        (Bytes(1_024), Bytes(20), 0.0)
-    );
-    assert_eq!(
-        (
-            run.fabric.switch.buffer,
-            run.fabric.switch.xoff,
-            run.fabric.switch.xon
-        ),
-        (None, None, None)
-    );
-    assert_eq!(
-        (run.limits.max_time, run.limits.stall_time),
-        (None, Time::from_ms(1_000))
-    );
-    assert_eq!(
-        (
-            run.transport.cc.as_str(),
-            run.transport.pfc,
-            run.transport.control_priority
-        ),
-        ("none", false, false)
-    );
-    assert_eq!(
-        (
-            run.transport.timeouts,
-            run.transport.bdp_cap,
-            run.transport.max_rate
-        ),
-        (None, None, None)
-    );
-    assert_eq!(
-        (run.traffic[0].name.as_str(), run.traffic[0].start),
-        ("poisson", Time::ZERO)
-    );
+    assert_eq!((run.fabric.mtu, run.fabric.frame_gap, run.fabric.link.loss), (Bytes(1_024), Bytes(20), 0.0));
+    assert_eq!((run.fabric.switch.buffer, run.fabric.switch.xoff, run.fabric.switch.xon), (None, None, None));
+    assert_eq!((run.limits.max_time, run.limits.stall_time), (None, Time::from_ms(1_000)));
+    assert_eq!((run.transport.cc.as_str(), run.transport.pfc, run.transport.control_priority), ("none", false, false));
+    assert_eq!((run.transport.timeouts, run.transport.bdp_cap, run.transport.max_rate), (None, None, None));
+    assert_eq!((run.traffic[0].name.as_str(), run.traffic[0].start), ("poisson", Time::ZERO));
 }
 
 #[test]
@@ -155,31 +104,18 @@ fn the_seed_comes_from_the_argument_then_an_override_then_the_file() {
     assert_eq!(read(&text).seed, 7);
     assert_eq!(read_with(&text, &[("seed", "8")]).seed, 8);
     let overrides = [("seed".to_string(), "8".to_string())];
-    assert_eq!(
-        from_str(&text, "a.toml", Path::new(""), &overrides, Some(u64::MAX))
-            .unwrap()
-            .seed,
-        u64::MAX
-    );
+    assert_eq!(from_str(&text, "a.toml", Path::new(""), &overrides, Some(u64::MAX)).unwrap().seed, u64::MAX);
 }
 
 #[test]
 fn transport_defaults_reach_the_runs_that_use_them() {
-    let text = format!(
-        "{SMALL}bdp_cap = 20\n[transport]\nbdp_cap = 50\nacks = true\nrto_high = \"1 ms\"\npfc = true\n"
-    );
+    let text =
+        format!("{SMALL}bdp_cap = 20\n[transport]\nbdp_cap = 50\nacks = true\nrto_high = \"1 ms\"\npfc = true\n");
     let runs = read(&text).runs;
     let (roce, irn) = (&runs[0].transport, &runs[1].transport);
-    assert_eq!(
-        (roce.bdp_cap, irn.bdp_cap),
-        (None, Some(20)),
-        "the run's own value wins; RoCE has no cap"
-    );
+    assert_eq!((roce.bdp_cap, irn.bdp_cap), (None, Some(20)), "the run's own value wins; RoCE has no cap");
     assert_eq!((roce.acks, irn.acks), (Some(true), None));
-    assert_eq!(
-        (roce.rto_high, irn.rto_high),
-        (Some(Time::from_ms(1)), Some(Time::from_ms(1)))
-    );
+    assert_eq!((roce.rto_high, irn.rto_high), (Some(Time::from_ms(1)), Some(Time::from_ms(1))));
     assert_eq!((roce.pfc, irn.pfc), (true, true));
 }
 
@@ -196,16 +132,8 @@ fn a_run_changes_only_its_own_copy() {
             _ => panic!("not poisson"),
         };
         assert_eq!((runs[0].fabric.switch.buffer, load(0)), (None, 0.5), "{set}");
-        assert_eq!(
-            (runs[1].fabric.switch.buffer, load(1)),
-            (Some(Bytes(60_000)), 0.9),
-            "{set}"
-        );
-        assert_eq!(
-            runs[1].fabric.topology,
-            TopologySpec::SingleSwitch { hosts: 8 },
-            "the rest stays: {set}"
-        );
+        assert_eq!((runs[1].fabric.switch.buffer, load(1)), (Some(Bytes(60_000)), 0.9), "{set}");
+        assert_eq!(runs[1].fabric.topology, TopologySpec::SingleSwitch { hosts: 8 }, "the rest stays: {set}");
     }
 }
 
@@ -213,10 +141,7 @@ fn a_run_changes_only_its_own_copy() {
 fn a_table_in_set_takes_the_place_of_the_table() {
     let set = r#"set = { traffic = { pattern = "incast", senders = 4, total = "1 MB" } }"#;
     let runs = read(&format!("{SMALL}{set}\n")).runs;
-    assert_eq!(
-        (runs[0].traffic[0].name.as_str(), runs[1].traffic[0].name.as_str()),
-        ("poisson", "incast")
-    );
+    assert_eq!((runs[0].traffic[0].name.as_str(), runs[1].traffic[0].name.as_str()), ("poisson", "incast"));
 }
 
 #[test]
@@ -234,36 +159,21 @@ fn overrides_reach_tables_runs_by_number_and_runs_by_name() {
     let scenario = read_with(SMALL, &overrides);
     let (roce, irn) = (&scenario.runs[0], &scenario.runs[1]);
     assert_eq!(scenario.title, "mine");
-    assert_eq!(
-        (roce.fabric.mtu, hosts(&roce.fabric.topology)),
-        (Bytes(4_096), 16)
-    );
+    assert_eq!((roce.fabric.mtu, hosts(&roce.fabric.topology)), (Bytes(4_096), 16));
     assert_eq!(irn.fabric.switch.buffer, Some(Bytes(1_000_000)));
     assert_eq!(irn.limits.max_time, Some(Time::from_ms(2_000)));
     assert_eq!((roce.transport.pfc, irn.transport.pfc), (true, false));
     assert_eq!(irn.transport.bdp_cap, Some(16));
-    assert!(matches!(
-        roce.traffic[0].pattern,
-        TrafficPattern::Poisson { load: 0.25, .. }
-    ));
-    assert!(matches!(
-        irn.traffic[0].pattern,
-        TrafficPattern::Poisson { load: 0.5, .. }
-    ));
+    assert!(matches!(roce.traffic[0].pattern, TrafficPattern::Poisson { load: 0.25, .. }));
+    assert!(matches!(irn.traffic[0].pattern, TrafficPattern::Poisson { load: 0.5, .. }));
 }
 
 #[test]
 fn later_overrides_win_and_a_runs_own_set_wins_over_them() {
     let text = format!("{SMALL}set = {{ \"traffic.load\" = 0.9 }}\n");
     let scenario = read_with(&text, &[("traffic.load", "0.1"), ("traffic.load", "0.2")]);
-    assert!(matches!(
-        scenario.runs[0].traffic[0].pattern,
-        TrafficPattern::Poisson { load: 0.2, .. }
-    ));
-    assert!(matches!(
-        scenario.runs[1].traffic[0].pattern,
-        TrafficPattern::Poisson { load: 0.9, .. }
-    ));
+    assert!(matches!(scenario.runs[0].traffic[0].pattern, TrafficPattern::Poisson { load: 0.2, .. }));
+    assert!(matches!(scenario.runs[1].traffic[0].pattern, TrafficPattern::Poisson { load: 0.9, .. }));
 }
 
 #[test]
@@ -273,36 +183,13 @@ fn every_topology_and_its_number_of_hosts() {
     assert_eq!((hosts(&fat_tree), fat_tree), (16, TopologySpec::FatTree { k: 4 }));
     let dumbbell = topology("topology = \"dumbbell\"\nleft = 2\nright = 3\nbottleneck_rate = \"10 Gbps\"");
     assert_eq!(hosts(&dumbbell), 5);
-    let TopologySpec::Dumbbell {
-        bottleneck_rate,
-        bottleneck_delay,
-        ..
-    } = dumbbell
-    else {
-        panic!("{dumbbell:?}")
-    };
-    assert_eq!(
-        (bottleneck_rate, bottleneck_delay),
-        (Some(BitRate::from_gbps(10)), None)
-    );
+    let TopologySpec::Dumbbell { bottleneck_rate, bottleneck_delay, .. } = dumbbell else { panic!("{dumbbell:?}") };
+    assert_eq!((bottleneck_rate, bottleneck_delay), (Some(BitRate::from_gbps(10)), None));
     let leaves = "topology = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 16\n";
-    let leaf_spine = topology(&format!(
-        "{leaves}oversubscription = 2.0\nuplink_delay = \"1 us\""
-    ));
+    let leaf_spine = topology(&format!("{leaves}oversubscription = 2.0\nuplink_delay = \"1 us\""));
     assert_eq!(hosts(&leaf_spine), 64);
-    let TopologySpec::LeafSpine {
-        uplink_rate,
-        uplink_delay,
-        ..
-    } = leaf_spine
-    else {
-        panic!("{leaf_spine:?}")
-    };
-    assert_eq!(
-        uplink_rate,
-        Some(BitRate::from_gbps(400)),
-        "16 x 100 Gbps over 2 spines, two to one"
-    );
+    let TopologySpec::LeafSpine { uplink_rate, uplink_delay, .. } = leaf_spine else { panic!("{leaf_spine:?}") };
+    assert_eq!(uplink_rate, Some(BitRate::from_gbps(400)), "16 x 100 Gbps over 2 spines, two to one");
     assert_eq!(uplink_delay, Some(Time::from_us(1)));
 }
 
@@ -310,35 +197,19 @@ fn every_topology_and_its_number_of_hosts() {
 fn a_graph_names_its_nodes_or_counts_them() {
     let cables = "[[fabric.link]]\nfrom = \"h0\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"s1\"\nto = \"h1\"\nloss = 0.01\n\
         [[fabric.link]]\nfrom = \"s0\"\nto = \"s1\"\nrate = \"400 Gbps\"\n";
-    for nodes in [
-        "hosts = 2\nswitches = 2\n",
-        "hosts = [\"h0\", \"h1\"]\nswitches = [\"s0\", \"s1\"]\n",
-    ] {
-        let fabric = with_fabric(&format!("topology = \"graph\"\n{nodes}{cables}"))
-            .runs
-            .remove(0)
-            .fabric;
-        let TopologySpec::Graph { hosts, switches } = &fabric.topology else {
-            panic!("not a graph")
-        };
-        assert_eq!(
-            (hosts.join(" "), switches.join(" ")),
-            ("h0 h1".to_string(), "s0 s1".to_string())
-        );
+    for nodes in ["hosts = 2\nswitches = 2\n", "hosts = [\"h0\", \"h1\"]\nswitches = [\"s0\", \"s1\"]\n"] {
+        let fabric = with_fabric(&format!("topology = \"graph\"\n{nodes}{cables}")).runs.remove(0).fabric;
+        let TopologySpec::Graph { hosts, switches } = &fabric.topology else { panic!("not a graph") };
+        assert_eq!((hosts.join(" "), switches.join(" ")), ("h0 h1".to_string(), "s0 s1".to_string()));
         assert_eq!(fabric.links.len(), 3);
-        assert_eq!(
-            (fabric.links[1].loss, fabric.links[2].rate),
-            (Some(0.01), Some(BitRate::from_gbps(400)))
-        );
+        assert_eq!((fabric.links[1].loss, fabric.links[2].rate), (Some(0.01), Some(BitRate::from_gbps(400))));
         assert_eq!((fabric.links[0].rate, fabric.links[0].delay), (None, None));
     }
 }
 
 #[test]
 fn single_cables_of_a_regular_topology_can_be_changed() {
-    let link = |from: &str, to: &str| {
-        format!("[[fabric.link]]\nfrom = \"{from}\"\nto = \"{to}\"\ndelay = \"9 us\"\n")
-    };
+    let link = |from: &str, to: &str| format!("[[fabric.link]]\nfrom = \"{from}\"\nto = \"{to}\"\ndelay = \"9 us\"\n");
     let fabric = format!(
         "topology = \"fat-tree\"\nk = 4\n{}{}{}",
         link("edge0", "h1"),
@@ -352,8 +223,7 @@ fn single_cables_of_a_regular_topology_can_be_changed() {
 
 #[test]
 fn every_pattern() {
-    let traffic =
-        with_traffic("[traffic]\npattern = \"incast\"\nsenders = 7\ntotal = \"15 MB\"\nreceiver = 3\n");
+    let traffic = with_traffic("[traffic]\npattern = \"incast\"\nsenders = 7\ntotal = \"15 MB\"\nreceiver = 3\n");
     let expected = TrafficPattern::Incast {
         senders: 7,
         total: Bytes(15_000_000),
@@ -363,8 +233,7 @@ fn every_pattern() {
         interval: None,
     };
     assert_eq!(traffic[0].pattern, expected);
-    let traffic =
-        with_traffic("[traffic]\npattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nstart = \"3 us\"\n");
+    let traffic = with_traffic("[traffic]\npattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nstart = \"3 us\"\n");
     assert!(
         matches!(traffic[0].pattern, TrafficPattern::Permutation { repeats: 1, interval, .. } if interval == Time::from_ms(1))
     );
@@ -372,10 +241,7 @@ fn every_pattern() {
     let traffic = with_traffic(
         "[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nrepeats = 2\nwarmup = 56\ncooldown = 55\n",
     );
-    assert!(matches!(
-        traffic[0].pattern,
-        TrafficPattern::AllToAll { repeats: 2, .. }
-    ));
+    assert!(matches!(traffic[0].pattern, TrafficPattern::AllToAll { repeats: 2, .. }));
     assert_eq!((traffic[0].warmup, traffic[0].cooldown), (56, 55));
 }
 
@@ -383,26 +249,18 @@ fn every_pattern() {
 fn several_sources_of_traffic_in_the_order_of_the_file() {
     let poisson = "[[traffic]]\npattern = \"poisson\"\nload = 1\nsizes = \"fixed 1 MB\"\nflows = 10\n";
     let incast = "[[traffic]]\nname = \"requests\"\npattern = \"incast\"\nsenders = 7\ntotal = \"1 MB\"\n";
-    let names: Vec<String> = with_traffic(&format!("{incast}{poisson}"))
-        .into_iter()
-        .map(|source| source.name)
-        .collect();
+    let names: Vec<String> =
+        with_traffic(&format!("{incast}{poisson}")).into_iter().map(|source| source.name).collect();
     assert_eq!(names, ["requests", "poisson"]);
     let text = SMALL.replace("[traffic]", "[[traffic]]");
     let scenario = read_with(&text, &[("traffic.poisson.load", "0.6"), ("traffic.0.name", "p")]);
     assert_eq!(scenario.runs[0].traffic[0].name, "p");
-    assert!(matches!(
-        scenario.runs[0].traffic[0].pattern,
-        TrafficPattern::Poisson { load: 0.6, .. }
-    ));
+    assert!(matches!(scenario.runs[0].traffic[0].pattern, TrafficPattern::Poisson { load: 0.6, .. }));
 }
 
 #[test]
 fn files_that_are_not_there_are_errors() {
-    let list = SMALL.replace(
-        "pattern = \"poisson\"",
-        "pattern = \"list\"\nfile = \"flows.csv\"",
-    );
+    let list = SMALL.replace("pattern = \"poisson\"", "pattern = \"list\"\nfile = \"flows.csv\"");
     let list = list.replace("load = 0.5\nsizes = \"fixed 1 MB\"\nflows = 100\n", "");
     let sizes = SMALL.replace("fixed 1 MB", "mine.cdf");
     for (text, file, line) in [(list, "flows.csv", 9), (sizes, "mine.cdf", 10)] {
@@ -415,8 +273,5 @@ fn files_that_are_not_there_are_errors() {
         }
     }
     let missing = load(Path::new("no/such/scenario.toml"), &[], None);
-    assert!(
-        matches!(&missing, Err(ScenarioError::Io { path, .. }) if path.ends_with("scenario.toml")),
-        "{missing:?}"
-    );
+    assert!(matches!(&missing, Err(ScenarioError::Io { path, .. }) if path.ends_with("scenario.toml")), "{missing:?}");
 }

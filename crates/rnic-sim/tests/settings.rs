@@ -10,10 +10,7 @@ use rnic_sim::scenario::RunSpec;
 use rnic_transport::Bytes;
 
 fn refused(run: &RunSpec) -> String {
-    let run = RunSpec {
-        traffic: list(&[flow(0, 0, 1, 1_000)]),
-        ..run.clone()
-    };
+    let run = RunSpec { traffic: list(&[flow(0, 0, 1, 1_000)]), ..run.clone() };
     resolve(&run, 1).unwrap_err().to_string()
 }
 
@@ -47,11 +44,7 @@ fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     run.transport.timeouts = Some(false);
     run.fabric.switch.buffer = Some(Bytes(60_000));
     // Every 142-byte packet earns a 9,000-byte ACK; those to h1 and h2 share no cable with data, but those from h0 share its.
-    let flows = [
-        flow(0, 1, 0, 30_000),
-        flow(0, 2, 0, 30_000),
-        flow(0, 2, 1, 30_000),
-    ];
+    let flows = [flow(0, 1, 0, 30_000), flow(0, 2, 0, 30_000), flow(0, 2, 1, 30_000)];
     let resolved = resolved(&run, &flows);
     assert!(resolved.lossless);
     let output = outcome(&run, &flows);

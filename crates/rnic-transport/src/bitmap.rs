@@ -18,10 +18,7 @@ impl BitWindow {
     pub fn new(packets: u32) -> BitWindow {
         debug_assert!(packets <= Psn::MAX_WINDOW);
         let words = packets.max(1).next_power_of_two().div_ceil(64) as usize;
-        BitWindow {
-            words: SmallVec::from_elem(0, words.max(2)),
-            set: 0,
-        }
+        BitWindow { words: SmallVec::from_elem(0, words.max(2)), set: 0 }
     }
 
     /// Number of packets it can tell apart: a power of two.

@@ -64,11 +64,7 @@ impl Default for FlowConfig {
             line_rate: BitRate::from_gbps(40),
             base_rtt: Time::from_us(24),
             bdp_cap: 111,
-            timeouts: Some(Timeouts {
-                high: Time::from_us(320),
-                low: Time::from_us(100),
-                low_packets: 3,
-            }),
+            timeouts: Some(Timeouts { high: Time::from_us(320), low: Time::from_us(100), low_packets: 3 }),
             acks: true,
             nacks: NackPolicy::First,
             max_rate: None,

@@ -70,9 +70,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     /// once.
     #[inline]
     pub fn next_transmit(&self, cfg: &FlowConfig) -> Option<Time> {
-        self.recovery
-            .has_work(cfg, self.congestion.window())
-            .then_some(self.not_before)
+        self.recovery.has_work(cfg, self.congestion.window()).then_some(self.not_before)
     }
 
     /// Takes the packet to put on the wire now, if there is one.
@@ -91,11 +89,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
             self.not_before = now + rate.time_for(u64::from(bytes));
         }
         let pdu = Pdu::data(pick.psn, pick.last, now);
-        Some(TxDesc {
-            pdu,
-            payload,
-            retransmission: pick.retransmission,
-        })
+        Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 
     /// The flow's next timer and what it is for.
@@ -151,19 +145,14 @@ pub struct Receiver<P: Protocol> {
 impl<P: Protocol> Receiver<P> {
     /// A flow of `bytes` payload bytes begins at `now`.
     pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
-        Receiver {
-            recovery: P::Receiver::new(cfg, cfg.packets(bytes), now),
-        }
+        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now) }
     }
 
     /// A data packet arrived. One of another kind is for the other half, and discarded.
     #[inline]
     pub fn handle(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu, meta: RxMeta) -> RxOutcome {
         if pdu.kind() != PduKind::Data {
-            return RxOutcome {
-                discarded: true,
-                ..RxOutcome::default()
-            };
+            return RxOutcome { discarded: true, ..RxOutcome::default() };
         }
         let mut outcome = self.recovery.on_data(cfg, now, pdu);
         outcome.reply = outcome.reply.map(|reply| reply.with_mark_echo(meta.marked));

@@ -51,36 +51,20 @@ impl Pdu {
     /// A data packet; `last` marks the flow's last one.
     pub const fn data(psn: Psn, last: bool, now: Time) -> Pdu {
         let last = if last { Pdu::LAST } else { 0 };
-        Pdu {
-            head: psn.value() | last,
-            trigger: 0,
-            stamp: Stamp::at(now),
-        }
+        Pdu { head: psn.value() | last, trigger: 0, stamp: Stamp::at(now) }
     }
     /// An acknowledgement of everything before `expected`, caused by a data packet stamped `stamp`.
     pub const fn ack(expected: Psn, stamp: Stamp) -> Pdu {
-        Pdu {
-            head: expected.value() | (PduKind::Ack as u32) << Pdu::KIND_SHIFT,
-            trigger: 0,
-            stamp,
-        }
+        Pdu { head: expected.value() | (PduKind::Ack as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp }
     }
     /// A request for `expected`, caused by the arrival of `trigger`.
     pub const fn nack(expected: Psn, trigger: Psn, stamp: Stamp) -> Pdu {
         let head = expected.value() | (PduKind::Nack as u32) << Pdu::KIND_SHIFT;
-        Pdu {
-            head,
-            trigger: trigger.value(),
-            stamp,
-        }
+        Pdu { head, trigger: trigger.value(), stamp }
     }
     /// A congestion notification.
     pub const fn cnp() -> Pdu {
-        Pdu {
-            head: (PduKind::Cnp as u32) << Pdu::KIND_SHIFT,
-            trigger: 0,
-            stamp: Stamp(0),
-        }
+        Pdu { head: (PduKind::Cnp as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp: Stamp(0) }
     }
     /// The same packet, telling the sender that the data packet that caused it bore a congestion mark.
     pub const fn with_mark_echo(mut self, marked: bool) -> Pdu {
@@ -158,16 +142,10 @@ mod tests {
     fn fields_survive_packing() {
         let psn = Psn::new(0xab_cdef);
         let data = Pdu::data(psn, true, Time::from_us(7));
-        assert_eq!(
-            (data.kind(), data.psn(), data.is_last()),
-            (PduKind::Data, psn, true)
-        );
+        assert_eq!((data.kind(), data.psn(), data.is_last()), (PduKind::Data, psn, true));
         assert_eq!(data.stamp().elapsed(Time::from_us(30)), Time::from_us(23));
         let nack = Pdu::nack(psn, psn.plus(9), data.stamp()).with_mark_echo(true);
-        assert_eq!(
-            (nack.kind(), nack.psn(), nack.trigger()),
-            (PduKind::Nack, psn, psn.plus(9))
-        );
+        assert_eq!((nack.kind(), nack.psn(), nack.trigger()), (PduKind::Nack, psn, psn.plus(9)));
         assert!(nack.mark_echo() && !nack.is_last());
         assert_eq!(Pdu::cnp().kind(), PduKind::Cnp);
         assert_eq!(std::mem::size_of::<Pdu>(), 12);
@@ -176,9 +154,6 @@ mod tests {
     #[test]
     fn stamps_wrap_without_error() {
         let late = Time::from_ms(4_294) + Time::from_us(960);
-        assert_eq!(
-            Stamp::at(late).elapsed(late + Time::from_us(40)),
-            Time::from_us(40)
-        );
+        assert_eq!(Stamp::at(late).elapsed(late + Time::from_us(40)), Time::from_us(40));
     }
 }

@@ -94,12 +94,7 @@ impl fmt::Display for Time {
         if *self == Time::MAX {
             return f.write_str("never");
         }
-        for (unit, ps) in [
-            ("s", 1_000_000_000_000u64),
-            ("ms", 1_000_000_000),
-            ("us", 1_000_000),
-            ("ns", 1_000),
-        ] {
+        for (unit, ps) in [("s", 1_000_000_000_000u64), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000)] {
             if self.0 >= ps && self.0.is_multiple_of(ps / 1_000) {
                 return write!(f, "{} {unit}", self.0 as f64 / ps as f64);
             }

@@ -74,39 +74,19 @@ pub enum UnitError {
 }
 
 /// Splits `text` into number and unit and scales it; the result is an integer count of the base unit.
-fn parse(
-    text: &str,
-    table: &[(&str, f64)],
-    units: &'static str,
-    example: &'static str,
-) -> Result<u64, UnitError> {
+fn parse(text: &str, table: &[(&str, f64)], units: &'static str, example: &'static str) -> Result<u64, UnitError> {
     let trimmed = text.trim();
-    let end = trimmed
-        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+')))
-        .unwrap_or(trimmed.len());
+    let end =
+        trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+'))).unwrap_or(trimmed.len());
     let (number, unit) = (trimmed[..end].replace('_', ""), trimmed[end..].trim());
-    let value: f64 = number.parse().map_err(|_| UnitError::NotANumber {
-        text: text.to_string(),
-        example,
-    })?;
-    let scale = table
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-        .map(|(_, scale)| *scale);
+    let value: f64 = number.parse().map_err(|_| UnitError::NotANumber { text: text.to_string(), example })?;
+    let scale = table.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, scale)| *scale);
     let Some(scale) = scale else {
-        return Err(UnitError::Unit {
-            text: text.to_string(),
-            unit: unit.to_string(),
-            units,
-            example,
-        });
+        return Err(UnitError::Unit { text: text.to_string(), unit: unit.to_string(), units, example });
     };
     let scaled = (value * scale).round();
     if !(0.0..9.0e18).contains(&scaled) {
-        return Err(UnitError::Range {
-            text: text.to_string(),
-            example,
-        });
+        return Err(UnitError::Range { text: text.to_string(), example });
     }
     Ok(scaled as u64)
 }
@@ -114,13 +94,7 @@ fn parse(
 impl FromStr for BitRate {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<BitRate, UnitError> {
-        const TABLE: &[(&str, f64)] = &[
-            ("bps", 1.0),
-            ("Kbps", 1e3),
-            ("Mbps", 1e6),
-            ("Gbps", 1e9),
-            ("Tbps", 1e12),
-        ];
+        const TABLE: &[(&str, f64)] = &[("bps", 1.0), ("Kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("Tbps", 1e12)];
         parse(text, TABLE, "bps, Kbps, Mbps, Gbps, Tbps", "\"40 Gbps\"").map(BitRate)
     }
 }
@@ -145,14 +119,7 @@ impl FromStr for Bytes {
 impl FromStr for Time {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Time, UnitError> {
-        const TABLE: &[(&str, f64)] = &[
-            ("ps", 1.0),
-            ("ns", 1e3),
-            ("us", 1e6),
-            ("µs", 1e6),
-            ("ms", 1e9),
-            ("s", 1e12),
-        ];
+        const TABLE: &[(&str, f64)] = &[("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("µs", 1e6), ("ms", 1e9), ("s", 1e12)];
         parse(text, TABLE, "ps, ns, us, ms, s", "\"2 us\"").map(Time::from_ps)
     }
 }
@@ -169,24 +136,15 @@ fn display(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt
 
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [
-            ("Tbps", 1_000_000_000_000),
-            ("Gbps", 1_000_000_000),
-            ("Mbps", 1_000_000),
-            ("Kbps", 1_000),
-            ("bps", 1),
-        ];
+        let units =
+            [("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("Kbps", 1_000), ("bps", 1)];
         display(f, self.0, &units)
     }
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display(
-            f,
-            self.0,
-            &[("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1)],
-        )
+        display(f, self.0, &[("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1)])
     }
 }
 
@@ -207,19 +165,10 @@ mod tests {
     #[test]
     fn wrong_quantities_say_what_would_be_right() {
         let error = "40".parse::<BitRate>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "`40` has no unit; use one of bps, Kbps, Mbps, Gbps, Tbps, for example \"40 Gbps\""
-        );
+        assert_eq!(error, "`40` has no unit; use one of bps, Kbps, Mbps, Gbps, Tbps, for example \"40 Gbps\"");
         let error = "2 KB".parse::<Time>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "`2 KB` has the unknown unit `KB`; use one of ps, ns, us, ms, s, for example \"2 us\""
-        );
-        assert!(matches!(
-            "fast".parse::<BitRate>(),
-            Err(UnitError::NotANumber { .. })
-        ));
+        assert_eq!(error, "`2 KB` has the unknown unit `KB`; use one of ps, ns, us, ms, s, for example \"2 us\"");
+        assert!(matches!("fast".parse::<BitRate>(), Err(UnitError::NotANumber { .. })));
         assert!(matches!("-1 KB".parse::<Bytes>(), Err(UnitError::Range { .. })));
     }
 

@@ -60,12 +60,7 @@ fn forge(kind: u8, psn: Psn, trigger: Psn) -> Pdu {
     }
 }
 
-fn attack_sender<P: Protocol>(
-    cfg: &FlowConfig,
-    packets: u32,
-    moves: &[Move],
-    cap: u32,
-) -> Result<(), TestCaseError> {
+fn attack_sender<P: Protocol>(cfg: &FlowConfig, packets: u32, moves: &[Move], cap: u32) -> Result<(), TestCaseError> {
     let bytes = u64::from(packets * cfg.mtu);
     let mut now = Time::ZERO;
     let mut sender = Source::<P>::new(cfg, &(), bytes, now);
@@ -138,12 +133,7 @@ struct Model {
 
 impl Model {
     fn new(packets: u32) -> Model {
-        Model {
-            arrived: BTreeSet::new(),
-            expected: 0,
-            packets: i64::from(packets),
-            nack_sent: false,
-        }
+        Model { arrived: BTreeSet::new(), expected: 0, packets: i64::from(packets), nack_sent: false }
     }
 
     /// Reply (expected, trigger if a NACK), newly accepted, completed.
@@ -180,9 +170,7 @@ impl Model {
 }
 
 fn attack_receiver<P: Protocol>(
-    cfg: &FlowConfig,
-    packets: u32,
-    attack: &[Near],
+    cfg: &FlowConfig, packets: u32, attack: &[Near],
     mut model: impl FnMut(i64) -> (Option<(i64, Option<i64>)>, bool, bool),
 ) -> Result<(), TestCaseError> {
     let mut receiver = Receiver::<P>::new(cfg, u64::from(packets * cfg.mtu), Time::ZERO);
@@ -192,17 +180,8 @@ fn attack_receiver<P: Protocol>(
     for near in attack {
         let psn = near.psn(cfg.first_psn);
         let position = absolute(psn, expected);
-        let outcome = receiver.handle(
-            cfg,
-            Time::ZERO,
-            Pdu::data(psn, false, Time::ZERO),
-            RxMeta::default(),
-        );
-        let RxOutcome {
-            reply,
-            completed,
-            discarded,
-        } = outcome;
+        let outcome = receiver.handle(cfg, Time::ZERO, Pdu::data(psn, false, Time::ZERO), RxMeta::default());
+        let RxOutcome { reply, completed, discarded } = outcome;
         let said = reply.map(|reply| {
             let expected = absolute(reply.psn(), expected);
             let trigger = (reply.kind() == PduKind::Nack).then(|| absolute(reply.trigger(), expected));
@@ -267,10 +246,7 @@ fn kinds_for_the_other_half_are_ignored() {
         let stamp = Default::default();
         for pdu in [Pdu::ack(first, stamp), Pdu::nack(first, end, stamp), Pdu::cnp()] {
             let outcome = receiver.handle(&cfg, Time::ZERO, pdu, RxMeta::default());
-            assert_eq!(
-                (outcome.reply, outcome.completed, outcome.discarded),
-                (None, false, true)
-            );
+            assert_eq!((outcome.reply, outcome.completed, outcome.discarded), (None, false, true));
             assert!(!receiver.is_complete());
         }
     }
@@ -282,11 +258,7 @@ fn kinds_for_the_other_half_are_ignored() {
 #[test]
 fn the_largest_window_can_be_acknowledged_at_once() {
     for first in [0, Psn::MODULUS - 5] {
-        let cfg = FlowConfig {
-            bdp_cap: Psn::MAX_WINDOW,
-            first_psn: Psn::new(first),
-            ..FlowConfig::default()
-        };
+        let cfg = FlowConfig { bdp_cap: Psn::MAX_WINDOW, first_psn: Psn::new(first), ..FlowConfig::default() };
         let packets = Psn::MAX_WINDOW + 1;
         let mut sender = Source::<Irn>::new(&cfg, &(), u64::from(packets) * 1_024, Time::ZERO);
         let mut sent = 0;

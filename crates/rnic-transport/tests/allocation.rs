@@ -48,17 +48,8 @@ fn allocations() -> u64 {
 
 /// Loses, reorders and duplicates all the way through a flow of 100,000 packets.
 fn run<P: Protocol>(cfg: &FlowConfig) {
-    let rates = Rates {
-        loss: 20,
-        late: 10,
-        twice: 10,
-        late_by: Time::from_us(5),
-        heals_at: Time::MAX,
-    };
-    let pipe = Pipe {
-        packet: Time::from_ns(217),
-        delay: Time::from_us(6),
-    };
+    let rates = Rates { loss: 20, late: 10, twice: 10, late_by: Time::from_us(5), heals_at: Time::MAX };
+    let pipe = Pipe { packet: Time::from_ns(217), delay: Time::from_us(6) };
     let mut pair = Pair::<P, Random>::new(cfg.clone(), 100_000, pipe, Random::new(1, rates));
     let before = allocations();
     pair.run();
@@ -86,10 +77,7 @@ fn packets_do_not_allocate() {
 #[test]
 fn flows_of_the_default_cap_do_not_allocate() {
     let cfg = FlowConfig::default();
-    let wide = FlowConfig {
-        bdp_cap: 129,
-        ..cfg.clone()
-    };
+    let wide = FlowConfig { bdp_cap: 129, ..cfg.clone() };
     for (cfg, blocks) in [(cfg, 0), (wide, 2)] {
         let before = allocations();
         let sender = common::Source::<Irn>::new(&cfg, &(), 1 << 30, Time::ZERO);

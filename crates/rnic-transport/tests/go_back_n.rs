@@ -11,10 +11,7 @@ fn run(cfg: &FlowConfig, packets: u32, script: &Script) -> (String, Totals) {
 }
 
 fn without_acks() -> FlowConfig {
-    FlowConfig {
-        acks: false,
-        ..FlowConfig::default()
-    }
+    FlowConfig { acks: false, ..FlowConfig::default() }
 }
 
 /// One NACK for #3; #4 and #5 are discarded in silence. Everything from #2 on is sent again.
@@ -58,28 +55,13 @@ fn middle_packet_lost() {
 #[test]
 fn retransmissions_follow_from_the_round_trip() {
     let flow = 400;
-    for (packet_ns, delay_ns) in [
-        (1_000, 2_000),
-        (217, 12_000),
-        (1_000, 1_250),
-        (500, 0),
-        (300, 100),
-    ] {
-        let pipe = Pipe {
-            packet: Time::from_ns(packet_ns),
-            delay: Time::from_ns(delay_ns),
-        };
+    for (packet_ns, delay_ns) in [(1_000, 2_000), (217, 12_000), (1_000, 1_250), (500, 0), (300, 100)] {
+        let pipe = Pipe { packet: Time::from_ns(packet_ns), delay: Time::from_ns(delay_ns) };
         for lost in [0, 1, 57, 200, 393, 397, 398] {
-            let expected = (2 * delay_ns)
-                .div_ceil(packet_ns)
-                .saturating_add(2)
-                .min(u64::from(flow - lost));
+            let expected = (2 * delay_ns).div_ceil(packet_ns).saturating_add(2).min(u64::from(flow - lost));
             let script = Script::default().lose(lost, 1);
             let (_, totals) = run_traced::<GoBackN>(&FlowConfig::default(), flow, pipe, &script);
-            assert_eq!(
-                totals.resent, expected,
-                "{pipe:?}, #{lost} lost: one round trip of packets"
-            );
+            assert_eq!(totals.resent, expected, "{pipe:?}, #{lost} lost: one round trip of packets");
             assert_eq!((totals.nacks, totals.timeouts), (1, 0));
         }
     }
@@ -150,15 +132,8 @@ fn last_packet_and_last_ack_lost() {
 #[test]
 fn lost_replies() {
     let (_, totals) = run(&FlowConfig::default(), 4, &Script::default().lose_reply(1));
-    assert_eq!(
-        (totals.resent, totals.acknowledged_at),
-        (0, Some(Time::from_us(8)))
-    );
-    let (trace, totals) = run(
-        &FlowConfig::default(),
-        4,
-        &Script::default().lose(2, 1).lose_reply(3),
-    );
+    assert_eq!((totals.resent, totals.acknowledged_at), (0, Some(Time::from_us(8))));
+    let (trace, totals) = run(&FlowConfig::default(), 4, &Script::default().lose(2, 1).lose_reply(3));
     assert!(trace.contains("t=6us recv #3 discarded, NACK 2/3 (lost)"));
     assert!(trace.contains("t=326us timeout\nt=326us resend #2"));
     assert_eq!((totals.nacks, totals.resent), (1, 2));
@@ -170,11 +145,7 @@ fn one_nack_until_order_resumes() {
     let script = Script::default().lose(10, 1).lose(30, 1).lose(31, 1);
     let (_, totals) = run(&FlowConfig::default(), 60, &script);
     assert_eq!((totals.nacks, totals.losses, totals.timeouts), (2, 2, 0));
-    assert_eq!(
-        totals.resent,
-        6 + 7,
-        "#31's loss delays the second NACK by a packet"
-    );
+    assert_eq!(totals.resent, 6 + 7, "#31's loss delays the second NACK by a packet");
 }
 
 /// Without ACKs the sink asks again, a timeout after the last packet in order (#1 at 4 us).
@@ -227,20 +198,10 @@ fn sink_asks_for_a_lost_tail_and_a_lost_flow() {
 #[test]
 fn without_timeouts_nothing_times_out() {
     for acks in [false, true] {
-        let cfg = FlowConfig {
-            acks,
-            timeouts: None,
-            ..FlowConfig::default()
-        };
-        for script in [
-            Script::default().lose(3, 1),
-            Script::default().lose(1, 1).lose(1, 2),
-        ] {
+        let cfg = FlowConfig { acks, timeouts: None, ..FlowConfig::default() };
+        for script in [Script::default().lose(3, 1), Script::default().lose(1, 1).lose(1, 2)] {
             let (trace, totals) = run(&cfg, 4, &script);
-            assert_eq!(
-                (totals.completions, totals.timeouts, totals.sink_timeouts),
-                (0, 0, 0)
-            );
+            assert_eq!((totals.completions, totals.timeouts, totals.sink_timeouts), (0, 0, 0));
             assert!(!trace.contains("complete"));
         }
         // What a NACK reports is still repaired.
@@ -252,10 +213,7 @@ fn without_timeouts_nothing_times_out() {
 /// Each of the three NACKs takes the source back to #2; the copies that come too late are acknowledged as duplicates.
 #[test]
 fn a_nack_for_every_packet() {
-    let cfg = FlowConfig {
-        nacks: NackPolicy::Every,
-        ..FlowConfig::default()
-    };
+    let cfg = FlowConfig { nacks: NackPolicy::Every, ..FlowConfig::default() };
     let (trace, totals) = run(&cfg, 6, &Script::default().lose(2, 1));
     assert_trace(
         &sender_view(&trace),
@@ -285,11 +243,7 @@ fn a_nack_for_every_packet() {
     );
     assert_eq!((totals.nacks, totals.accepted), (3, 6));
     // A lost retransmission needs no timeout then: the next packet asks again.
-    let cfg = FlowConfig {
-        acks: false,
-        timeouts: None,
-        ..cfg
-    };
+    let cfg = FlowConfig { acks: false, timeouts: None, ..cfg };
     let (_, totals) = run(&cfg, 6, &Script::default().lose(2, 1).lose(2, 2));
     assert_eq!(totals.completions, 1);
 }
@@ -323,8 +277,5 @@ fn the_timer_starts_with_the_first_packet() {
     let start = Time::from_us(50);
     let mut sender = Source::<GoBackN>::new(&cfg, &(), 1, start);
     assert!(sender.poll_transmit(&cfg, &(), start).is_some());
-    assert_eq!(
-        sender.deadline(&cfg),
-        Some((Time::from_us(370), Timer::Retransmit))
-    );
+    assert_eq!(sender.deadline(&cfg), Some((Time::from_us(370), Timer::Retransmit)));
 }

@@ -9,10 +9,7 @@ use rnic_transport::recovery::Irn;
 use rnic_transport::{FlowConfig, Pdu, Psn, Sender, Time, Timer};
 
 fn cap(bdp_cap: u32) -> FlowConfig {
-    FlowConfig {
-        bdp_cap,
-        ..FlowConfig::default()
-    }
+    FlowConfig { bdp_cap, ..FlowConfig::default() }
 }
 
 /// What the sender sees of a flow under the default configuration.
@@ -295,11 +292,7 @@ fn whole_flow_lost() {
     );
     let four = (0..4).fold(Script::default(), |script, n| script.lose(n, 1));
     let (_, totals) = view(4, &four);
-    assert_eq!(
-        totals.acknowledged_at,
-        Some(Time::from_us(320 + 4 * 5)),
-        "RTO_high"
-    );
+    assert_eq!(totals.acknowledged_at, Some(Time::from_us(320 + 4 * 5)), "RTO_high");
 }
 
 /// The whole window lost, but not the flow: the slot that the first partial acknowledgement frees carries a new packet, whose
@@ -376,10 +369,7 @@ fn cap_holds_in_recovery() {
 #[test]
 fn the_cap_is_met_exactly() {
     for bdp_cap in [1, 2, 3, 63, 64, 65, 111, 128, 129, 1_000] {
-        let pipe = Pipe {
-            packet: Time::from_ns(10),
-            delay: Time::from_us(12),
-        };
+        let pipe = Pipe { packet: Time::from_ns(10), delay: Time::from_us(12) };
         let (_, totals) = run_traced::<Irn>(&cap(bdp_cap), 2_500, pipe, &Script::default());
         assert_eq!(totals.peak_in_flight, bdp_cap);
         assert_eq!((totals.sent, totals.completions), (2_500, 1));
@@ -391,11 +381,8 @@ fn the_cap_is_met_exactly() {
 #[test]
 fn recovery_ends_past_the_recovery_sequence() {
     let (seen, totals) = view(14, &Script::default().lose(1, 1).lose(9, 1));
-    let after_recovery: String = seen
-        .lines()
-        .skip_while(|line| !line.contains("resend #1"))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let after_recovery: String =
+        seen.lines().skip_while(|line| !line.contains("resend #1")).map(|line| format!("{line}\n")).collect();
     assert_trace(
         &after_recovery,
         "t=7us resend #1
@@ -428,18 +415,8 @@ fn recovery_ends_past_the_recovery_sequence() {
 #[test]
 fn partial_ack_retransmits_the_lost_tail() {
     let (seen, totals) = view(6, &Script::default().lose(1, 1).lose(5, 1));
-    let tail: Vec<&str> = seen
-        .lines()
-        .skip_while(|line| !line.contains("ACK 5 arrives"))
-        .collect();
-    assert_eq!(
-        tail,
-        [
-            "t=12us ACK 5 arrives",
-            "t=12us resend #5",
-            "t=17us ACK 6 arrives, complete"
-        ]
-    );
+    let tail: Vec<&str> = seen.lines().skip_while(|line| !line.contains("ACK 5 arrives")).collect();
+    assert_eq!(tail, ["t=12us ACK 5 arrives", "t=12us resend #5", "t=17us ACK 6 arrives, complete"]);
     assert_eq!(totals.timeouts, 0);
 }
 
@@ -447,10 +424,7 @@ fn partial_ack_retransmits_the_lost_tail() {
 #[test]
 fn short_timer_extends_while_many_are_in_flight() {
     for first in STARTS {
-        let cfg = FlowConfig {
-            first_psn: Psn::new(first),
-            ..FlowConfig::default()
-        };
+        let cfg = FlowConfig { first_psn: Psn::new(first), ..FlowConfig::default() };
         let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 10 * 1_024, Time::ZERO);
         let ack = |n| Pdu::ack(cfg.first_psn.plus(n), Default::default());
         let due = |sender: &Sender<Irn, NoCongestionControl>| sender.deadline(&cfg).map(|(at, _)| at);
@@ -462,23 +436,11 @@ fn short_timer_extends_while_many_are_in_flight() {
         let late = Time::from_us(90);
         assert!(sender.poll_transmit(&cfg, &(), late).is_some());
         assert_eq!(due(&sender), Some(Time::from_us(320)));
-        assert_eq!(
-            sender.on_deadline(&cfg, &(), Time::from_us(100)),
-            None,
-            "extended"
-        );
+        assert_eq!(sender.on_deadline(&cfg, &(), Time::from_us(100)), None, "extended");
         sender.handle(&cfg, &(), Time::from_us(110), ack(1));
-        assert_eq!(
-            due(&sender),
-            Some(Time::from_us(210)),
-            "three in flight, progress at 110"
-        );
+        assert_eq!(due(&sender), Some(Time::from_us(210)), "three in flight, progress at 110");
         sender.handle(&cfg, &(), Time::from_us(120), ack(1));
-        assert_eq!(
-            due(&sender),
-            Some(Time::from_us(210)),
-            "a duplicate ACK is no progress"
-        );
+        assert_eq!(due(&sender), Some(Time::from_us(210)), "a duplicate ACK is no progress");
         let fired = sender.on_deadline(&cfg, &(), Time::from_us(210));
         assert_eq!(fired, Some(Timer::Retransmit));
         assert_eq!(due(&sender), Some(Time::from_us(310)));
@@ -512,10 +474,7 @@ fn loss_is_signalled_once_per_recovery() {
 fn the_bitmap_forgets_what_it_slid_past() {
     let (seen, totals) = view(300, &Script::default().lose(10, 1).lose(138, 1).lose(140, 1));
     let resent: Vec<&str> = seen.lines().filter(|line| line.contains("resend")).collect();
-    assert_eq!(
-        resent,
-        ["t=16us resend #10", "t=145us resend #138", "t=147us resend #140"]
-    );
+    assert_eq!(resent, ["t=16us resend #10", "t=145us resend #138", "t=147us resend #140"]);
     assert_eq!(totals.losses, 2);
 }
 
@@ -526,8 +485,5 @@ fn the_timer_starts_with_the_first_packet() {
     let start = Time::from_us(50);
     let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 1, start);
     assert!(sender.poll_transmit(&cfg, &(), start).is_some());
-    assert_eq!(
-        sender.deadline(&cfg),
-        Some((Time::from_us(150), Timer::Retransmit))
-    );
+    assert_eq!(sender.deadline(&cfg), Some((Time::from_us(150), Timer::Retransmit)));
 }

@@ -16,10 +16,7 @@ fn run(script: Script, slow_link_us: u64) -> Totals {
     let pair = Pair::<Irn, Script>::new(FlowConfig::default(), PACKETS, Pipe::SHORT, script);
     let mut pair = pair.behind(Time::from_us(slow_link_us));
     pair.run();
-    assert_eq!(
-        (pair.totals.data_lost, pair.totals.accepted),
-        (0, u64::from(PACKETS))
-    );
+    assert_eq!((pair.totals.data_lost, pair.totals.accepted), (0, u64::from(PACKETS)));
     pair.totals
 }
 
@@ -45,9 +42,7 @@ fn a_late_packet_behind_a_slower_link_costs_less_than_a_window() {
 /// Nor does a single timeout without loss cost more: from packet 40 on, the round trip is longer by 330 us.
 #[test]
 fn an_early_timeout_behind_a_slower_link_costs_less_than_a_window() {
-    let paused = (40..4_000).fold(Script::default(), |script, nth| {
-        script.delay_reply(nth, Time::from_us(330))
-    });
+    let paused = (40..4_000).fold(Script::default(), |script, nth| script.delay_reply(nth, Time::from_us(330)));
     let totals = run(paused, 6);
     assert_eq!(totals.timeouts, 1);
     assert!((1..=u64::from(FlowConfig::default().bdp_cap)).contains(&totals.resent), "{}", totals.resent);

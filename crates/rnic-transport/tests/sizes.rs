@@ -28,15 +28,9 @@ fn frames_add_up() {
 #[test]
 fn flows_split_into_packets() {
     let cfg = FlowConfig::default();
-    for (bytes, packets, last) in [
-        (1, 1, 1),
-        (1_023, 1, 1_023),
-        (1_024, 1, 1_024),
-        (1_025, 2, 1),
-        (2_048, 2, 1_024),
-        (4_000, 4, 928),
-        (0, 1, 0),
-    ] {
+    for (bytes, packets, last) in
+        [(1, 1, 1), (1_023, 1, 1_023), (1_024, 1, 1_024), (1_025, 2, 1), (2_048, 2, 1_024), (4_000, 4, 928), (0, 1, 0)]
+    {
         assert_eq!(cfg.packets(bytes), packets);
         let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), bytes, Time::ZERO);
         let mut payloads = Vec::new();
@@ -60,11 +54,7 @@ fn state_stays_small() {
     let sizes = [
         ("IRN sender", size_of::<Sender<Irn, NoCongestionControl>>(), 96),
         ("IRN receiver", size_of::<Receiver<Irn>>(), 48),
-        (
-            "go-back-N sender",
-            size_of::<Sender<GoBackN, NoCongestionControl>>(),
-            64,
-        ),
+        ("go-back-N sender", size_of::<Sender<GoBackN, NoCongestionControl>>(), 64),
         ("go-back-N receiver", size_of::<Receiver<GoBackN>>(), 24),
     ];
     for (what, size, bound) in sizes {

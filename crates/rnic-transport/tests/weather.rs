@@ -40,31 +40,12 @@ fn cases() -> impl Strategy<Value = Case> {
             acks,
             line_rate,
             first_psn: Psn::new(first),
-            nacks: if every {
-                NackPolicy::Every
-            } else {
-                NackPolicy::First
-            },
+            nacks: if every { NackPolicy::Every } else { NackPolicy::First },
             ..FlowConfig::default()
         };
-        let pipe = Pipe {
-            packet: line_rate.time_for(u64::from(cfg.mtu + cfg.header)),
-            delay: Time::from_us(delay_us),
-        };
-        let rates = Rates {
-            loss,
-            late,
-            twice,
-            late_by: Time::from_us(late_us),
-            heals_at: Time::from_us(heals_us),
-        };
-        Case {
-            cfg,
-            packets,
-            pipe,
-            rates,
-            seed,
-        }
+        let pipe = Pipe { packet: line_rate.time_for(u64::from(cfg.mtu + cfg.header)), delay: Time::from_us(delay_us) };
+        let rates = Rates { loss, late, twice, late_by: Time::from_us(late_us), heals_at: Time::from_us(heals_us) };
+        Case { cfg, packets, pipe, rates, seed }
     })
 }
 
@@ -97,11 +78,7 @@ fn check<P: Protocol>(case: &Case, deadline: Time) -> Result<Pair<P, Random>, Te
     prop_assert_eq!(totals.accepted, u64::from(case.packets));
     prop_assert_eq!(totals.completions, 1);
     prop_assert_eq!(totals.sent - totals.resent, u64::from(case.packets));
-    let over = if P::sender_learns_completion(&case.cfg) {
-        totals.acknowledged_at
-    } else {
-        totals.received_at
-    };
+    let over = if P::sender_learns_completion(&case.cfg) { totals.acknowledged_at } else { totals.received_at };
     let over = over.expect("it is over");
     prop_assert!(over <= deadline, "over at {over}, not by {deadline}: {totals:?}");
     Ok(pair)
@@ -182,13 +159,7 @@ proptest! {
 
 #[test]
 fn same_seed_same_trace() {
-    let rates = Rates {
-        loss: 100,
-        late: 100,
-        twice: 100,
-        late_by: Time::from_us(30),
-        heals_at: Time::MAX,
-    };
+    let rates = Rates { loss: 100, late: 100, twice: 100, late_by: Time::from_us(30), heals_at: Time::MAX };
     fn trace<P: Protocol>(seed: u64, rates: Rates) -> String {
         let faults = Random::new(seed, rates);
         let pair = Pair::<P, Random>::new(FlowConfig::default(), 300, Pipe::SHORT, faults);

@@ -9,17 +9,8 @@ use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
 
 /// A flow through bad weather: all that can be seen of it.
 fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Totals) {
-    let rates = Rates {
-        loss: 80,
-        late: 50,
-        twice: 50,
-        late_by: Time::from_us(10),
-        heals_at: Time::MAX,
-    };
-    let cfg = FlowConfig {
-        first_psn: Psn::new(first),
-        ..cfg.clone()
-    };
+    let rates = Rates { loss: 80, late: 50, twice: 50, late_by: Time::from_us(10), heals_at: Time::MAX };
+    let cfg = FlowConfig { first_psn: Psn::new(first), ..cfg.clone() };
     let pair = Pair::<P, Random>::new(cfg, 60, Pipe::SHORT, Random::new(seed, rates));
     let mut pair = pair.traced();
     pair.run();
@@ -28,11 +19,7 @@ fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Tot
 
 /// Anywhere, and often near the wraps of the number itself and of its sign.
 fn anywhere() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        0..Psn::MODULUS,
-        Psn::MODULUS - 64..Psn::MODULUS,
-        Psn::MODULUS / 2 - 64..Psn::MODULUS / 2 + 4
-    ]
+    prop_oneof![0..Psn::MODULUS, Psn::MODULUS - 64..Psn::MODULUS, Psn::MODULUS / 2 - 64..Psn::MODULUS / 2 + 4]
 }
 
 proptest! {
@@ -99,11 +86,7 @@ fn burst<P: Protocol>(cfg: &FlowConfig, packets: u64, lost: &[u64]) -> u64 {
 const PACKETS: u64 = Psn::MODULUS as u64 + 300;
 
 fn near_the_end(acks: bool) -> FlowConfig {
-    FlowConfig {
-        acks,
-        first_psn: Psn::new(Psn::MODULUS - 5),
-        ..FlowConfig::default()
-    }
+    FlowConfig { acks, first_psn: Psn::new(Psn::MODULUS - 5), ..FlowConfig::default() }
 }
 
 /// Losses at the first wrap, where the number's sign wraps, where all numbers are used up, and when the first comes around
@@ -114,10 +97,7 @@ fn lossy<P: Protocol>(acks: bool, most_resent_per_loss: u64) {
     let sent = burst::<P>(&near_the_end(acks), PACKETS, &lost);
     let losses = lost.len() as u64;
     let resent = sent - PACKETS;
-    assert!(
-        (losses..=losses * most_resent_per_loss).contains(&resent),
-        "{resent}"
-    );
+    assert!((losses..=losses * most_resent_per_loss).contains(&resent), "{resent}");
 }
 
 #[test]
@@ -177,10 +157,6 @@ fn a_loss_long_after_the_last_one() {
         let tx = sender.poll_transmit(&cfg, &(), Time::ZERO);
         assert_eq!(tx.map(|tx| tx.pdu.psn()), Some(psn(lost)));
         let next = sender.poll_transmit(&cfg, &(), Time::ZERO);
-        assert_eq!(
-            next.map(|tx| tx.retransmission),
-            Some(false),
-            "nothing else is lost"
-        );
+        assert_eq!(next.map(|tx| tx.retransmission), Some(false), "nothing else is lost");
     }
 }

@@ -21,17 +21,9 @@ pub(crate) const US: u64 = 1_000_000;
 pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
     FabricSpec {
         topology,
-        link: LinkSpec {
-            rate: BitRate::from_gbps(40),
-            delay: Time::from_us(2),
-            loss: 0.0,
-        },
+        link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
         links: Vec::new(),
-        switch: SwitchSpec {
-            buffer: Bytes(240_000),
-            pfc: None,
-            priorities: 1,
-        },
+        switch: SwitchSpec { buffer: Bytes(240_000), pfc: None, priorities: 1 },
         frame_gap: 20,
     }
 }
@@ -39,23 +31,14 @@ pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
 /// A graph; a cable is (from, to).
 pub(crate) fn graph(hosts: &[&str], switches: &[&str], cables: &[(&str, &str)]) -> FabricSpec {
     let owned = |names: &[&str]| names.iter().map(|n| (*n).to_string()).collect();
-    let mut spec = spec(TopologySpec::Graph {
-        hosts: owned(hosts),
-        switches: owned(switches),
-    });
+    let mut spec = spec(TopologySpec::Graph { hosts: owned(hosts), switches: owned(switches) });
     spec.links = cables.iter().map(|(from, to)| cable(from, to)).collect();
     spec
 }
 
 /// A cable with the fabric's properties.
 pub(crate) fn cable(from: &str, to: &str) -> NamedLink {
-    NamedLink {
-        from: from.to_string(),
-        to: to.to_string(),
-        rate: None,
-        delay: None,
-        loss: None,
-    }
+    NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay: None, loss: None }
 }
 
 /// The same with another rate.
@@ -67,11 +50,7 @@ pub(crate) fn with_rate(mut link: NamedLink, rate: BitRate) -> NamedLink {
 /// Turns PFC on.
 pub(crate) fn with_pfc(mut spec: FabricSpec, buffer: u64, xoff: u64, xon: u64) -> FabricSpec {
     spec.switch.buffer = Bytes(buffer);
-    spec.switch.pfc = Some(PfcThresholds {
-        xoff: Bytes(xoff),
-        xon: Bytes(xon),
-        headroom: Bytes(buffer - xoff),
-    });
+    spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(xoff), xon: Bytes(xon), headroom: Bytes(buffer - xoff) });
     spec
 }
 
@@ -87,12 +66,7 @@ pub(crate) fn port(topology: &Topology, node: &str, peer: &str) -> usize {
 
 /// A packet of `bytes` to `dst`; its body is a number of the test's choice.
 pub(crate) fn packet(dst: u32, bytes: u16, id: u32) -> Packet<u32> {
-    Packet {
-        dst,
-        bytes,
-        body: id,
-        ..Packet::default()
-    }
+    Packet { dst, bytes, body: id, ..Packet::default() }
 }
 
 /// A packet that a host began to send, or that arrived at one: `at` in picoseconds.
@@ -123,11 +97,7 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn new(hosts: u32) -> Script {
-        Script {
-            hosts: (0..hosts).map(|_| ScriptedHost::default()).collect(),
-            stop_at: u64::MAX,
-            ..Script::default()
-        }
+        Script { hosts: (0..hosts).map(|_| ScriptedHost::default()).collect(), stop_at: u64::MAX, ..Script::default() }
     }
     /// Hands `packet` to a host's NIC at `at`; per host in order of time.
     pub(crate) fn send(&mut self, host: u32, at: u64, packet: Packet<u32>) {
@@ -152,10 +122,7 @@ impl Script {
 }
 
 fn of(seen: &[Seen], host: u32) -> Vec<(u64, u32)> {
-    seen.iter()
-        .filter(|s| s.host == host)
-        .map(|s| (s.at, s.id))
-        .collect()
+    seen.iter().filter(|s| s.host == host).map(|s| (s.at, s.id)).collect()
 }
 
 impl Endpoint for Script {
@@ -163,11 +130,7 @@ impl Endpoint for Script {
 
     fn receive(&mut self, host: u32, now: Time, packet: &Packet<u32>) {
         assert_eq!(packet.dst, host, "a packet arrives where it is addressed to");
-        self.arrived.push(Seen {
-            host,
-            at: now.as_ps(),
-            id: packet.body,
-        });
+        self.arrived.push(Seen { host, at: now.as_ps(), id: packet.body });
     }
     fn next_wake(&self, host: u32) -> Time {
         let first = self.hosts[host as usize].later.front();
@@ -186,11 +149,7 @@ impl Endpoint for Script {
         let ready = &mut self.hosts[host as usize].now;
         let first = ready.iter().position(|p| paused & (1 << p.priority) == 0)?;
         let packet = ready.remove(first)?;
-        self.sent.push(Seen {
-            host,
-            at: now.as_ps(),
-            id: packet.body,
-        });
+        self.sent.push(Seen { host, at: now.as_ps(), id: packet.body });
         Some(packet)
     }
     fn next_start(&self) -> Time {
@@ -207,11 +166,7 @@ impl Endpoint for Script {
         }
     }
     fn close_window(&mut self, end: Time, _hops: u64) -> ControlFlow<()> {
-        if end.as_ps() >= self.stop_at {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if end.as_ps() >= self.stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -12,38 +12,23 @@ pub(crate) struct Unit {
 }
 
 /// Microseconds.
-pub(crate) const MICROSECONDS: Unit = Unit {
-    decimals: 6,
-    example: "12.5",
-};
+pub(crate) const MICROSECONDS: Unit = Unit { decimals: 6, example: "12.5" };
 /// Seconds.
-pub(crate) const SECONDS: Unit = Unit {
-    decimals: 12,
-    example: "2.000001",
-};
+pub(crate) const SECONDS: Unit = Unit { decimals: 12, example: "2.000001" };
 
 /// The time that `text` states in `unit`; the error continues a sentence that starts with the field's name.
 pub(crate) fn parse(text: &str, unit: Unit) -> Result<Time, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if whole
-        .strip_prefix('-')
-        .is_some_and(|rest| digits(rest) && digits(fraction))
-    {
+    if whole.strip_prefix('-').is_some_and(|rest| digits(rest) && digits(fraction)) {
         return Err(format!("`{text}` is negative; times count from 0"));
     }
     if !digits(whole) || !digits(fraction) || whole.len() + fraction.len() == 0 {
-        return Err(format!(
-            "`{text}` is not a number; write for example {}",
-            unit.example
-        ));
+        return Err(format!("`{text}` is not a number; write for example {}", unit.example));
     }
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > unit.decimals {
-        return Err(format!(
-            "`{text}` is finer than a picosecond; write at most {} decimals",
-            unit.decimals
-        ));
+        return Err(format!("`{text}` is finer than a picosecond; write at most {} decimals", unit.decimals));
     }
     let picoseconds = format!("{whole}{fraction:0<width$}", width = unit.decimals).parse();
     match picoseconds {
@@ -58,11 +43,7 @@ pub(crate) fn format(time: Time, unit: Unit, decimals: usize) -> String {
     let (whole, fraction) = (time.as_ps() / scale, time.as_ps() % scale);
     let fraction = format!("{fraction:0width$}", width = unit.decimals);
     let needed = fraction.trim_end_matches('0').len().max(decimals);
-    if needed == 0 {
-        whole.to_string()
-    } else {
-        format!("{whole}.{}", &fraction[..needed])
-    }
+    if needed == 0 { whole.to_string() } else { format!("{whole}.{}", &fraction[..needed]) }
 }
 
 #[cfg(test)]
@@ -94,14 +75,8 @@ mod tests {
             (".", "`.` is not a number; write for example 12.5"),
             ("1e3", "`1e3` is not a number; write for example 12.5"),
             ("1.2.3", "`1.2.3` is not a number; write for example 12.5"),
-            (
-                "1.1234567",
-                "`1.1234567` is finer than a picosecond; write at most 6 decimals",
-            ),
-            (
-                "99999999999999",
-                "`99999999999999` is too large; times end after 213 days",
-            ),
+            ("1.1234567", "`1.1234567` is finer than a picosecond; write at most 6 decimals"),
+            ("99999999999999", "`99999999999999` is too large; times end after 213 days"),
         ] {
             assert_eq!(parse(text, MICROSECONDS), Err(error.to_string()));
         }

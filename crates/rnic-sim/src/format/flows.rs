@@ -29,11 +29,7 @@ const HPCC_CLASS: &str = "3 100";
 /// # Errors
 /// Those of `out`; `InvalidInput` for a flow that the format cannot hold, `InvalidData` if there are not `total` flows.
 pub fn write_flows(
-    out: &mut dyn Write,
-    format: FlowExport,
-    flows: impl Iterator<Item = FlowSpec>,
-    hosts: u32,
-    total: u64,
+    out: &mut dyn Write, format: FlowExport, flows: impl Iterator<Item = FlowSpec>, hosts: u32, total: u64,
 ) -> io::Result<()> {
     match format {
         FlowExport::Csv => writeln!(out, "start_us,src,dst,bytes,request,measured")?,
@@ -72,22 +68,14 @@ fn write_csv(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
 
 fn write_hpcc(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
     let FlowSpec { src, dst, bytes, .. } = flow;
-    writeln!(
-        out,
-        "{src} {dst} {HPCC_CLASS} {bytes} {}",
-        decimal::format(flow.start, SECONDS, 9)
-    )
+    writeln!(out, "{src} {dst} {HPCC_CLASS} {bytes} {}", decimal::format(flow.start, SECONDS, 9))
 }
 
 /// `id` counts from 1: htsim refuses 0.
 fn write_htsim(out: &mut dyn Write, flow: &FlowSpec, id: u64) -> io::Result<()> {
     let FlowSpec { src, dst, bytes, .. } = flow;
     htsim_integer("size of a flow in bytes", *bytes)?;
-    writeln!(
-        out,
-        "{src}->{dst} id {id} start {} size {bytes}",
-        flow.start.as_ps()
-    )
+    writeln!(out, "{src}->{dst} id {id} start {} size {bytes}", flow.start.as_ps())
 }
 
 /// htsim reads integers as 32-bit signed ones and stops at larger ones.
@@ -140,10 +128,7 @@ mod tests {
             written(FlowExport::Csv),
             "start_us,src,dst,bytes,request,measured\n12.5,0,5,1000000,,1\n13.000001,3,1,1,7,0\n"
         );
-        assert_eq!(
-            written(FlowExport::Hpcc),
-            "2\n0 5 3 100 1000000 0.000012500\n3 1 3 100 1 0.000013000001\n"
-        );
+        assert_eq!(written(FlowExport::Hpcc), "2\n0 5 3 100 1000000 0.000012500\n3 1 3 100 1 0.000013000001\n");
         assert_eq!(
             written(FlowExport::Htsim),
             "Nodes 6\nConnections 2\n0->5 id 1 start 12500000 size 1000000\n3->1 id 2 start 13000001 size 1\n"
@@ -153,14 +138,9 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_an_error() {
         let write = |format, flows: Vec<FlowSpec>, total| {
-            write_flows(&mut Vec::new(), format, flows.into_iter(), 6, total)
-                .unwrap_err()
-                .to_string()
+            write_flows(&mut Vec::new(), format, flows.into_iter(), 6, total).unwrap_err().to_string()
         };
-        let large = vec![FlowSpec {
-            bytes: 1 << 31,
-            ..flows()[0]
-        }];
+        let large = vec![FlowSpec { bytes: 1 << 31, ..flows()[0] }];
         let error = "the size of a flow in bytes is 2147483648; htsim reads at most 2147483647";
         assert_eq!(write(FlowExport::Htsim, large, 1), error);
         let error = "3 flows were announced, 2 came; the file is not usable";

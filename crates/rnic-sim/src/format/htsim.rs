@@ -35,45 +35,18 @@ pub struct Tier {
 impl FatTreeShape {
     /// The shape of a fat-tree or a leaf-spine fabric with these host cables; `None` for other topologies.
     pub fn of(topology: &TopologySpec, link: &LinkSpec) -> Option<FatTreeShape> {
-        let tier = |down, up| Tier {
-            down,
-            up,
-            rate: link.rate,
-            delay: link.delay,
-        };
+        let tier = |down, up| Tier { down, up, rate: link.rate, delay: link.delay };
         match *topology {
             TopologySpec::FatTree { k } => {
                 let (half, hosts_per_pod) = (k / 2, (k / 2).checked_mul(k / 2)?);
                 let tiers = vec![tier(half, half), tier(half, half), tier(k, 0)];
-                Some(FatTreeShape {
-                    hosts: hosts_per_pod.checked_mul(k)?,
-                    hosts_per_pod,
-                    tiers,
-                })
+                Some(FatTreeShape { hosts: hosts_per_pod.checked_mul(k)?, hosts_per_pod, tiers })
             }
-            TopologySpec::LeafSpine {
-                leaves,
-                spines,
-                hosts_per_leaf,
-                uplink_rate,
-                uplink_delay,
-            } => {
+            TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay } => {
                 let hosts = leaves.checked_mul(hosts_per_leaf)?;
-                let (rate, delay) = (
-                    uplink_rate.unwrap_or(link.rate),
-                    uplink_delay.unwrap_or(link.delay),
-                );
-                let spine = Tier {
-                    down: leaves,
-                    up: 0,
-                    rate,
-                    delay,
-                };
-                Some(FatTreeShape {
-                    hosts,
-                    hosts_per_pod: hosts,
-                    tiers: vec![tier(hosts_per_leaf, spines), spine],
-                })
+                let (rate, delay) = (uplink_rate.unwrap_or(link.rate), uplink_delay.unwrap_or(link.delay));
+                let spine = Tier { down: leaves, up: 0, rate, delay };
+                Some(FatTreeShape { hosts, hosts_per_pod: hosts, tiers: vec![tier(hosts_per_leaf, spines), spine] })
             }
             _ => None,
         }
@@ -82,36 +55,24 @@ impl FatTreeShape {
     /// Why htsim would not read it.
     fn validate(&self) -> Result<(), String> {
         if !(2..=3).contains(&self.tiers.len()) {
-            return Err(format!(
-                "{} tiers of switches; it has two or three",
-                self.tiers.len()
-            ));
+            return Err(format!("{} tiers of switches; it has two or three", self.tiers.len()));
         }
         for tier in &self.tiers {
             if tier.rate != self.tiers[0].rate {
-                return Err(format!(
-                    "rates of {} and {}; it has one rate",
-                    self.tiers[0].rate, tier.rate
-                ));
+                return Err(format!("rates of {} and {}; it has one rate", self.tiers[0].rate, tier.rate));
             }
             if tier.rate.as_bps() == 0 || !tier.rate.as_bps().is_multiple_of(1_000_000_000) {
                 return Err(format!("a rate of {}; it has whole Gbps", tier.rate));
             }
             if tier.delay == Time::ZERO || !tier.delay.as_ps().is_multiple_of(1_000) {
-                return Err(format!(
-                    "a delay of {}; it has whole nanoseconds above 0",
-                    tier.delay
-                ));
+                return Err(format!("a delay of {}; it has whole nanoseconds above 0", tier.delay));
             }
         }
         let (_, lower) = self.tiers.split_last().unwrap_or((&self.tiers[0], &[]));
-        match lower
-            .iter()
-            .find(|tier| tier.up == 0 || !tier.down.is_multiple_of(tier.up))
-        {
-            Some(Tier { down, up, .. }) => Err(format!(
-                "switches with {down} ports down and {up} up; it has whole ratios"
-            )),
+        match lower.iter().find(|tier| tier.up == 0 || !tier.down.is_multiple_of(tier.up)) {
+            Some(Tier { down, up, .. }) => {
+                Err(format!("switches with {down} ports down and {up} up; it has whole ratios"))
+            }
             None => Ok(()),
         }
     }
@@ -119,11 +80,7 @@ impl FatTreeShape {
     /// Why `graph` is not this tree.
     fn matches(&self, graph: &Graph) -> Result<(), String> {
         if graph.hosts() as u64 != u64::from(self.hosts) {
-            return Err(format!(
-                "{} hosts where the tree has {}",
-                graph.hosts(),
-                self.hosts
-            ));
+            return Err(format!("{} hosts where the tree has {}", graph.hosts(), self.hosts));
         }
         let levels = graph.tiers();
         for cable in &graph.cables {
@@ -131,9 +88,7 @@ impl FatTreeShape {
             let level = cable.ends.iter().filter_map(|&end| levels[end as usize]).min();
             let tier = level.and_then(|level| self.tiers.get(level as usize));
             if tier.is_none_or(|tier| (tier.rate, tier.delay) != (cable.rate, cable.delay)) {
-                return Err(format!(
-                    "the cable {a}-{b} is not like the others of its tier; it has regular trees"
-                ));
+                return Err(format!("the cable {a}-{b} is not like the others of its tier; it has regular trees"));
             }
             if cable.loss > 0.0 {
                 return Err(format!("the cable {a}-{b} loses frames; it has no loss"));
@@ -145,43 +100,19 @@ impl FatTreeShape {
 
 /// Writes the tree of this `shape`, which `graph` must have.
 pub(super) fn write(out: &mut dyn Write, graph: &Graph, shape: Option<&FatTreeShape>) -> io::Result<()> {
-    let fail = |why: String| {
-        invalid(format!(
-            "htsim's topology file cannot describe this fabric: {why}"
-        ))
-    };
+    let fail = |why: String| invalid(format!("htsim's topology file cannot describe this fabric: {why}"));
     let shape = shape.ok_or_else(|| fail("it has fat-trees and leaf-spine fabrics only".to_string()))?;
-    shape
-        .validate()
-        .and_then(|()| shape.matches(graph))
-        .map_err(fail)?;
-    let FatTreeShape {
-        hosts,
-        hosts_per_pod,
-        tiers,
-    } = shape;
-    writeln!(
-        out,
-        "Nodes {hosts}\nTiers {}\nPodsize {hosts_per_pod}",
-        tiers.len()
-    )?;
+    shape.validate().and_then(|()| shape.matches(graph)).map_err(fail)?;
+    let FatTreeShape { hosts, hosts_per_pod, tiers } = shape;
+    writeln!(out, "Nodes {hosts}\nTiers {}\nPodsize {hosts_per_pod}", tiers.len())?;
     for (number, tier) in tiers.iter().enumerate() {
         writeln!(out, "\nTier {number}")?;
         writeln!(out, "Downlink_speed_Gbps {}", tier.rate.as_bps() / 1_000_000_000)?;
         writeln!(out, "Radix_Down {}", tier.down)?;
         if number + 1 < tiers.len() {
-            writeln!(
-                out,
-                "Radix_Up {}\nOversubscribed {}",
-                tier.up,
-                tier.down / tier.up
-            )?;
+            writeln!(out, "Radix_Up {}\nOversubscribed {}", tier.up, tier.down / tier.up)?;
         }
-        writeln!(
-            out,
-            "Downlink_Latency_ns {}\nSwitch_Latency_ns 0",
-            tier.delay.as_ps() / 1_000
-        )?;
+        writeln!(out, "Downlink_Latency_ns {}\nSwitch_Latency_ns 0", tier.delay.as_ps() / 1_000)?;
     }
     Ok(())
 }
@@ -191,11 +122,7 @@ mod tests {
     use super::*;
     use crate::format::topology::{Cable, Node, TopologyExport, write_topology};
 
-    const LINK: LinkSpec = LinkSpec {
-        rate: BitRate::from_gbps(100),
-        delay: Time::from_us(1),
-        loss: 0.0,
-    };
+    const LINK: LinkSpec = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
 
     fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32) -> (TopologySpec, Graph) {
         let hosts = leaves * hosts_per_leaf;
@@ -205,26 +132,12 @@ mod tests {
             .chain((0..leaves).map(|i| node(format!("leaf{i}"), true)))
             .chain((0..spines).map(|i| node(format!("spine{i}"), true)))
             .collect();
-        let cable = |a, b| Cable {
-            ends: [a, b],
-            rate: LINK.rate,
-            delay: LINK.delay,
-            loss: 0.0,
-        };
+        let cable = |a, b| Cable { ends: [a, b], rate: LINK.rate, delay: LINK.delay, loss: 0.0 };
         let down = (0..hosts).map(|host| cable(host, hosts + host / hosts_per_leaf));
-        let up = (0..leaves)
-            .flat_map(|leaf| (0..spines).map(move |spine| cable(hosts + leaf, hosts + leaves + spine)));
-        let graph = Graph {
-            nodes,
-            cables: down.chain(up).collect(),
-        };
-        let topology = TopologySpec::LeafSpine {
-            leaves,
-            spines,
-            hosts_per_leaf,
-            uplink_rate: None,
-            uplink_delay: None,
-        };
+        let up = (0..leaves).flat_map(|leaf| (0..spines).map(move |spine| cable(hosts + leaf, hosts + leaves + spine)));
+        let graph = Graph { nodes, cables: down.chain(up).collect() };
+        let topology =
+            TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate: None, uplink_delay: None };
         (topology, graph)
     }
 
@@ -241,10 +154,7 @@ mod tests {
             Tier 0\nDownlink_speed_Gbps 100\nRadix_Down 8\nRadix_Up 2\nOversubscribed 4\n\
             Downlink_Latency_ns 1000\nSwitch_Latency_ns 0\n\n\
             Tier 1\nDownlink_speed_Gbps 100\nRadix_Down 4\nDownlink_Latency_ns 1000\nSwitch_Latency_ns 0\n";
-        assert_eq!(
-            written(&graph, FatTreeShape::of(&topology, &LINK).as_ref()),
-            Ok(expected.to_string())
-        );
+        assert_eq!(written(&graph, FatTreeShape::of(&topology, &LINK).as_ref()), Ok(expected.to_string()));
     }
 
     #[test]
@@ -261,32 +171,21 @@ mod tests {
         let (topology, graph) = leaf_spine(2, 1, 2);
         let shape = FatTreeShape::of(&topology, &LINK).unwrap();
         let refused = |graph: &Graph, shape: Option<&FatTreeShape>| {
-            written(graph, shape)
-                .unwrap_err()
-                .replace("htsim's topology file cannot describe this fabric: ", "")
+            written(graph, shape).unwrap_err().replace("htsim's topology file cannot describe this fabric: ", "")
         };
-        assert_eq!(
-            refused(&graph, None),
-            "it has fat-trees and leaf-spine fabrics only"
-        );
+        assert_eq!(refused(&graph, None), "it has fat-trees and leaf-spine fabrics only");
         let changed = |change: fn(&mut FatTreeShape)| {
             let mut shape = shape.clone();
             change(&mut shape);
             refused(&graph, Some(&shape))
         };
         assert_eq!(changed(|s| s.hosts = 5), "4 hosts where the tree has 5");
-        assert_eq!(
-            changed(|s| s.tiers.truncate(1)),
-            "1 tiers of switches; it has two or three"
-        );
+        assert_eq!(changed(|s| s.tiers.truncate(1)), "1 tiers of switches; it has two or three");
         assert_eq!(
             changed(|s| s.tiers[1].rate = BitRate::from_gbps(40)),
             "rates of 100 Gbps and 40 Gbps; it has one rate"
         );
-        assert_eq!(
-            changed(|s| s.tiers[0].up = 3),
-            "switches with 2 ports down and 3 up; it has whole ratios"
-        );
+        assert_eq!(changed(|s| s.tiers[0].up = 3), "switches with 2 ports down and 3 up; it has whole ratios");
         assert_eq!(
             changed(|s| s.tiers[0].delay = Time::from_ps(1_500)),
             "a delay of 1.5 ns; it has whole nanoseconds above 0"
@@ -299,9 +198,6 @@ mod tests {
         );
         let mut lossy = graph;
         lossy.cables[0].loss = 0.1;
-        assert_eq!(
-            refused(&lossy, Some(&shape)),
-            "the cable h0-leaf0 loses frames; it has no loss"
-        );
+        assert_eq!(refused(&lossy, Some(&shape)), "the cable h0-leaf0 loses frames; it has no loss");
     }
 }

@@ -64,11 +64,7 @@ impl Graph {
                 neighbours[b].push(a);
             }
         }
-        let mut tiers: Vec<Option<u32>> = self
-            .nodes
-            .iter()
-            .map(|node| (!node.is_switch).then_some(0))
-            .collect();
+        let mut tiers: Vec<Option<u32>> = self.nodes.iter().map(|node| (!node.is_switch).then_some(0)).collect();
         let mut reached: VecDeque<usize> = (0..tiers.len()).filter(|&node| tiers[node].is_some()).collect();
         while let Some(node) = reached.pop_front() {
             for &next in &neighbours[node] {
@@ -84,14 +80,10 @@ impl Graph {
     /// Why it is not a graph.
     fn validate(&self) -> io::Result<()> {
         let nodes = self.nodes.len();
-        match self
-            .cables
-            .iter()
-            .find(|cable| cable.ends.iter().any(|&end| end as usize >= nodes))
-        {
-            Some(Cable { ends: [a, b], .. }) => Err(invalid(format!(
-                "a cable joins nodes {a} and {b}, but there are {nodes}"
-            ))),
+        match self.cables.iter().find(|cable| cable.ends.iter().any(|&end| end as usize >= nodes)) {
+            Some(Cable { ends: [a, b], .. }) => {
+                Err(invalid(format!("a cable joins nodes {a} and {b}, but there are {nodes}")))
+            }
             None => Ok(()),
         }
     }
@@ -102,10 +94,7 @@ impl Graph {
 /// # Errors
 /// Those of `out`; `InvalidInput` with one sentence for a topology that the format cannot hold.
 pub fn write_topology(
-    out: &mut dyn Write,
-    format: TopologyExport,
-    graph: &Graph,
-    shape: Option<&FatTreeShape>,
+    out: &mut dyn Write, format: TopologyExport, graph: &Graph, shape: Option<&FatTreeShape>,
 ) -> io::Result<()> {
     graph.validate()?;
     match format {
@@ -123,25 +112,11 @@ pub(super) fn invalid(text: String) -> io::Error {
 /// Counts of nodes, switches and cables; the switches' numbers; then each cable's ends, rate, delay and loss.
 fn write_hpcc(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let numbered = graph.nodes.iter().enumerate();
-    let switches: Vec<String> = numbered
-        .filter(|(_, node)| node.is_switch)
-        .map(|(number, _)| number.to_string())
-        .collect();
-    writeln!(
-        out,
-        "{} {} {}",
-        graph.nodes.len(),
-        switches.len(),
-        graph.cables.len()
-    )?;
+    let switches: Vec<String> =
+        numbered.filter(|(_, node)| node.is_switch).map(|(number, _)| number.to_string()).collect();
+    writeln!(out, "{} {} {}", graph.nodes.len(), switches.len(), graph.cables.len())?;
     writeln!(out, "{}", switches.join(" "))?;
-    for Cable {
-        ends: [a, b],
-        rate,
-        delay,
-        loss,
-    } in &graph.cables
-    {
+    for Cable { ends: [a, b], rate, delay, loss } in &graph.cables {
         writeln!(out, "{a} {b} {} {} {loss}", ns3_rate(*rate), ns3_delay(*delay))?;
     }
     Ok(())
@@ -161,11 +136,7 @@ fn ns3_rate(rate: BitRate) -> String {
 /// A delay as ns-3 reads it, `2000ns`: whole nanoseconds, its usual resolution, where that is exact.
 fn ns3_delay(delay: Time) -> String {
     let ps = delay.as_ps();
-    if ps.is_multiple_of(1_000) {
-        format!("{}ns", ps / 1_000)
-    } else {
-        format!("{ps}ps")
-    }
+    if ps.is_multiple_of(1_000) { format!("{}ns", ps / 1_000) } else { format!("{ps}ps") }
 }
 
 /// One rank per tier, the highest tier on top; every cable carries its rate, and delay and loss as a tooltip.
@@ -176,48 +147,20 @@ fn write_dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
         ranks.entry(*tier).or_default().push(number);
     }
     writeln!(out, "graph topology {{\n  rankdir=TB; ranksep=1.2;")?;
-    writeln!(
-        out,
-        "  node [fontname=\"sans-serif\", fontsize=10]; edge [fontname=\"sans-serif\", fontsize=8];"
-    )?;
+    writeln!(out, "  node [fontname=\"sans-serif\", fontsize=10]; edge [fontname=\"sans-serif\", fontsize=8];")?;
     for rank in ranks.values().rev() {
         writeln!(out, "  {{ rank=same;")?;
         for &number in rank {
             let node = &graph.nodes[number];
-            let shape = if node.is_switch {
-                "box"
-            } else {
-                "box, width=0.2, height=0.2, fontsize=7"
-            };
-            writeln!(
-                out,
-                "    n{number} [label=\"{}\", shape={shape}];",
-                escaped(&node.name)
-            )?;
+            let shape = if node.is_switch { "box" } else { "box, width=0.2, height=0.2, fontsize=7" };
+            writeln!(out, "    n{number} [label=\"{}\", shape={shape}];", escaped(&node.name))?;
         }
         writeln!(out, "  }}")?;
     }
-    for Cable {
-        ends: [a, b],
-        rate,
-        delay,
-        loss,
-    } in &graph.cables
-    {
-        let (upper, lower) = if tiers[*a as usize] < tiers[*b as usize] {
-            (b, a)
-        } else {
-            (a, b)
-        };
-        let tooltip = if *loss > 0.0 {
-            format!("{rate}, {delay}, loss {loss}")
-        } else {
-            format!("{rate}, {delay}")
-        };
-        writeln!(
-            out,
-            "  n{upper} -- n{lower} [label=\"{rate}\", tooltip=\"{tooltip}\"];"
-        )?;
+    for Cable { ends: [a, b], rate, delay, loss } in &graph.cables {
+        let (upper, lower) = if tiers[*a as usize] < tiers[*b as usize] { (b, a) } else { (a, b) };
+        let tooltip = if *loss > 0.0 { format!("{rate}, {delay}, loss {loss}") } else { format!("{rate}, {delay}") };
+        writeln!(out, "  n{upper} -- n{lower} [label=\"{rate}\", tooltip=\"{tooltip}\"];")?;
     }
     writeln!(out, "}}")
 }
@@ -233,28 +176,12 @@ mod tests {
 
     /// Two hosts on a switch, and that switch on another one.
     fn small() -> Graph {
-        let node = |name: &str, is_switch| Node {
-            name: name.into(),
-            is_switch,
-        };
-        let cable = |a, b, gbps, loss| Cable {
-            ends: [a, b],
-            rate: BitRate::from_gbps(gbps),
-            delay: Time::from_us(2),
-            loss,
-        };
+        let node = |name: &str, is_switch| Node { name: name.into(), is_switch };
+        let cable =
+            |a, b, gbps, loss| Cable { ends: [a, b], rate: BitRate::from_gbps(gbps), delay: Time::from_us(2), loss };
         Graph {
-            nodes: vec![
-                node("h0", false),
-                node("h1", false),
-                node("s\"0", true),
-                node("s1", true),
-            ],
-            cables: vec![
-                cable(0, 2, 40, 0.0),
-                cable(1, 2, 40, 0.001),
-                cable(2, 3, 100, 0.0),
-            ],
+            nodes: vec![node("h0", false), node("h1", false), node("s\"0", true), node("s1", true)],
+            cables: vec![cable(0, 2, 40, 0.0), cable(1, 2, 40, 0.001), cable(2, 3, 100, 0.0)],
         }
     }
 
@@ -281,10 +208,7 @@ mod tests {
     fn dot_ranks_the_tiers() {
         let dot = written(TopologyExport::Dot);
         assert!(dot.starts_with("graph topology {\n") && dot.ends_with("}\n"));
-        let place = |text: &str| {
-            dot.find(text)
-                .unwrap_or_else(|| panic!("{text} is not in\n{dot}"))
-        };
+        let place = |text: &str| dot.find(text).unwrap_or_else(|| panic!("{text} is not in\n{dot}"));
         assert!(place("n3 [label=\"s1\", shape=box];") < place("n2 [label=\"s\\\"0\", shape=box];"));
         assert!(place("n2 [") < place("n0 [label=\"h0\", shape=box, width=0.2"));
         place("n2 -- n1 [label=\"40 Gbps\", tooltip=\"40 Gbps, 2 us, loss 0.001\"];");
@@ -294,10 +218,7 @@ mod tests {
     #[test]
     fn tiers_are_distances_from_hosts() {
         let mut graph = small();
-        graph.nodes.push(Node {
-            name: "alone".into(),
-            is_switch: true,
-        });
+        graph.nodes.push(Node { name: "alone".into(), is_switch: true });
         assert_eq!(graph.tiers(), [Some(0), Some(0), Some(1), Some(2), None]);
     }
 

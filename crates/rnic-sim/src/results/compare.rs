@@ -99,18 +99,10 @@ pub fn sentence(reference: &RunSummary, run: &RunSummary) -> Option<String> {
     if changes.is_empty() {
         return None;
     }
-    let parts: Vec<String> = changes
-        .iter()
-        .map(|(change, name)| format!("{change} {name}"))
-        .collect();
+    let parts: Vec<String> = changes.iter().map(|(change, name)| format!("{change} {name}")).collect();
     let any_same = changes.iter().any(|(change, _)| *change == Change::Same);
     let link = if any_same { "compared with" } else { "than" };
-    Some(format!(
-        "{}: {} {link} {}",
-        run.name,
-        parts.join(", "),
-        reference.name
-    ))
+    Some(format!("{}: {} {link} {}", run.name, parts.join(", "), reference.name))
 }
 
 #[cfg(test)]

@@ -42,11 +42,7 @@ pub const PORT_COLUMNS: [&str; 15] = [
 /// Writes `summary.json`, `ports.csv`, `report.html` and the wanted lists of flows into `dir`, which it creates, and
 /// returns their paths. Each file appears whole or not at all; an older one of the same name is replaced.
 pub fn write_all(
-    dir: &Path,
-    scenario: &Scenario,
-    reports: &[RunReport],
-    summary: &ScenarioSummary,
-    flows: &[FlowFormat],
+    dir: &Path, scenario: &Scenario, reports: &[RunReport], summary: &ScenarioSummary, flows: &[FlowFormat],
 ) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(dir)?;
     let mut paths = vec![
@@ -60,9 +56,7 @@ pub fn write_all(
         })?,
     ];
     if flows.contains(&FlowFormat::Csv) {
-        paths.push(write_atomically(&dir.join("flows.csv"), |out| {
-            flow_files::write_csv(out, scenario, reports)
-        })?);
+        paths.push(write_atomically(&dir.join("flows.csv"), |out| flow_files::write_csv(out, scenario, reports))?);
     }
     if flows.contains(&FlowFormat::Parquet) {
         paths.push(write_atomically(&dir.join("flows.parquet"), |out| {
@@ -73,10 +67,7 @@ pub fn write_all(
 }
 
 /// Writes to a temporary file beside `path` and renames it; removes it where writing fails.
-fn write_atomically(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> io::Result<PathBuf> {
+fn write_atomically(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<PathBuf> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
@@ -89,10 +80,7 @@ fn write_atomically(
     if let Err(error) = result {
         // The first error is the one worth telling.
         let _ = fs::remove_file(&temporary);
-        return Err(io::Error::new(
-            error.kind(),
-            format!("cannot write {}: {error}", path.display()),
-        ));
+        return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
     }
     Ok(path.to_path_buf())
 }
@@ -137,23 +125,11 @@ mod tests {
         let (scenario, reports) = fixture::two_runs();
         let dir = tempfile::tempdir().unwrap();
         let nested = dir.path().join("out/tiny");
-        let paths = write_all(
-            &nested,
-            &scenario,
-            &reports,
-            &summarise(&scenario, &reports),
-            flows,
-        )
-        .unwrap();
+        let paths = write_all(&nested, &scenario, &reports, &summarise(&scenario, &reports), flows).unwrap();
         let found: BTreeMap<String, Vec<u8>> = fs::read_dir(&nested)
             .unwrap()
             .map(|e| e.unwrap().path())
-            .map(|p| {
-                (
-                    p.file_name().unwrap().to_str().unwrap().to_string(),
-                    fs::read(&p).unwrap(),
-                )
-            })
+            .map(|p| (p.file_name().unwrap().to_str().unwrap().to_string(), fs::read(&p).unwrap()))
             .collect();
         assert_eq!(found.len(), paths.len(), "no temporary file stays behind");
         found
@@ -163,16 +139,7 @@ mod tests {
     fn files_on_request_only_and_the_same_bytes_each_time() {
         let all = written(&[FlowFormat::Csv, FlowFormat::Parquet]);
         let names: Vec<&str> = all.keys().map(String::as_str).collect();
-        assert_eq!(
-            names,
-            [
-                "flows.csv",
-                "flows.parquet",
-                "ports.csv",
-                "report.html",
-                "summary.json"
-            ]
-        );
+        assert_eq!(names, ["flows.csv", "flows.parquet", "ports.csv", "report.html", "summary.json"]);
         assert_eq!(all, written(&[FlowFormat::Csv, FlowFormat::Parquet]));
         assert_eq!(written(&[]).len(), 3);
     }
@@ -185,14 +152,7 @@ mod tests {
             (report.wall_s, report.cpu_s, report.peak_rss_bytes) = (98_765.0, 98_765.0, 98_765);
         }
         let dir = tempfile::tempdir().unwrap();
-        write_all(
-            dir.path(),
-            &scenario,
-            &reports,
-            &summarise(&scenario, &reports),
-            &[],
-        )
-        .unwrap();
+        write_all(dir.path(), &scenario, &reports, &summarise(&scenario, &reports), &[]).unwrap();
         for (name, bytes) in before {
             assert_eq!(fs::read(dir.path().join(&name)).unwrap(), bytes, "{name}");
         }
@@ -208,10 +168,7 @@ mod tests {
             "run,node,port,peer,rate_gbps,utilisation,priority,tx_packets,tx_bytes,drops,lost,pause_sent,\
              pause_received,paused_us,queue_high_water_bytes"
         );
-        assert_eq!(
-            lines[3],
-            "RoCE + PFC,s0,2,s1,40,0.25,0,300,318600,1,1,2,3,0.0875,231003"
-        );
+        assert_eq!(lines[3], "RoCE + PFC,s0,2,s1,40,0.25,0,300,318600,1,1,2,3,0.0875,231003");
     }
 
     #[test]
@@ -222,13 +179,7 @@ mod tests {
         let summary = summarise(&scenario, &reports);
         let error = write_all(dir.path(), &scenario, &reports, &summary, &[]).unwrap_err();
         assert!(error.to_string().contains("ports.csv"), "{error}");
-        let left: Vec<_> = fs::read_dir(dir.path())
-            .unwrap()
-            .map(|e| e.unwrap().file_name())
-            .collect();
-        assert!(
-            left.iter().all(|n| !n.to_string_lossy().ends_with(".tmp")),
-            "{left:?}"
-        );
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(left.iter().all(|n| !n.to_string_lossy().ends_with(".tmp")), "{left:?}");
     }
 }

@@ -2,9 +2,7 @@
 
 use super::model::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::run::RunReport;
-use crate::scenario::{
-    FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec,
-};
+use crate::scenario::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_fabric::config::{LinkSpec, TopologySpec};
 use rnic_transport::{BitRate, Bytes, Time};
 
@@ -29,10 +27,7 @@ pub(crate) fn flow(id: u32, bytes: u64) -> FlowRecord {
 /// `RoCE + PFC`, with slowdowns 2, 4, 6 and 8, and `IRN` with half of each; one request over two flows.
 pub(crate) fn two_runs() -> (Scenario, Vec<RunReport>) {
     let traffic = vec![source("background"), source("incast")];
-    let runs = vec![
-        run("RoCE + PFC", "roce", true, &traffic),
-        run("IRN", "irn", false, &traffic),
-    ];
+    let runs = vec![run("RoCE + PFC", "roce", true, &traffic), run("IRN", "irn", false, &traffic)];
     let reports = vec![report(output(1)), report(output(2))];
     (scenario(runs), reports)
 }
@@ -48,28 +43,15 @@ pub(crate) fn empty() -> (Scenario, Vec<RunReport>) {
         warnings: Vec::new(),
         ..output(1)
     };
-    (
-        scenario(vec![run("nothing", "irn", false, &[source("background")])]),
-        vec![report(nothing)],
-    )
+    (scenario(vec![run("nothing", "irn", false, &[source("background")])]), vec![report(nothing)])
 }
 
 pub(crate) fn scenario(runs: Vec<RunSpec>) -> Scenario {
-    Scenario {
-        title: "A tiny case".into(),
-        name: "tiny".into(),
-        seed: 7,
-        runs,
-    }
+    Scenario { title: "A tiny case".into(), name: "tiny".into(), seed: 7, runs }
 }
 
 pub(crate) fn report(output: RunOutput) -> RunReport {
-    RunReport {
-        output,
-        wall_s: 1.25,
-        cpu_s: 1.5,
-        peak_rss_bytes: 1 << 20,
-    }
+    RunReport { output, wall_s: 1.25, cpu_s: 1.5, peak_rss_bytes: 1 << 20 }
 }
 
 /// Times of `output(1)` divided by `faster`.
@@ -85,18 +67,9 @@ fn output(faster: u64) -> RunOutput {
     let flows = vec![
         timed(0, 1_000, 0, 10, 5, u32::MAX, 0),
         timed(1, 5_000, 1, 40, 10, u32::MAX, 0),
-        FlowRecord {
-            timeouts: 2,
-            ..timed(2, 200_000, 100, 300, 50, 0, 1)
-        },
-        FlowRecord {
-            retransmitted: 6,
-            ..timed(3, 200_000, 110, 400, 50, 0, 1)
-        },
-        FlowRecord {
-            measured: false,
-            ..timed(4, 1_000, 120, 200, 5, u32::MAX, 0)
-        },
+        FlowRecord { timeouts: 2, ..timed(2, 200_000, 100, 300, 50, 0, 1) },
+        FlowRecord { retransmitted: 6, ..timed(3, 200_000, 110, 400, 50, 0, 1) },
+        FlowRecord { measured: false, ..timed(4, 1_000, 120, 200, 5, u32::MAX, 0) },
     ];
     let end = Time::from_ps(600_000_001);
     RunOutput {
@@ -105,10 +78,7 @@ fn output(faster: u64) -> RunOutput {
         ports: ports(),
         totals: totals(),
         end,
-        parameters: vec![
-            ("rate".into(), "40 Gbps".into()),
-            ("buffer".into(), "240 KB".into()),
-        ],
+        parameters: vec![("rate".into(), "40 Gbps".into()), ("buffer".into(), "240 KB".into())],
         warnings: vec!["the clock is fictional".into()],
     }
 }
@@ -132,11 +102,7 @@ fn ports() -> Vec<PortRecord> {
             queue_high_water: 231_003,
         }],
     };
-    vec![
-        port("h0", 0, "s0", 300, 0, 12_500_000),
-        port("s0", 1, "h1", 150, 4, 0),
-        port("s0", 2, "s1", 150, 1, 87_500),
-    ]
+    vec![port("h0", 0, "s0", 300, 0, 12_500_000), port("s0", 1, "h1", 150, 4, 0), port("s0", 2, "s1", 150, 1, 87_500)]
 }
 
 fn totals() -> Totals {
@@ -167,11 +133,7 @@ pub(crate) fn source(name: &str) -> Traffic {
 }
 
 pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSpec {
-    let link = LinkSpec {
-        rate: BitRate::from_gbps(40),
-        delay: Time::from_us(2),
-        loss: 0.0,
-    };
+    let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
     RunSpec {
         name: name.into(),
         fabric: FabricSetup {
@@ -184,10 +146,7 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
         },
         traffic: traffic.to_vec(),
         transport: transport_spec(transport, pfc),
-        limits: Limits {
-            max_time: None,
-            stall_time: Time::from_ms(1_000),
-        },
+        limits: Limits { max_time: None, stall_time: Time::from_ms(1_000) },
     }
 }
 
@@ -220,25 +179,15 @@ pub(crate) fn showcase() -> (Scenario, Vec<RunReport>) {
         run("IRN + PFC", "irn", true, &traffic),
         run("RoCE without PFC", "roce", false, &traffic),
     ];
-    let mut reports: Vec<RunReport> = [3.0, 1.0, 1.8, 6.0]
-        .map(|slow| report(showcase_output(slow)))
-        .into();
+    let mut reports: Vec<RunReport> = [3.0, 1.0, 1.8, 6.0].map(|slow| report(showcase_output(slow))).into();
     reports[3].output.status =
         RunStatus::Failed("no flow progressed for 1 s of simulated time; flow 1203 (h4 to h17) waits".into());
     reports[3].output.flows[1_203].finish = None;
-    (
-        Scenario {
-            title: "IRN and RoCE, default case".into(),
-            ..scenario(runs)
-        },
-        reports,
-    )
+    (Scenario { title: "IRN and RoCE, default case".into(), ..scenario(runs) }, reports)
 }
 
 fn showcase_output(slow: f64) -> RunOutput {
-    let sizes = [
-        64u64, 400, 1_000, 1_000, 4_000, 7_000, 30_000, 120_000, 700_000, 2_400_000,
-    ];
+    let sizes = [64u64, 400, 1_000, 1_000, 4_000, 7_000, 30_000, 120_000, 700_000, 2_400_000];
     // A fixed scramble instead of a random generator: a multiplicative hash of the flow's number.
     let noise = |i: u64| ((i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 + 1.0) / (1u64 << 24) as f64;
     let one = |i: u64| {
@@ -261,28 +210,17 @@ fn showcase_output(slow: f64) -> RunOutput {
         peer: format!("core{}", i % 9),
         busy: Time::from_us((noise(i) * 20_000.0) as u64),
         priorities: vec![PriorityCounters {
-            drops: if slow < 1.5 {
-                (noise(i) * 4_000.0) as u64
-            } else {
-                0
-            },
+            drops: if slow < 1.5 { (noise(i) * 4_000.0) as u64 } else { 0 },
             paused_ps: if slow > 1.5 { (noise(i) * 9e9) as u64 } else { 0 },
             ..Default::default()
         }],
         ..output.ports[0].clone()
     };
     output.ports = (0..40).map(port).collect();
-    output.parameters = [
-        ("topology", "fat-tree, k = 6"),
-        ("rate", "40 Gbps"),
-        ("buffer", "240 KB per input port"),
-    ]
-    .map(|(k, v)| (k.to_string(), v.to_string()))
-    .into();
-    output.parameters.push((
-        "BDP cap".into(),
-        if slow < 2.0 { "111 packets" } else { "none" }.into(),
-    ));
+    output.parameters = [("topology", "fat-tree, k = 6"), ("rate", "40 Gbps"), ("buffer", "240 KB per input port")]
+        .map(|(k, v)| (k.to_string(), v.to_string()))
+        .into();
+    output.parameters.push(("BDP cap".into(), if slow < 2.0 { "111 packets" } else { "none" }.into()));
     output.warnings.clear();
     output.totals = Totals {
         data: 3_961_204,

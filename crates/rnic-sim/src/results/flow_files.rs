@@ -73,9 +73,7 @@ fn request(flow: &FlowRecord) -> Option<u32> {
 
 /// Name of the source of traffic that `flow` came from.
 fn source<'a>(run: &'a RunSpec, flow: &FlowRecord) -> &'a str {
-    run.traffic
-        .get(usize::from(flow.traffic))
-        .map_or("", |source| &source.name)
+    run.traffic.get(usize::from(flow.traffic)).map_or("", |source| &source.name)
 }
 
 const SCHEMA: &str = "message flows {
@@ -115,16 +113,10 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
 
 /// Every column of one run's flows, in the order of [`SCHEMA`]. Unsigned numbers keep their bits, as Parquet wants.
 fn write_columns<W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    run: &RunSpec,
-    flows: &[FlowRecord],
+    group: &mut SerializedRowGroupWriter<'_, W>, run: &RunSpec, flows: &[FlowRecord],
 ) -> Result<(), ParquetError> {
     let run_name = ByteArray::from(run.name.as_str());
-    let sources: Vec<ByteArray> = run
-        .traffic
-        .iter()
-        .map(|t| ByteArray::from(t.name.as_str()))
-        .collect();
+    let sources: Vec<ByteArray> = run.traffic.iter().map(|t| ByteArray::from(t.name.as_str())).collect();
     let no_source = ByteArray::from("");
     let source = |f: &FlowRecord| sources.get(usize::from(f.traffic)).unwrap_or(&no_source).clone();
     required::<ByteArrayType, W>(group, flows, |_| run_name.clone())?;
@@ -145,18 +137,14 @@ fn write_columns<W: Write + Send>(
 }
 
 fn required<D: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    flows: &[FlowRecord],
-    value: impl Fn(&FlowRecord) -> D::T,
+    group: &mut SerializedRowGroupWriter<'_, W>, flows: &[FlowRecord], value: impl Fn(&FlowRecord) -> D::T,
 ) -> Result<(), ParquetError> {
     let values: Vec<D::T> = flows.iter().map(value).collect();
     write_column::<D, W>(group, &values, None)
 }
 
 fn optional<D: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    flows: &[FlowRecord],
-    value: impl Fn(&FlowRecord) -> Option<D::T>,
+    group: &mut SerializedRowGroupWriter<'_, W>, flows: &[FlowRecord], value: impl Fn(&FlowRecord) -> Option<D::T>,
 ) -> Result<(), ParquetError> {
     let values: Vec<Option<D::T>> = flows.iter().map(value).collect();
     let present: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
@@ -165,14 +153,10 @@ fn optional<D: DataType, W: Write + Send>(
 }
 
 fn write_column<D: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    values: &[D::T],
-    present: Option<&[i16]>,
+    group: &mut SerializedRowGroupWriter<'_, W>, values: &[D::T], present: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General(
-            "more columns than the schema has".to_string(),
-        ));
+        return Err(ParquetError::General("more columns than the schema has".to_string()));
     };
     column.typed::<D>().write_batch(values, present, None)?;
     column.close()
@@ -208,18 +192,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 11);
         assert_eq!(lines[0], COLUMNS.join(","));
-        assert_eq!(
-            lines[3],
-            "RoCE + PFC,2,0,1,200000,100,400,300,50,6,0,2,0,incast,true"
-        );
-        assert_eq!(
-            lines[5],
-            "RoCE + PFC,4,0,1,1000,120,320,200,5,40,0,0,,background,false"
-        );
-        assert_eq!(
-            lines[6],
-            "IRN,0,0,1,18446744073709551615,0,5.0875,5.0875,5,1.0175,0,0,,background,true"
-        );
+        assert_eq!(lines[3], "RoCE + PFC,2,0,1,200000,100,400,300,50,6,0,2,0,incast,true");
+        assert_eq!(lines[5], "RoCE + PFC,4,0,1,1000,120,320,200,5,40,0,0,,background,false");
+        assert_eq!(lines[6], "IRN,0,0,1,18446744073709551615,0,5.0875,5.0875,5,1.0175,0,0,,background,true");
         assert_eq!(lines[7], "IRN,1,0,1,5000,1,,,10,,0,0,,background,true");
     }
 
@@ -228,10 +203,7 @@ mod tests {
         let (mut scenario, reports) = fixture::two_runs();
         scenario.runs[0].name = "a, \"b\"".into();
         let text = csv_text(&scenario, &reports);
-        assert!(
-            text.lines().nth(1).unwrap().starts_with("\"a, \"\"b\"\"\",0,"),
-            "{text}"
-        );
+        assert!(text.lines().nth(1).unwrap().starts_with("\"a, \"\"b\"\"\",0,"), "{text}");
     }
 
     fn parquet_of(scenario: &Scenario, reports: &[RunReport]) -> SerializedFileReader<File> {

@@ -29,55 +29,28 @@ fn run_json(run: &RunSummary, with_timing: bool) -> Value {
     put("transport", json!(run.transport));
     put("cc", json!(run.cc));
     put("pfc", json!(run.pfc));
-    put(
-        "status",
-        json!(if run.failure.is_some() {
-            "failed"
-        } else {
-            "completed"
-        }),
-    );
+    put("status", json!(if run.failure.is_some() { "failed" } else { "completed" }));
     if let Some(failure) = &run.failure {
         put("failure", json!(failure));
     }
     let flows = run.flows;
-    put(
-        "flows",
-        json!({"offered": flows.offered, "completed": flows.completed, "measured": flows.measured}),
-    );
+    put("flows", json!({"offered": flows.offered, "completed": flows.completed, "measured": flows.measured}));
     put("slowdown", distribution(run.slowdown));
     put("fct_us", distribution(run.fct_us));
     put("sizes", run.sizes.iter().map(size_class).collect());
     if !run.traffic.is_empty() {
-        put(
-            "traffic",
-            run.traffic
-                .iter()
-                .map(|t| with_group(json!({"name": t.name}), &t.group))
-                .collect(),
-        );
+        put("traffic", run.traffic.iter().map(|t| with_group(json!({"name": t.name}), &t.group)).collect());
     }
     put("packets", packets(run));
     put("drop_rate", json!(run.drop_rate.map(round6)));
-    put(
-        "pause",
-        json!({"frames": run.totals.pause_frames, "time_us": Time::from_ps(run.totals.paused_ps).as_us()}),
-    );
-    let utilisations =
-        json!({"hosts": utilisation(run.host_utilisation), "links": utilisation(run.link_utilisation)});
+    put("pause", json!({"frames": run.totals.pause_frames, "time_us": Time::from_ps(run.totals.paused_ps).as_us()}));
+    let utilisations = json!({"hosts": utilisation(run.host_utilisation), "links": utilisation(run.link_utilisation)});
     put("utilisation", utilisations);
     put("timeouts", json!(run.timeouts));
     put("rct_us", json!(run.requests.map(|d| round6(d.mean))));
     put("requests", requests(run.requests));
     put("sim_time_us", json!(run.sim_time.as_us()));
-    put(
-        "parameters",
-        run.parameters
-            .iter()
-            .map(|(k, v)| (k.clone(), json!(v)))
-            .collect::<Map<_, _>>()
-            .into(),
-    );
+    put("parameters", run.parameters.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>().into());
     put("warnings", json!(run.warnings));
     if with_timing {
         put("wall_s", json!(round6(run.timing.wall_s)));
@@ -214,29 +187,14 @@ mod tests {
         reports[1].output.flows[3].finish = None;
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][1];
-        assert_eq!(
-            (&run["status"], &run["failure"]),
-            (&json!("failed"), &json!("flow 3 is stuck"))
-        );
+        assert_eq!((&run["status"], &run["failure"]), (&json!("failed"), &json!("flow 3 is stuck")));
         assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3}));
         for key in ["slowdown", "fct_us", "rct_us", "requests", "drop_rate"] {
             assert_eq!(run.get(key), Some(&Value::Null), "{key}");
         }
         assert_eq!(run["utilisation"], json!({"hosts": null, "links": null}));
-        assert!(
-            run["sizes"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .all(|s| s["fct_us"].is_null() && s["flows"] != 0)
-        );
-        assert!(
-            run["traffic"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .all(|s| s["slowdown"].is_null())
-        );
+        assert!(run["sizes"].as_array().unwrap().iter().all(|s| s["fct_us"].is_null() && s["flows"] != 0));
+        assert!(run["traffic"].as_array().unwrap().iter().all(|s| s["slowdown"].is_null()));
         assert_eq!(run["packets"]["dropped"], 5);
         assert_eq!(json["runs"][0]["status"], "completed");
     }

@@ -71,10 +71,7 @@ mod tests {
     fn carries_the_summary_unchanged() {
         let (scenario, reports) = fixture::two_runs();
         let html = rendered(&scenario, &reports);
-        assert_eq!(
-            data(&html)["summary"],
-            summarise(&scenario, &reports).to_json(false)
-        );
+        assert_eq!(data(&html)["summary"], summarise(&scenario, &reports).to_json(false));
         assert_eq!(html, rendered(&scenario, &reports));
     }
 
@@ -115,9 +112,7 @@ mod tests {
         reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());
         let html = rendered(&scenario, &reports);
         assert!(html.contains("FAILED") && html.contains("flow 3 is stuck"));
-        assert!(
-            html.contains("class=\"bar\" data-run=\"0\"") && !html.contains("class=\"bar\" data-run=\"1\"")
-        );
+        assert!(html.contains("class=\"bar\" data-run=\"0\"") && !html.contains("class=\"bar\" data-run=\"1\""));
         assert_eq!(data(&html)["curves"][1]["sizes"], json!([]));
     }
 
@@ -134,11 +129,8 @@ mod tests {
     #[test]
     #[ignore = "writes target/showcase and target/tiny, to be looked at"]
     fn write_reports_to_look_at() {
-        for (name, (scenario, reports)) in [("showcase", fixture::showcase()), ("tiny", fixture::two_runs())]
-        {
-            let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../../target")
-                .join(name);
+        for (name, (scenario, reports)) in [("showcase", fixture::showcase()), ("tiny", fixture::two_runs())] {
+            let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
             let summary = summarise(&scenario, &reports);
             crate::results::write_all(&dir, &scenario, &reports, &summary, &[]).unwrap();
             println!("{}", crate::results::table::render(&summary, 80));

@@ -43,11 +43,7 @@ impl Distribution {
 
 /// The arithmetic mean, added in the order of the slice; `None` for an empty one.
 pub fn mean(values: &[f64]) -> Option<f64> {
-    if values.is_empty() {
-        None
-    } else {
-        Some(values.iter().sum::<f64>() / values.len() as f64)
-    }
+    if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
 /// The percentile by nearest rank: the smallest value that at least `per_mille` thousandths of all values do not
@@ -86,10 +82,7 @@ pub fn request_completion_us(flows: &[FlowRecord]) -> Vec<f64> {
             })
             .or_insert((flow.start, flow.finish));
     }
-    spans
-        .into_values()
-        .filter_map(|(first, last)| Some(last?.saturating_sub(first).as_us()))
-        .collect()
+    spans.into_values().filter_map(|(first, last)| Some(last?.saturating_sub(first).as_us())).collect()
 }
 
 #[cfg(test)]
@@ -101,21 +94,10 @@ mod tests {
     fn nearest_rank_by_hand() {
         let five = [15, 20, 35, 40, 50];
         // The textbook example of the nearest-rank method.
-        for (per_mille, expected) in [
-            (0, 15),
-            (50, 15),
-            (300, 20),
-            (400, 20),
-            (500, 35),
-            (950, 50),
-            (1000, 50),
-            (2000, 50),
-        ] {
-            assert_eq!(
-                nearest_rank(&five, per_mille),
-                Some(expected),
-                "{per_mille} per mille"
-            );
+        for (per_mille, expected) in
+            [(0, 15), (50, 15), (300, 20), (400, 20), (500, 35), (950, 50), (1000, 50), (2000, 50)]
+        {
+            assert_eq!(nearest_rank(&five, per_mille), Some(expected), "{per_mille} per mille");
         }
         let thousand: Vec<u32> = (1..=1000).collect();
         assert_eq!(nearest_rank(&thousand, 990), Some(990));
@@ -127,21 +109,14 @@ mod tests {
     #[test]
     fn distribution_sorts_first_and_is_none_without_values() {
         let d = Distribution::of(vec![4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!(
-            (d.count, d.mean, d.p50, d.p95, d.p99, d.p999, d.max),
-            (4, 2.5, 2.0, 4.0, 4.0, 4.0, 4.0)
-        );
+        assert_eq!((d.count, d.mean, d.p50, d.p95, d.p99, d.p999, d.max), (4, 2.5, 2.0, 4.0, 4.0, 4.0, 4.0));
         assert_eq!(Distribution::of(vec![]), None);
     }
 
     #[test]
     fn flow_times_by_hand() {
         let mut f = flow(0, 1_000);
-        (f.start, f.finish, f.ideal) = (
-            Time::from_us(10),
-            Some(Time::from_ps(17_500_000)),
-            Time::from_ps(2_500_000),
-        );
+        (f.start, f.finish, f.ideal) = (Time::from_us(10), Some(Time::from_ps(17_500_000)), Time::from_ps(2_500_000));
         assert_eq!(fct_us(&f), Some(7.5));
         assert_eq!(slowdown(&f), Some(3.0));
         f.ideal = Time::ZERO;
@@ -167,10 +142,7 @@ mod tests {
             part(1, 0, 200, Some(210)),
             part(1, 0, 200, None), // Unfinished: no completion time.
             part(u32::MAX, 0, 0, Some(1)),
-            FlowRecord {
-                measured: false,
-                ..part(2, 0, 0, Some(1))
-            },
+            FlowRecord { measured: false, ..part(2, 0, 0, Some(1)) },
         ];
         assert_eq!(request_completion_us(&flows), [60.0, 5.0]);
         assert!(request_completion_us(&[]).is_empty());

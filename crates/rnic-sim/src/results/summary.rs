@@ -139,12 +139,7 @@ pub fn summarise(scenario: &Scenario, reports: &[RunReport]) -> ScenarioSummary 
         name: scenario.name.clone(),
         seed: scenario.seed,
         version: env!("CARGO_PKG_VERSION"),
-        runs: scenario
-            .runs
-            .iter()
-            .zip(reports)
-            .map(|(spec, report)| summarise_run(spec, report))
-            .collect(),
+        runs: scenario.runs.iter().zip(reports).map(|(spec, report)| summarise_run(spec, report)).collect(),
     }
 }
 
@@ -152,17 +147,9 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
     let output = &report.output;
     let failure = failure(output);
     let ok = failure.is_none();
-    let measured: Vec<&FlowRecord> = output
-        .flows
-        .iter()
-        .filter(|f| f.measured && f.finish.is_some())
-        .collect();
+    let measured: Vec<&FlowRecord> = output.flows.iter().filter(|f| f.measured && f.finish.is_some()).collect();
     let whole = group(&measured, |_| true, ok);
-    let requests = if ok {
-        stats::request_completion_us(&output.flows)
-    } else {
-        Vec::new()
-    };
+    let requests = if ok { stats::request_completion_us(&output.flows) } else { Vec::new() };
     let totals = output.totals;
     RunSummary {
         name: spec.name.clone(),
@@ -190,11 +177,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         parameters: output.parameters.clone(),
         warnings: warnings(output, whole.flows, ok),
         failure,
-        timing: Timing {
-            wall_s: report.wall_s,
-            cpu_s: report.cpu_s,
-            peak_rss_bytes: report.peak_rss_bytes,
-        },
+        timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }
 }
 
@@ -203,10 +186,9 @@ fn failure(output: &RunOutput) -> Option<String> {
     let unfinished = output.flows.iter().filter(|f| f.finish.is_none()).count();
     match &output.status {
         RunStatus::Failed(reason) => Some(reason.clone()),
-        RunStatus::Completed if unfinished > 0 => Some(format!(
-            "{unfinished} of {} flows never finished",
-            output.flows.len()
-        )),
+        RunStatus::Completed if unfinished > 0 => {
+            Some(format!("{unfinished} of {} flows never finished", output.flows.len()))
+        }
         RunStatus::Completed => None,
     }
 }
@@ -217,14 +199,8 @@ fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
     if ok && measured == 0 {
         warnings.push("no flow was measured, so there are no statistics".to_string());
     } else if ok && measured < 100 {
-        let flows = if measured == 1 {
-            "1 flow was".to_string()
-        } else {
-            format!("{measured} flows were")
-        };
-        warnings.push(format!(
-            "only {flows} measured: the 99th percentile is the slowest flow"
-        ));
+        let flows = if measured == 1 { "1 flow was".to_string() } else { format!("{measured} flows were") };
+        warnings.push(format!("only {flows} measured: the 99th percentile is the slowest flow"));
     }
     warnings
 }
@@ -232,26 +208,14 @@ fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
 /// The flows among `measured` that `member` picks; with statistics only where the run is `ok`.
 fn group(measured: &[&FlowRecord], member: impl Fn(&FlowRecord) -> bool, ok: bool) -> Group {
     let of = |value: fn(&FlowRecord) -> Option<f64>| {
-        measured
-            .iter()
-            .filter(|f| member(f))
-            .filter_map(|f| value(f))
-            .collect::<Vec<f64>>()
+        measured.iter().filter(|f| member(f)).filter_map(|f| value(f)).collect::<Vec<f64>>()
     };
     let fct_us = of(stats::fct_us);
     let flows = fct_us.len() as u64;
     if !ok {
-        return Group {
-            flows,
-            slowdown: None,
-            fct_us: None,
-        };
+        return Group { flows, slowdown: None, fct_us: None };
     }
-    Group {
-        flows,
-        slowdown: Distribution::of(of(stats::slowdown)),
-        fct_us: Distribution::of(fct_us),
-    }
+    Group { flows, slowdown: Distribution::of(of(stats::slowdown)), fct_us: Distribution::of(fct_us) }
 }
 
 /// Single packets (up to `mtu`), then decades up to 10 MB, then the rest; empty classes left out.
@@ -265,12 +229,7 @@ fn by_size(measured: &[&FlowRecord], mtu: Bytes, ok: bool) -> Vec<SizeClass> {
         let range = min_bytes..=max_bytes.unwrap_or(u64::MAX);
         let group = group(measured, |f| range.contains(&f.bytes), ok);
         if group.flows > 0 {
-            classes.push(SizeClass {
-                name,
-                min_bytes,
-                max_bytes,
-                group,
-            });
+            classes.push(SizeClass { name, min_bytes, max_bytes, group });
         }
         min_bytes = min_bytes.max(range.end().saturating_add(1));
     }
@@ -292,9 +251,7 @@ fn by_traffic(spec: &RunSpec, measured: &[&FlowRecord], ok: bool) -> Vec<Traffic
 fn is_host(topology: &TopologySpec, node: &str) -> bool {
     match topology {
         TopologySpec::Graph { hosts, .. } => hosts.iter().any(|h| h == node),
-        _ => node
-            .strip_prefix('h')
-            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())),
+        _ => node.strip_prefix('h').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())),
     }
 }
 
@@ -305,14 +262,9 @@ pub fn port_utilisation(port: &PortRecord, duration: Time) -> Option<f64> {
 
 fn utilisation(output: &RunOutput, ok: bool, member: impl Fn(&PortRecord) -> bool) -> Option<Utilisation> {
     let ports = output.ports.iter().filter(|port| ok && member(port));
-    let values: Vec<f64> = ports
-        .filter_map(|port| port_utilisation(port, output.end))
-        .collect();
+    let values: Vec<f64> = ports.filter_map(|port| port_utilisation(port, output.end)).collect();
     let max = values.iter().copied().fold(0.0, f64::max);
-    Some(Utilisation {
-        mean: stats::mean(&values)?,
-        max,
-    })
+    Some(Utilisation { mean: stats::mean(&values)?, max })
 }
 
 #[cfg(test)]
@@ -322,43 +274,20 @@ mod tests {
 
     #[test]
     fn single_packets_end_where_a_large_mtu_ends() {
-        let flows = [
-            fixture::flow(0, 9_000),
-            fixture::flow(1, 12_000),
-            fixture::flow(2, 12_001),
-        ];
+        let flows = [fixture::flow(0, 9_000), fixture::flow(1, 12_000), fixture::flow(2, 12_001)];
         let classes = by_size(&flows.iter().collect::<Vec<_>>(), Bytes(12_000), true);
-        let shape: Vec<_> = classes
-            .iter()
-            .map(|c| (c.name.as_str(), c.min_bytes, c.max_bytes, c.group.flows))
-            .collect();
-        assert_eq!(
-            shape,
-            [
-                ("<= 1 packet", 0, Some(12_000), 2),
-                ("<= 100 KB", 12_001, Some(100_000), 1)
-            ]
-        );
+        let shape: Vec<_> =
+            classes.iter().map(|c| (c.name.as_str(), c.min_bytes, c.max_bytes, c.group.flows)).collect();
+        assert_eq!(shape, [("<= 1 packet", 0, Some(12_000), 2), ("<= 100 KB", 12_001, Some(100_000), 1)]);
     }
 
     #[test]
     fn the_largest_class_is_open() {
-        let flows = [
-            fixture::flow(0, u64::MAX),
-            fixture::flow(1, 10_000_001),
-            fixture::flow(2, 10_000_000),
-        ];
+        let flows = [fixture::flow(0, u64::MAX), fixture::flow(1, 10_000_001), fixture::flow(2, 10_000_000)];
         let classes = by_size(&flows.iter().collect::<Vec<_>>(), Bytes(1_000), true);
         assert_eq!(classes.len(), 2);
         assert_eq!((classes[0].min_bytes, classes[0].group.flows), (1_000_001, 1));
-        assert_eq!(
-            (
-                classes[1].name.as_str(),
-                classes[1].max_bytes,
-                classes[1].group.flows
-            ),
-            ("> 10 MB", None, 2)
-        );
+        assert_eq!((classes[1].name.as_str(), classes[1].max_bytes, classes[1].group.flows), ("> 10 MB", None, 2));
     }
 
     #[test]
@@ -366,10 +295,7 @@ mod tests {
         let built = TopologySpec::FatTree { k: 4 };
         assert!(is_host(&built, "h0") && is_host(&built, "h15"));
         assert!(!is_host(&built, "h") && !is_host(&built, "hub1") && !is_host(&built, "edge0"));
-        let graph = TopologySpec::Graph {
-            hosts: vec!["hub1".into()],
-            switches: vec!["h0".into()],
-        };
+        let graph = TopologySpec::Graph { hosts: vec!["hub1".into()], switches: vec!["h0".into()] };
         assert!(is_host(&graph, "hub1") && !is_host(&graph, "h0"));
     }
 
@@ -379,10 +305,7 @@ mod tests {
         reports[1].output.flows[2].finish = None;
         let run = &summarise(&scenario, &reports).runs[1];
         assert_eq!(run.failure.as_deref(), Some("1 of 5 flows never finished"));
-        assert_eq!(
-            (run.slowdown, run.fct_us, run.requests, run.drop_rate),
-            (None, None, None, None)
-        );
+        assert_eq!((run.slowdown, run.fct_us, run.requests, run.drop_rate), (None, None, None, None));
     }
 
     #[test]
@@ -391,10 +314,7 @@ mod tests {
         let warnings = &summarise(&scenario, &reports).runs[0].warnings;
         assert_eq!(
             *warnings,
-            [
-                "the clock is fictional",
-                "only 4 flows were measured: the 99th percentile is the slowest flow"
-            ]
+            ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the slowest flow"]
         );
     }
 }

@@ -3,9 +3,7 @@
 use super::compare::{self, Metric};
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::{count, duration, percent, three_digits};
-use comfy_table::{
-    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width,
-};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 
 /// Narrower than this, the counts move into a table of their own.
 const ONE_TABLE: usize = 110;
@@ -13,16 +11,8 @@ const ONE_TABLE: usize = 110;
 const NARROWEST: usize = 60;
 
 /// Rules above, below the header and below; columns apart by space alone, so that 80 characters hold them.
-const STYLE: TableStyle = TableStyle::new()
-    .top_border(RULE)
-    .header_separator(RULE)
-    .bottom_border(RULE);
-const RULE: LineStyle = LineStyle {
-    left: None,
-    fill: Some('─'),
-    junction: Some('─'),
-    right: None,
-};
+const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
+const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 
 /// For a table right below another one, whose last rule serves both.
 const BELOW: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
@@ -55,35 +45,18 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     text
 }
 
-const SLOWDOWN: Column = Column {
-    title: "average\nslowdown",
-    cell: |first, run| metric(Metric::AverageSlowdown, three_digits, first, run),
-};
-const AVERAGE_FCT: Column = Column {
-    title: "average\nFCT",
-    cell: |first, run| metric(Metric::AverageFct, duration, first, run),
-};
-const P99_FCT: Column = Column {
-    title: "99th perc.\nFCT",
-    cell: |first, run| metric(Metric::P99Fct, duration, first, run),
-};
-const RCT: Column = Column {
-    title: "request\ntime",
-    cell: |first, run| metric(Metric::AverageRct, duration, first, run),
-};
+const SLOWDOWN: Column =
+    Column { title: "average\nslowdown", cell: |first, run| metric(Metric::AverageSlowdown, three_digits, first, run) };
+const AVERAGE_FCT: Column =
+    Column { title: "average\nFCT", cell: |first, run| metric(Metric::AverageFct, duration, first, run) };
+const P99_FCT: Column =
+    Column { title: "99th perc.\nFCT", cell: |first, run| metric(Metric::P99Fct, duration, first, run) };
+const RCT: Column =
+    Column { title: "request\ntime", cell: |first, run| metric(Metric::AverageRct, duration, first, run) };
 const COUNTS: [Column; 4] = [
-    Column {
-        title: "dropped",
-        cell: |_, run| run.drop_rate.map_or("-".to_string(), percent),
-    },
-    Column {
-        title: "sent\nagain",
-        cell: |_, run| sent_again(run),
-    },
-    Column {
-        title: "pauses",
-        cell: |_, run| pauses(run),
-    },
+    Column { title: "dropped", cell: |_, run| run.drop_rate.map_or("-".to_string(), percent) },
+    Column { title: "sent\nagain", cell: |_, run| sent_again(run) },
+    Column { title: "pauses", cell: |_, run| pauses(run) },
     Column {
         title: "flows\nfinished",
         cell: |_, run| format!("{}\nof {}", count(run.flows.completed), count(run.flows.offered)),
@@ -118,25 +91,14 @@ fn pauses(run: &RunSummary) -> String {
 
 fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width: usize) -> String {
     let mut table = Table::new();
-    table
-        .load_style(style)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width as u16);
+    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
     let mut header = vec![Cell::new("run")];
-    header.extend(
-        columns
-            .iter()
-            .map(|c| Cell::new(c.title).set_alignment(CellAlignment::Right)),
-    );
+    header.extend(columns.iter().map(|c| Cell::new(c.title).set_alignment(CellAlignment::Right)));
     table.set_header(header);
     if let Some(first) = summary.runs.first() {
         for run in &summary.runs {
             let mut row = vec![Cell::new(name(run))];
-            row.extend(
-                columns
-                    .iter()
-                    .map(|c| Cell::new((c.cell)(first, run)).set_alignment(CellAlignment::Right)),
-            );
+            row.extend(columns.iter().map(|c| Cell::new((c.cell)(first, run)).set_alignment(CellAlignment::Right)));
             table.add_row(row);
         }
     }
@@ -153,11 +115,7 @@ fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width
 }
 
 fn name(run: &RunSummary) -> String {
-    if run.failure.is_some() {
-        format!("{}\nFAILED", run.name)
-    } else {
-        run.name.clone()
-    }
+    if run.failure.is_some() { format!("{}\nFAILED", run.name) } else { run.name.clone() }
 }
 
 /// What the table does not say: comparisons, failures, warnings.
@@ -171,11 +129,7 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
             notes.push(format!("FAILED: {}: {reason}", run.name));
         }
     }
-    notes.extend(
-        warnings(summary)
-            .into_iter()
-            .map(|(runs, warning)| format!("warning: {runs}: {warning}")),
-    );
+    notes.extend(warnings(summary).into_iter().map(|(runs, warning)| format!("warning: {runs}: {warning}")));
     notes
 }
 
@@ -195,10 +149,7 @@ pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
         n if n > 1 && n == all => "all runs".to_string(),
         _ => names.join(", "),
     };
-    found
-        .into_iter()
-        .map(|(names, text)| (runs(names), text))
-        .collect()
+    found.into_iter().map(|(names, text)| (runs(names), text)).collect()
 }
 
 /// Breaks `text` between words, further lines indented; a word longer than a line stays whole.
@@ -227,16 +178,9 @@ mod tests {
 
     fn fits(text: &str, width: usize) {
         for line in text.lines() {
-            assert!(
-                line.chars().count() <= width,
-                "{} > {width}: {line}\n{text}",
-                line.chars().count()
-            );
+            assert!(line.chars().count() <= width, "{} > {width}: {line}\n{text}", line.chars().count());
         }
-        assert!(
-            !text.contains('\u{1b}') && !text.contains("NaN") && !text.contains("inf"),
-            "{text}"
-        );
+        assert!(!text.contains('\u{1b}') && !text.contains("NaN") && !text.contains("inf"), "{text}");
     }
 
     #[test]
@@ -298,14 +242,10 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
     #[test]
     fn failed_runs_are_marked_and_show_no_statistics() {
         let (scenario, mut reports) = fixture::two_runs();
-        reports[1].output.status =
-            RunStatus::Failed("no flow progressed for 1 s: flow 3 waits for PSN 17".into());
+        reports[1].output.status = RunStatus::Failed("no flow progressed for 1 s: flow 3 waits for PSN 17".into());
         let text = render(&summarise(&scenario, &reports), 80);
         fits(&text, 80);
-        assert!(
-            text.contains("\nFAILED: IRN: no flow progressed for 1 s: flow 3 waits for PSN 17\n"),
-            "{text}"
-        );
+        assert!(text.contains("\nFAILED: IRN: no flow progressed for 1 s: flow 3 waits for PSN 17\n"), "{text}");
         assert!(!text.contains("better") && !text.contains("2.50"), "{text}");
     }
 
@@ -314,10 +254,7 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
         let (scenario, mut reports) = fixture::two_runs();
         reports[0].output.status = RunStatus::Failed("stuck".into());
         let text = render(&summarise(&scenario, &reports), 120);
-        assert!(
-            text.contains("2.50") && !text.contains("better") && !text.contains("worse"),
-            "{text}"
-        );
+        assert!(text.contains("2.50") && !text.contains("better") && !text.contains("worse"), "{text}");
     }
 
     #[test]
@@ -328,10 +265,7 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
             let text = render(&summarise(&scenario, &reports), width);
             fits(&text, width.max(60));
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(
-                words.contains(" - ") && words.contains("no flow was measured"),
-                "{text}"
-            );
+            assert!(words.contains(" - ") && words.contains("no flow was measured"), "{text}");
         }
     }
 }

@@ -98,17 +98,11 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(
-            [count(0), count(999), count(20_000), count(1_234_567)],
-            ["0", "999", "20,000", "1,234,567"]
-        );
+        assert_eq!([count(0), count(999), count(20_000), count(1_234_567)], ["0", "999", "20,000", "1,234,567"]);
         let three = [0.0, 3.417, 9.999, 34.21, 99.99, 341.7, 34_170.0].map(three_digits);
         assert_eq!(three, ["0.00", "3.42", "10.0", "34.2", "100", "342", "34,200"]);
         let times = [0.0, 0.0875, 217.2, 999.9, 1_234.0, 12_345_678.0].map(duration);
-        assert_eq!(
-            times,
-            ["0.00 ns", "87.5 ns", "217 us", "1.00 ms", "1.23 ms", "12.3 s"]
-        );
+        assert_eq!(times, ["0.00 ns", "87.5 ns", "217 us", "1.00 ms", "1.23 ms", "12.3 s"]);
         let percents = [0.0, 0.00001, 0.0851, 1.0].map(percent);
         assert_eq!(percents, ["0 %", "< 0.01 %", "8.51 %", "100 %"]);
     }

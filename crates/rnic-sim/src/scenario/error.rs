@@ -47,10 +47,7 @@ impl Mistake {
         }
         let before = &self.text[..start];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        (
-            before.matches('\n').count() + 1,
-            before[line_start..].chars().count() + 1,
-        )
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
 }
 
@@ -76,14 +73,7 @@ mod tests {
 
     fn mistake(text: &str, span: Range<usize>) -> Mistake {
         let (file, message) = ("a.toml".to_string(), "no".to_string());
-        Mistake {
-            file,
-            text: text.to_string(),
-            span,
-            message,
-            help: None,
-            is_override: false,
-        }
+        Mistake { file, text: text.to_string(), span, message, help: None, is_override: false }
     }
 
     #[test]

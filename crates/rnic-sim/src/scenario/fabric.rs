@@ -14,55 +14,23 @@ const MOST_UPLINKS: u64 = 10_000_000;
 /// Largest `k` of a fat-tree: 65,536 hosts.
 const LARGEST_K: u64 = 64;
 
-const COMMON: [&str; 8] = [
-    "topology",
-    "rate",
-    "delay",
-    "loss",
-    "mtu",
-    "frame_gap",
-    "switch",
-    "link",
-];
+const COMMON: [&str; 8] = ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "switch", "link"];
 const VARIANTS: [Variant; 5] = [
-    Variant {
-        name: "fat-tree",
-        keys: &["k"],
-    },
+    Variant { name: "fat-tree", keys: &["k"] },
     Variant {
         name: "leaf-spine",
-        keys: &[
-            "leaves",
-            "spines",
-            "hosts_per_leaf",
-            "uplink_rate",
-            "uplink_delay",
-            "oversubscription",
-        ],
+        keys: &["leaves", "spines", "hosts_per_leaf", "uplink_rate", "uplink_delay", "oversubscription"],
     },
-    Variant {
-        name: "single-switch",
-        keys: &["hosts"],
-    },
-    Variant {
-        name: "dumbbell",
-        keys: &["left", "right", "bottleneck_rate", "bottleneck_delay"],
-    },
-    Variant {
-        name: "graph",
-        keys: &["hosts", "switches"],
-    },
+    Variant { name: "single-switch", keys: &["hosts"] },
+    Variant { name: "dumbbell", keys: &["left", "right", "bottleneck_rate", "bottleneck_delay"] },
+    Variant { name: "graph", keys: &["hosts", "switches"] },
 ];
 
 /// Number of hosts of a topology.
 pub fn hosts(topology: &TopologySpec) -> u32 {
     let hosts = match topology {
         TopologySpec::FatTree { k } => u64::from(*k).pow(3) / 4,
-        TopologySpec::LeafSpine {
-            leaves,
-            hosts_per_leaf,
-            ..
-        } => u64::from(*leaves) * u64::from(*hosts_per_leaf),
+        TopologySpec::LeafSpine { leaves, hosts_per_leaf, .. } => u64::from(*leaves) * u64::from(*hosts_per_leaf),
         TopologySpec::SingleSwitch { hosts } => u64::from(*hosts),
         TopologySpec::Dumbbell { left, right, .. } => u64::from(*left) + u64::from(*right),
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
@@ -77,9 +45,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     table.accept_variant(&COMMON, "topology", topology, &VARIANTS)?;
     let link = LinkSpec {
         rate: table.require("rate", "rate = \"40 Gbps\"")?.rate()?,
-        delay: table
-            .require("delay", "delay = \"2 us\"")?
-            .positive_time("2 us")?,
+        delay: table.require("delay", "delay = \"2 us\"")?.positive_time("2 us")?,
         loss: table.get("loss").map_or(Ok(0.0), |item| loss(&item))?,
     };
     let topology = read_topology(table, topology, link.rate)?;
@@ -90,12 +56,8 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
         topology,
         link,
         links: links.into_iter().map(|(link, _)| link).collect(),
-        mtu: table
-            .get("mtu")
-            .map_or(Ok(Bytes(1_024)), |item| item.bytes(64..=9_000, "1024 B"))?,
-        frame_gap: table
-            .get("frame_gap")
-            .map_or(Ok(Bytes(20)), |item| item.bytes(0..=1_000, "20 B"))?,
+        mtu: table.get("mtu").map_or(Ok(Bytes(1_024)), |item| item.bytes(64..=9_000, "1024 B"))?,
+        frame_gap: table.get("frame_gap").map_or(Ok(Bytes(20)), |item| item.bytes(0..=1_000, "20 B"))?,
         switch: match table.get("switch") {
             Some(item) => read_switch(&item.table("[fabric.switch]")?)?,
             None => SwitchSetup::default(),
@@ -108,10 +70,7 @@ fn loss(item: &Item<'_>) -> Result<f64> {
     if (0.0..1.0).contains(&loss) {
         return Ok(loss);
     }
-    Err(item.error(
-        format!("`loss` is out of range: {loss}"),
-        "accepted: a probability of at least 0 and less than 1",
-    ))
+    Err(item.error(format!("`loss` is out of range: {loss}"), "accepted: a probability of at least 0 and less than 1"))
 }
 
 fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<TopologySpec> {
@@ -121,31 +80,19 @@ fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<Top
     Ok(match topology {
         "fat-tree" => TopologySpec::FatTree { k: read_k(table)? },
         "leaf-spine" => {
-            let (leaves, spines, hosts_per_leaf) =
-                (count("leaves")?, count("spines")?, count("hosts_per_leaf")?);
+            let (leaves, spines, hosts_per_leaf) = (count("leaves")?, count("spines")?, count("hosts_per_leaf")?);
             if u64::from(leaves) * u64::from(spines) > MOST_UPLINKS {
                 let message = format!("{leaves} leaves and {spines} spines need too many cables");
-                return Err(table.error(
-                    message,
-                    &format!("accepted: at most {MOST_UPLINKS} cables between them"),
-                ));
+                return Err(table.error(message, &format!("accepted: at most {MOST_UPLINKS} cables between them")));
             }
             let uplink_rate = match oversubscribed(table, hosts_per_leaf, spines, rate)? {
                 Some(rate) => Some(rate),
                 None => rate_of("uplink_rate")?,
             };
             let uplink_delay = delay_of("uplink_delay")?;
-            TopologySpec::LeafSpine {
-                leaves,
-                spines,
-                hosts_per_leaf,
-                uplink_rate,
-                uplink_delay,
-            }
+            TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay }
         }
-        "single-switch" => TopologySpec::SingleSwitch {
-            hosts: count("hosts")?,
-        },
+        "single-switch" => TopologySpec::SingleSwitch { hosts: count("hosts")? },
         "dumbbell" => TopologySpec::Dumbbell {
             left: count("left")?,
             right: count("right")?,
@@ -164,21 +111,15 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
     let item = table.require("k", "k = 6")?;
     let k = item.integer(2..=LARGEST_K)?;
     if !k.is_multiple_of(2) {
-        return Err(item.error(
-            format!("`k` is odd: {k}"),
-            format!("a fat-tree needs an even number, for example {}", k + 1),
-        ));
+        return Err(
+            item.error(format!("`k` is odd: {k}"), format!("a fat-tree needs an even number, for example {}", k + 1))
+        );
     }
     Ok(k as u32)
 }
 
 /// The uplink rate that gives the wanted ratio of host bandwidth to uplink bandwidth at a leaf.
-fn oversubscribed(
-    table: &Table<'_>,
-    hosts_per_leaf: u32,
-    spines: u32,
-    rate: BitRate,
-) -> Result<Option<BitRate>> {
+fn oversubscribed(table: &Table<'_>, hosts_per_leaf: u32, spines: u32, rate: BitRate) -> Result<Option<BitRate>> {
     let Some(item) = table.get("oversubscription") else {
         return Ok(None);
     };
@@ -198,17 +139,11 @@ fn oversubscribed(
 /// `["a", "b"]`, or a count that names them by letter and number.
 fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
     if !item.is_array() {
-        return Ok((0..item.count(MOST)?)
-            .map(|number| format!("{letter}{number}"))
-            .collect());
+        return Ok((0..item.count(MOST)?).map(|number| format!("{letter}{number}")).collect());
     }
     let name = |name: &Item<'_>| {
-        let nameless = || {
-            name.error(
-                "a node's name is a string that is not empty",
-                format!("for example \"{letter}0\""),
-            )
-        };
+        let nameless =
+            || name.error("a node's name is a string that is not empty", format!("for example \"{letter}0\""));
         name.text().map(str::to_string).ok_or_else(nameless)
     };
     item.array("[]")?.iter().map(name).collect()
@@ -216,14 +151,10 @@ fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
 
 fn check_hosts(topology: &TopologySpec, chosen: &Item<'_>) -> Result<()> {
     match hosts(topology) {
-        0 | 1 => Err(chosen.error(
-            "the fabric has fewer than two hosts",
-            "a flow needs a sender and a receiver",
-        )),
-        count if count > MOST => Err(chosen.error(
-            format!("the fabric has {count} hosts"),
-            format!("accepted: at most {MOST}"),
-        )),
+        0 | 1 => Err(chosen.error("the fabric has fewer than two hosts", "a flow needs a sender and a receiver")),
+        count if count > MOST => {
+            Err(chosen.error(format!("the fabric has {count} hosts"), format!("accepted: at most {MOST}")))
+        }
         _ => Ok(()),
     }
 }
@@ -238,10 +169,7 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
             from: table.require("from", "from = \"h0\"")?.name("h0")?.to_string(),
             to: table.require("to", "to = \"s0\"")?.name("s0")?.to_string(),
             rate: table.get("rate").map(|item| item.rate()).transpose()?,
-            delay: table
-                .get("delay")
-                .map(|item| item.positive_time("2 us"))
-                .transpose()?,
+            delay: table.get("delay").map(|item| item.positive_time("2 us")).transpose()?,
             loss: table.get("loss").map(|item| loss(&item)).transpose()?,
         };
         Ok((link, table))
@@ -257,18 +185,9 @@ fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
         }
         item.choice(&["input"])?;
     }
-    let size = |key: &str| {
-        table
-            .get(key)
-            .map(|item| item.bytes(1..=1_000_000_000_000, "240 KB"))
-            .transpose()
-    };
-    let switch = SwitchSetup {
-        buffer: size("buffer")?,
-        xoff: size("xoff")?,
-        xon: size("xon")?,
-        headroom: size("headroom")?,
-    };
+    let size = |key: &str| table.get(key).map(|item| item.bytes(1..=1_000_000_000_000, "240 KB")).transpose();
+    let switch =
+        SwitchSetup { buffer: size("buffer")?, xoff: size("xoff")?, xon: size("xon")?, headroom: size("headroom")? };
     const OR_ELSE: &str = ": change both, or leave it out";
     table.ordered(("xoff", switch.xoff), ("buffer", switch.buffer), OR_ELSE)?;
     table.ordered(("xon", switch.xon), ("xoff", switch.xoff), OR_ELSE)?;
@@ -278,17 +197,12 @@ fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
 
 /// Checks that a switch's buffer, where given, holds one full packet of `mtu` and `header`.
 pub(super) fn check_buffer(table: &Table<'_>, fabric: &FabricSetup, header: Bytes) -> Result<()> {
-    let buffer_item = table
-        .get("switch")
-        .and_then(|item| item.table("[fabric.switch]").ok()?.get("buffer"));
+    let buffer_item = table.get("switch").and_then(|item| item.table("[fabric.switch]").ok()?.get("buffer"));
     let packet = Bytes(fabric.mtu.0 + header.0);
     match (fabric.switch.buffer, buffer_item) {
         (Some(buffer), Some(item)) if buffer < packet => {
             let message = format!("`buffer` of {buffer} does not hold one full packet");
-            let help = format!(
-                "a packet takes {packet} (mtu {} and headers of {header})",
-                fabric.mtu
-            );
+            let help = format!("a packet takes {packet} (mtu {} and headers of {header})", fabric.mtu);
             Err(item.error(message, help))
         }
         _ => Ok(()),

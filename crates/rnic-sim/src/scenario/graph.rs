@@ -11,9 +11,7 @@ type Cable<'a> = (NamedLink, Table<'a>);
 pub(super) fn check(table: &Table<'_>, topology: &TopologySpec, cables: &[Cable<'_>]) -> Result<()> {
     match topology {
         TopologySpec::Graph { hosts, switches } => Graph::new(table, hosts, switches)?.check(table, cables),
-        _ => cables
-            .iter()
-            .try_for_each(|cable| check_existing(topology, cable)),
+        _ => cables.iter().try_for_each(|cable| check_existing(topology, cable)),
     }
 }
 
@@ -33,28 +31,14 @@ struct Graph<'n> {
 impl<'n> Graph<'n> {
     fn new(table: &Table<'_>, hosts: &'n [String], switches: &'n [String]) -> Result<Graph<'n>> {
         let mut nodes = BTreeMap::new();
-        let hosts_then_switches = hosts
-            .iter()
-            .enumerate()
-            .map(|(number, name)| ("hosts", name, Node::Host(number)));
-        let switch_nodes = switches
-            .iter()
-            .enumerate()
-            .map(|(number, name)| ("switches", name, Node::Switch(number)));
+        let hosts_then_switches = hosts.iter().enumerate().map(|(number, name)| ("hosts", name, Node::Host(number)));
+        let switch_nodes = switches.iter().enumerate().map(|(number, name)| ("switches", name, Node::Switch(number)));
         for (key, name, node) in hosts_then_switches.chain(switch_nodes) {
             if nodes.insert(name.as_str(), node).is_some() {
-                return Err(table.error_at(
-                    key,
-                    format!("two nodes are called \"{name}\""),
-                    "give each its own name",
-                ));
+                return Err(table.error_at(key, format!("two nodes are called \"{name}\""), "give each its own name"));
             }
         }
-        Ok(Graph {
-            hosts,
-            switches,
-            nodes,
-        })
+        Ok(Graph { hosts, switches, nodes })
     }
 
     fn check(&self, table: &Table<'_>, cables: &[Cable<'_>]) -> Result<()> {
@@ -75,33 +59,19 @@ impl<'n> Graph<'n> {
         }
         if let Some(host) = cables_of_host.iter().position(|cables| *cables == 0) {
             let message = format!("the host \"{}\" has no cable", self.hosts[host]);
-            return Err(table.error_at(
-                "hosts",
-                message,
-                "each host has exactly one cable: add a [[fabric.link]]",
-            ));
+            return Err(table.error_at("hosts", message, "each host has exactly one cable: add a [[fabric.link]]"));
         }
         let first = groups.of(0);
         if let Some(host) = (0..self.hosts.len()).find(|host| groups.of(*host) != first) {
-            let message = format!(
-                "the host \"{}\" cannot be reached from \"{}\"",
-                self.hosts[host], self.hosts[0]
-            );
-            return Err(table.error_at(
-                "hosts",
-                message,
-                "add a [[fabric.link]] that joins their switches",
-            ));
+            let message = format!("the host \"{}\" cannot be reached from \"{}\"", self.hosts[host], self.hosts[0]);
+            return Err(table.error_at("hosts", message, "add a [[fabric.link]] that joins their switches"));
         }
         Ok(())
     }
 
     /// The two nodes that a cable joins, of which at most one is a host.
     fn ends(&self, link: &NamedLink, cable: &Table<'_>) -> Result<[Node; 2]> {
-        let ends = [
-            self.node(cable, "from", &link.from)?,
-            self.node(cable, "to", &link.to)?,
-        ];
+        let ends = [self.node(cable, "from", &link.from)?, self.node(cable, "to", &link.to)?];
         if ends[0] == ends[1] {
             let message = format!("the cable joins \"{}\" to itself", link.from);
             return Err(cable.error_at("to", message, "name two nodes"));
@@ -115,16 +85,8 @@ impl<'n> Graph<'n> {
 
     fn node(&self, cable: &Table<'_>, key: &str, name: &str) -> Result<Node> {
         let unknown = || {
-            let names: Vec<&str> = self
-                .hosts
-                .iter()
-                .chain(self.switches)
-                .map(String::as_str)
-                .collect();
-            let help = format!(
-                "{}a cable joins two of `hosts` and `switches`",
-                did_you_mean(name, &names)
-            );
+            let names: Vec<&str> = self.hosts.iter().chain(self.switches).map(String::as_str).collect();
+            let help = format!("{}a cable joins two of `hosts` and `switches`", did_you_mean(name, &names));
             cable.error_at(key, format!("there is no node \"{name}\""), &help)
         };
         self.nodes.get(name).copied().ok_or_else(unknown)
@@ -145,9 +107,7 @@ struct Groups {
 
 impl Groups {
     fn new(nodes: usize) -> Groups {
-        Groups {
-            parents: (0..nodes).collect(),
-        }
+        Groups { parents: (0..nodes).collect() }
     }
 
     fn of(&mut self, mut node: usize) -> usize {
@@ -178,11 +138,7 @@ fn check_existing(topology: &TopologySpec, (link, table): &Cable<'_>) -> Result<
         return Ok(());
     }
     let message = format!("no cable joins \"{}\" and \"{}\"", link.from, link.to);
-    Err(table.error_at(
-        "to",
-        message,
-        "[[fabric.link]] changes a cable that this topology has",
-    ))
+    Err(table.error_at("to", message, "[[fabric.link]] changes a cable that this topology has"))
 }
 
 /// Prefix of the names of each kind of node, and how many there are; `None` for a single node without number.
@@ -190,12 +146,7 @@ fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
     let hosts = ("h", Some(super::fabric::hosts(topology)));
     match topology {
         TopologySpec::FatTree { k } => {
-            vec![
-                hosts,
-                ("edge", Some(k * k / 2)),
-                ("agg", Some(k * k / 2)),
-                ("core", Some(k * k / 4)),
-            ]
+            vec![hosts, ("edge", Some(k * k / 2)), ("agg", Some(k * k / 2)), ("core", Some(k * k / 4))]
         }
         TopologySpec::LeafSpine { leaves, spines, .. } => {
             vec![hosts, ("leaf", Some(*leaves)), ("spine", Some(*spines))]

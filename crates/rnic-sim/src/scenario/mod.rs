@@ -19,9 +19,7 @@ mod tree;
 
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
-pub use model::{
-    FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec,
-};
+pub use model::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 pub use names::{PATTERNS, TOPOLOGIES};
 
 use std::path::Path;
@@ -35,15 +33,8 @@ use std::path::Path;
 /// # Errors
 ///
 /// When the file cannot be read, is not TOML, or says something that cannot be simulated.
-pub fn load(
-    path: &Path,
-    overrides: &[(String, String)],
-    seed: Option<u64>,
-) -> Result<Scenario, ScenarioError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Io {
-        path: path.to_path_buf(),
-        error,
-    })?;
+pub fn load(path: &Path, overrides: &[(String, String)], seed: Option<u64>) -> Result<Scenario, ScenarioError> {
+    let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Io { path: path.to_path_buf(), error })?;
     let base_dir = path.parent().unwrap_or(Path::new(""));
     from_str(&text, &path.to_string_lossy(), base_dir, overrides, seed)
 }
@@ -54,11 +45,7 @@ pub fn load(
 ///
 /// When the text is not TOML or says something that cannot be simulated.
 pub fn from_str(
-    text: &str,
-    name: &str,
-    base_dir: &Path,
-    overrides: &[(String, String)],
-    seed: Option<u64>,
+    text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
     read::scenario(text, name, base_dir, overrides, seed)
 }

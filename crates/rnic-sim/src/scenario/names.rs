@@ -8,34 +8,16 @@ pub const TOPOLOGIES: &[(&str, &str)] = &[
         "every leaf connects to every spine: `leaves`, `spines`, `hosts_per_leaf`, `uplink_rate` or `oversubscription`",
     ),
     ("single-switch", "all hosts on one switch: `hosts`"),
-    (
-        "dumbbell",
-        "two switches joined by one cable: `left`, `right`, `bottleneck_rate`, `bottleneck_delay`",
-    ),
-    (
-        "graph",
-        "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per cable",
-    ),
+    ("dumbbell", "two switches joined by one cable: `left`, `right`, `bottleneck_rate`, `bottleneck_delay`"),
+    ("graph", "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per cable"),
 ];
 
 /// Traffic patterns: (name, description).
 pub const PATTERNS: &[(&str, &str)] = &[
-    (
-        "poisson",
-        "every host starts flows at random times towards random hosts: `load`, `sizes`, `flows`",
-    ),
-    (
-        "incast",
-        "one request striped over many senders: `senders`, `total`, `repeats`, `receiver`, `connections`",
-    ),
-    (
-        "permutation",
-        "every host sends to one other and receives from one other: `sizes`, `repeats`, `interval`",
-    ),
-    (
-        "all-to-all",
-        "every host sends to every other host: `sizes`, `repeats`, `interval`",
-    ),
+    ("poisson", "every host starts flows at random times towards random hosts: `load`, `sizes`, `flows`"),
+    ("incast", "one request striped over many senders: `senders`, `total`, `repeats`, `receiver`, `connections`"),
+    ("permutation", "every host sends to one other and receives from one other: `sizes`, `repeats`, `interval`"),
+    ("all-to-all", "every host sends to every other host: `sizes`, `repeats`, `interval`"),
     ("list", "the flows of a file: `file`, `format`"),
 ];
 

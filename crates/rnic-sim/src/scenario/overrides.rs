@@ -19,9 +19,7 @@ const RUN_MAY_SET: [&str; 4] = ["fabric", "traffic", "transport", "limits"];
 
 /// Applies each `--set` in order; the texts join `documents`, so that errors can point at them.
 pub(super) fn apply_arguments(
-    documents: &mut Documents,
-    root: &mut Node,
-    overrides: &[(String, String)],
+    documents: &mut Documents, root: &mut Node, overrides: &[(String, String)],
 ) -> Result<()> {
     for (path, value) in overrides {
         let text = format!("{path}={value}");
@@ -31,10 +29,7 @@ pub(super) fn apply_arguments(
         let spans = split(path).map_err(|problem| documents.mistake(&whole, problem, Some(path_help())))?;
         let steps: Vec<Step> = spans
             .into_iter()
-            .map(|(name, start)| Step {
-                at: documents.at(document, start..start + name.len()),
-                name,
-            })
+            .map(|(name, start)| Step { at: documents.at(document, start..start + name.len()), name })
             .collect();
         assign(documents, root, &steps, value)?;
     }
@@ -46,10 +41,7 @@ pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<
     let mut changes = Vec::new();
     collect(documents, set.entries(), &[], &mut changes)?;
     for (steps, value) in changes {
-        if let Some(first) = steps
-            .first()
-            .filter(|step| !RUN_MAY_SET.contains(&step.name.as_str()))
-        {
+        if let Some(first) = steps.first().filter(|step| !RUN_MAY_SET.contains(&step.name.as_str())) {
             let message = format!("{} cannot change `{}`", set.label(), first.name);
             let help = format!("a path in `set` begins with one of {}", RUN_MAY_SET.join(", "));
             return Err(documents.mistake(&first.at, message, Some(help)));
@@ -60,20 +52,12 @@ pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<
 }
 
 /// Flattens `set`: keys are paths, and a dotted key that was left unquoted means the same as the quoted one.
-fn collect(
-    documents: &Documents,
-    entries: &[Entry],
-    before: &[Step],
-    into: &mut Vec<(Vec<Step>, Node)>,
-) -> Result<()> {
+fn collect(documents: &Documents, entries: &[Entry], before: &[Step], into: &mut Vec<(Vec<Step>, Node)>) -> Result<()> {
     for entry in entries {
-        let names = split(&entry.key)
-            .map_err(|problem| documents.mistake(&entry.key_at, problem, Some(path_help())))?;
+        let names =
+            split(&entry.key).map_err(|problem| documents.mistake(&entry.key_at, problem, Some(path_help())))?;
         let mut steps = before.to_vec();
-        steps.extend(names.into_iter().map(|(name, _)| Step {
-            name,
-            at: entry.key_at.clone(),
-        }));
+        steps.extend(names.into_iter().map(|(name, _)| Step { name, at: entry.key_at.clone() }));
         match &entry.node.value {
             Value::Table(below) if !documents.text_at(&entry.node.at).starts_with(['{', '[']) => {
                 collect(documents, below, &steps, into)?;
@@ -96,9 +80,7 @@ fn split(path: &str) -> std::result::Result<Vec<(String, usize)>, String> {
         let rest = &path[at..];
         let (name, start, length) = match rest.chars().next() {
             Some(quote @ ('"' | '\'')) => {
-                let closed = rest[1..]
-                    .find(quote)
-                    .ok_or_else(|| format!("the path `{path}` has an open quote"))?;
+                let closed = rest[1..].find(quote).ok_or_else(|| format!("the path `{path}` has an open quote"))?;
                 (&rest[1..1 + closed], at + 1, closed + 2)
             }
             _ => {
@@ -138,27 +120,15 @@ fn assign(documents: &Documents, root: &mut Node, steps: &[Step], value: Node) -
 fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &str) -> Result<&'n mut Node> {
     match &mut node.value {
         Value::Table(entries) => {
-            let position = entries
-                .iter()
-                .position(|entry| entry.key == step.name)
-                .unwrap_or_else(|| {
-                    let node = Node {
-                        value: Value::Table(Vec::new()),
-                        at: step.at.clone(),
-                    };
-                    entries.push(Entry {
-                        key: step.name.clone(),
-                        key_at: step.at.clone(),
-                        node,
-                    });
-                    entries.len() - 1
-                });
+            let position = entries.iter().position(|entry| entry.key == step.name).unwrap_or_else(|| {
+                let node = Node { value: Value::Table(Vec::new()), at: step.at.clone() };
+                entries.push(Entry { key: step.name.clone(), key_at: step.at.clone(), node });
+                entries.len() - 1
+            });
             Ok(&mut entries[position].node)
         }
         Value::Array(elements) => {
-            let by_name = elements
-                .iter()
-                .position(|element| name_of(element) == Some(&step.name));
+            let by_name = elements.iter().position(|element| name_of(element) == Some(&step.name));
             let by_number = || step.name.parse().ok().filter(|number| *number < elements.len());
             match by_name.or_else(by_number) {
                 Some(position) => Ok(&mut elements[position]),
@@ -181,16 +151,8 @@ fn no_element(documents: &Documents, elements: &[Node], step: &Step, path: &str)
             None => number.to_string(),
         })
         .collect();
-    let help = if names.is_empty() {
-        "there are none".to_string()
-    } else {
-        format!("there are: {}", names.join(", "))
-    };
-    documents.mistake(
-        &step.at,
-        format!("nothing in `{path}` is called or numbered `{}`", step.name),
-        Some(help),
-    )
+    let help = if names.is_empty() { "there are none".to_string() } else { format!("there are: {}", names.join(", ")) };
+    documents.mistake(&step.at, format!("nothing in `{path}` is called or numbered `{}`", step.name), Some(help))
 }
 
 /// What an element of an array of tables is called: its `name`, or the pattern of unnamed traffic.
@@ -199,13 +161,10 @@ fn name_of(node: &Node) -> Option<&String> {
         return None;
     };
     let text = |key: &str| {
-        entries
-            .iter()
-            .find(|entry| entry.key == key)
-            .and_then(|entry| match &entry.node.value {
-                Value::String(text) => Some(text),
-                _ => None,
-            })
+        entries.iter().find(|entry| entry.key == key).and_then(|entry| match &entry.node.value {
+            Value::String(text) => Some(text),
+            _ => None,
+        })
     };
     text("name").or_else(|| text("pattern"))
 }
@@ -216,12 +175,8 @@ mod tests {
 
     #[test]
     fn paths_split_at_dots_outside_quotes() {
-        let names =
-            |path: &str| split(path).map(|parts| parts.into_iter().map(|part| part.0).collect::<Vec<_>>());
-        assert_eq!(
-            names("fabric.switch.buffer").unwrap(),
-            ["fabric", "switch", "buffer"]
-        );
+        let names = |path: &str| split(path).map(|parts| parts.into_iter().map(|part| part.0).collect::<Vec<_>>());
+        assert_eq!(names("fabric.switch.buffer").unwrap(), ["fabric", "switch", "buffer"]);
         assert_eq!(names("run.RoCE + PFC.pfc").unwrap(), ["run", "RoCE + PFC", "pfc"]);
         assert_eq!(names("run.\"IRN 2.0\".pfc").unwrap(), ["run", "IRN 2.0", "pfc"]);
         assert_eq!(split("run.'a.b'.pfc").unwrap()[1], ("a.b".to_string(), 5));
@@ -232,13 +187,7 @@ mod tests {
         assert_eq!(split("").unwrap_err(), "the path `` has an empty part");
         assert_eq!(split("a..b").unwrap_err(), "the path `a..b` has an empty part");
         assert_eq!(split("a.").unwrap_err(), "the path `a.` has an empty part");
-        assert_eq!(
-            split("run.\"a.b").unwrap_err(),
-            "the path `run.\"a.b` has an open quote"
-        );
-        assert_eq!(
-            split("\"a\"b").unwrap_err(),
-            "the path `\"a\"b` has text after a closing quote"
-        );
+        assert_eq!(split("run.\"a.b").unwrap_err(), "the path `run.\"a.b` has an open quote");
+        assert_eq!(split("\"a\"b").unwrap_err(), "the path `\"a\"b` has text after a closing quote");
     }
 }

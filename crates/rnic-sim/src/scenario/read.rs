@@ -16,11 +16,7 @@ const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
 
 /// Reads the text of a scenario. `name` is the file's name, for messages and for the scenario's own name.
 pub(super) fn scenario(
-    text: &str,
-    name: &str,
-    base_dir: &Path,
-    overrides: &[(String, String)],
-    seed: Option<u64>,
+    text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario> {
     let mut documents = Documents::default();
     let file = documents.add(name, text, false);
@@ -28,16 +24,9 @@ pub(super) fn scenario(
     overrides::apply_arguments(&mut documents, &mut tree, overrides)?;
     let root = Table::root(&documents, &tree)?;
     root.accept(&ROOT_KEYS)?;
-    let stem = Path::new(name)
-        .file_stem()
-        .map_or_else(|| name.to_string(), |stem| stem.to_string_lossy().into_owned());
-    let title = root
-        .get("title")
-        .map(|item| item.string("IRN and RoCE"))
-        .transpose()?;
-    let written_seed = root
-        .get("seed")
-        .map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
+    let stem = Path::new(name).file_stem().map_or_else(|| name.to_string(), |stem| stem.to_string_lossy().into_owned());
+    let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
+    let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
     Ok(Scenario {
         title: title.map_or_else(|| stem.clone(), str::to_string),
         name: stem,
@@ -48,9 +37,7 @@ pub(super) fn scenario(
 
 fn runs(documents: &Documents, tree: &Node, root: &Table<'_>, base_dir: &Path) -> Result<Vec<RunSpec>> {
     const HELP: &str = "add [[run]] with `name` and `transport`";
-    let item = root
-        .get("run")
-        .ok_or_else(|| root.error("the scenario has no run", HELP))?;
+    let item = root.get("run").ok_or_else(|| root.error("the scenario has no run", HELP))?;
     let tables = item.tables("run")?;
     if tables.is_empty() {
         return Err(item.error("the scenario has no run", HELP));
@@ -65,16 +52,7 @@ fn runs(documents: &Documents, tree: &Node, root: &Table<'_>, base_dir: &Path) -
             return Err(name_item.error(message, "give each run its own name"));
         }
         let table = table.labelled(format!("run \"{name}\""));
-        runs.push(run(
-            documents,
-            tree,
-            &table,
-            name,
-            &Files {
-                base_dir,
-                lists: &lists,
-            },
-        )?);
+        runs.push(run(documents, tree, &table, name, &Files { base_dir, lists: &lists })?);
     }
     Ok(runs)
 }
@@ -85,64 +63,35 @@ struct Files<'a> {
     lists: &'a Lists,
 }
 
-fn run(
-    documents: &Documents,
-    tree: &Node,
-    table: &Table<'_>,
-    name: &str,
-    files: &Files<'_>,
-) -> Result<RunSpec> {
+fn run(documents: &Documents, tree: &Node, table: &Table<'_>, name: &str, files: &Files<'_>) -> Result<RunSpec> {
     let mut tree = tree.clone();
     if let Some(set) = table.get("set") {
-        overrides::apply_run_set(
-            documents,
-            &mut tree,
-            &set.table(&format!("`set` of run \"{name}\""))?,
-        )?;
+        overrides::apply_run_set(documents, &mut tree, &set.table(&format!("`set` of run \"{name}\""))?)?;
     }
     let root = Table::root(documents, &tree)?;
     let fabric_table = root.require("fabric", "[fabric]")?.table("[fabric]")?;
     let fabric = fabric::read(&fabric_table)?;
     let hosts = fabric::hosts(&fabric.topology);
-    let context = Context {
-        base_dir: files.base_dir,
-        hosts,
-        lists: files.lists,
-    };
+    let context = Context { base_dir: files.base_dir, hosts, lists: files.lists };
     let traffic = traffic::read(&root.require("traffic", "[traffic]")?, &context)?;
-    let defaults = root
-        .get("transport")
-        .map(|item| item.table("[transport]"))
-        .transpose()?;
+    let defaults = root.get("transport").map(|item| item.table("[transport]")).transpose()?;
     if let Some(defaults) = &defaults {
         transport::check_defaults(defaults)?;
     }
     let transport = transport::read(table, defaults.as_ref(), &RUN_KEYS)?;
     fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
     let limits = limits(&root)?;
-    Ok(RunSpec {
-        name: name.to_string(),
-        fabric,
-        traffic,
-        transport,
-        limits,
-    })
+    Ok(RunSpec { name: name.to_string(), fabric, traffic, transport, limits })
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {
-    let mut limits = Limits {
-        max_time: None,
-        stall_time: Time::from_ms(1_000),
-    };
+    let mut limits = Limits { max_time: None, stall_time: Time::from_ms(1_000) };
     let Some(item) = root.get("limits") else {
         return Ok(limits);
     };
     let table = item.table("[limits]")?;
     table.accept(&["max_time", "stall_time"])?;
-    limits.max_time = table
-        .get("max_time")
-        .map(|item| item.positive_time("1 s"))
-        .transpose()?;
+    limits.max_time = table.get("max_time").map(|item| item.positive_time("1 s")).transpose()?;
     if let Some(item) = table.get("stall_time") {
         limits.stall_time = item.positive_time("1 s")?;
     }

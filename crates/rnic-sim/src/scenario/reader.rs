@@ -42,20 +42,12 @@ pub(super) struct Variant {
 impl<'a> Table<'a> {
     /// The root of a tree.
     pub(super) fn root(documents: &'a Documents, node: &'a Node) -> Result<Table<'a>> {
-        Item {
-            documents,
-            key: "the scenario",
-            node,
-        }
-        .table("the scenario")
+        Item { documents, key: "the scenario", node }.table("the scenario")
     }
 
     /// The same table under another name.
     pub(super) fn labelled(self, label: impl Into<String>) -> Table<'a> {
-        Table {
-            label: label.into(),
-            ..self
-        }
+        Table { label: label.into(), ..self }
     }
 
     /// What messages call it.
@@ -71,21 +63,13 @@ impl<'a> Table<'a> {
     /// The value of `key`, if written.
     pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
-        Some(Item {
-            documents: self.documents,
-            key: &entry.key,
-            node: &entry.node,
-        })
+        Some(Item { documents: self.documents, key: &entry.key, node: &entry.node })
     }
 
     /// The value of `key`; `example` is what to write if it is missing.
     pub(super) fn require(&self, key: &str, example: &str) -> Result<Item<'a>> {
-        let missing = || {
-            self.error(
-                format!("`{key}` is missing in {}", self.label),
-                &format!("write for example `{example}`"),
-            )
-        };
+        let missing =
+            || self.error(format!("`{key}` is missing in {}", self.label), &format!("write for example `{example}`"));
         self.get(key).ok_or_else(missing)
     }
 
@@ -103,12 +87,7 @@ impl<'a> Table<'a> {
     }
 
     /// An error unless `low` is at most `high`, where both are given; it points at the value that was written later.
-    pub(super) fn ordered<Q>(
-        &self,
-        low: (&str, Option<Q>),
-        high: (&str, Option<Q>),
-        remedy: &str,
-    ) -> Result<()>
+    pub(super) fn ordered<Q>(&self, low: (&str, Option<Q>), high: (&str, Option<Q>), remedy: &str) -> Result<()>
     where
         Q: PartialOrd + std::fmt::Display,
     {
@@ -124,20 +103,12 @@ impl<'a> Table<'a> {
             (Some(item), None) | (None, Some(item)) => &item.node.at,
             (None, None) => self.at,
         };
-        Err(self.documents.mistake(
-            at,
-            message,
-            Some(format!("`{low_key}` can be at most `{high_key}`{remedy}")),
-        ))
+        Err(self.documents.mistake(at, message, Some(format!("`{low_key}` can be at most `{high_key}`{remedy}"))))
     }
 
     /// Fails at the first key that is not among `keys`.
     pub(super) fn accept(&self, keys: &[&str]) -> Result<()> {
-        match self
-            .entries
-            .iter()
-            .find(|entry| !keys.contains(&entry.key.as_str()))
-        {
+        match self.entries.iter().find(|entry| !keys.contains(&entry.key.as_str())) {
             Some(entry) => Err(self.unknown_key(entry, keys)),
             None => Ok(()),
         }
@@ -146,47 +117,27 @@ impl<'a> Table<'a> {
     /// Fails at the first key that is neither in `common` nor in the variant that `selector` chose; says so when it
     /// belongs to another variant.
     pub(super) fn accept_variant(
-        &self,
-        common: &[&str],
-        selector: &str,
-        chosen: &str,
-        variants: &[Variant],
+        &self, common: &[&str], selector: &str, chosen: &str, variants: &[Variant],
     ) -> Result<()> {
-        let own = variants
-            .iter()
-            .find(|variant| variant.name == chosen)
-            .map_or(&[][..], |variant| variant.keys);
+        let own = variants.iter().find(|variant| variant.name == chosen).map_or(&[][..], |variant| variant.keys);
         let accepted = [common, own].concat();
-        let Some(entry) = self
-            .entries
-            .iter()
-            .find(|entry| !accepted.contains(&entry.key.as_str()))
-        else {
+        let Some(entry) = self.entries.iter().find(|entry| !accepted.contains(&entry.key.as_str())) else {
             return Ok(());
         };
-        let owners = variants
-            .iter()
-            .filter(|variant| variant.keys.contains(&entry.key.as_str()));
+        let owners = variants.iter().filter(|variant| variant.keys.contains(&entry.key.as_str()));
         let owners: Vec<String> = owners.map(|variant| format!("\"{}\"", variant.name)).collect();
         if owners.is_empty() {
             return Err(self.unknown_key(entry, &accepted));
         }
         let owners = owners.join(" or ");
-        let message = format!(
-            "`{}` belongs to {selector} {owners}, not to \"{chosen}\"",
-            entry.key
-        );
+        let message = format!("`{}` belongs to {selector} {owners}, not to \"{chosen}\"", entry.key);
         let help = format!("accepted here: {}", accepted.join(", "));
         Err(self.documents.mistake(&entry.key_at, message, Some(help)))
     }
 
     fn unknown_key(&self, entry: &Entry, keys: &[&str]) -> ScenarioError {
         let message = format!("unknown key `{}` in {}", entry.key, self.label);
-        let help = format!(
-            "{}accepted here: {}",
-            did_you_mean(&entry.key, keys),
-            keys.join(", ")
-        );
+        let help = format!("{}accepted here: {}", did_you_mean(&entry.key, keys), keys.join(", "));
         self.documents.mistake(&entry.key_at, message, Some(help))
     }
 }
@@ -236,10 +187,7 @@ impl<'a> Item<'a> {
     pub(super) fn name(&self, example: &str) -> Result<&'a str> {
         let text = self.string(example)?;
         if text.trim().is_empty() {
-            return Err(self.error(
-                format!("`{}` is empty", self.key),
-                format!("write for example {example:?}"),
-            ));
+            return Err(self.error(format!("`{}` is empty", self.key), format!("write for example {example:?}")));
         }
         Ok(text)
     }
@@ -255,11 +203,7 @@ impl<'a> Item<'a> {
                 format!("{suggestion}available: {}", quoted.join(", ")),
             )
         };
-        names
-            .iter()
-            .copied()
-            .find(|name| *name == text)
-            .ok_or_else(unknown)
+        names.iter().copied().find(|name| *name == text).ok_or_else(unknown)
     }
 
     /// A boolean.
@@ -277,11 +221,7 @@ impl<'a> Item<'a> {
         };
         let accepted = u64::try_from(number).ok().filter(|number| range.contains(number));
         accepted.ok_or_else(|| {
-            let message = format!(
-                "`{}` is out of range: {}",
-                self.key,
-                self.documents.text_at(&self.node.at)
-            );
+            let message = format!("`{}` is out of range: {}", self.key, self.documents.text_at(&self.node.at));
             self.error(message, format!("accepted: {} to {}", range.start(), range.end()))
         })
     }
@@ -310,10 +250,7 @@ impl<'a> Item<'a> {
             Value::Integer(_) | Value::Float(_) => {
                 let number = self.documents.text_at(&self.node.at);
                 let message = format!("`{}` needs a unit, {number} has none", self.key);
-                return Err(self.error(
-                    message,
-                    format!("write a string with a unit, for example {example:?}"),
-                ));
+                return Err(self.error(message, format!("write a string with a unit, for example {example:?}")));
             }
             _ => return Err(self.kind_error("a string with a unit", &format!("{example:?}"))),
         };
@@ -331,20 +268,14 @@ impl<'a> Item<'a> {
             return Ok(bytes);
         }
         let (least, most) = (Bytes(*range.start()), Bytes(*range.end()));
-        Err(self.error(
-            format!("`{}` is out of range: {bytes}", self.key),
-            format!("accepted: {least} to {most}"),
-        ))
+        Err(self.error(format!("`{}` is out of range: {bytes}", self.key), format!("accepted: {least} to {most}")))
     }
 
     /// A time, possibly zero.
     pub(super) fn time(&self, example: &str) -> Result<Time> {
         let time: Time = self.quantity(example)?;
         if time > LONGEST {
-            return Err(self.error(
-                format!("`{}` is too long: {time}", self.key),
-                "accepted: at most 30 days",
-            ));
+            return Err(self.error(format!("`{}` is too long: {time}", self.key), "accepted: at most 30 days"));
         }
         Ok(time)
     }
@@ -374,25 +305,14 @@ impl<'a> Item<'a> {
         let Value::Array(nodes) = &self.node.value else {
             return Err(self.kind_error("an array", example));
         };
-        Ok(nodes
-            .iter()
-            .map(|node| Item {
-                documents: self.documents,
-                key: self.key,
-                node,
-            })
-            .collect())
+        Ok(nodes.iter().map(|node| Item { documents: self.documents, key: self.key, node }).collect())
     }
 
     /// The tables of an array of tables that `[[header]]` makes.
     pub(super) fn tables(&self, header: &str) -> Result<Vec<Table<'a>>> {
         let header = format!("[[{header}]]");
         if !self.is_array() {
-            let message = format!(
-                "`{}` must be an array of tables, not {}",
-                self.key,
-                self.node.value.kind()
-            );
+            let message = format!("`{}` must be an array of tables, not {}", self.key, self.node.value.kind());
             return Err(self.error(message, format!("write `{header}`")));
         }
         self.array("[]")?.iter().map(|item| item.table(&header)).collect()
@@ -403,12 +323,7 @@ impl<'a> Item<'a> {
         match &self.node.value {
             Value::Table(entries) => {
                 let label = label.to_string();
-                Ok(Table {
-                    documents: self.documents,
-                    label,
-                    at: &self.node.at,
-                    entries,
-                })
+                Ok(Table { documents: self.documents, label, at: &self.node.at, entries })
             }
             Value::Array(_) => {
                 let message = format!("`{}` must be one table, not an array", self.key);
@@ -423,21 +338,14 @@ impl<'a> Item<'a> {
 }
 
 fn table_help(label: &str) -> String {
-    if label.starts_with('[') {
-        format!("write `{label}`")
-    } else {
-        "write `{ key = value }`".to_string()
-    }
+    if label.starts_with('[') { format!("write `{label}`") } else { "write `{ key = value }`".to_string() }
 }
 
 /// `did you mean ...? `, or nothing where no name is near.
 pub(super) fn did_you_mean(given: &str, names: &[&str]) -> String {
     let given = given.to_lowercase();
     let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());
-    let best = names
-        .iter()
-        .map(|name| (likeness(name), *name))
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let best = names.iter().map(|name| (likeness(name), *name)).max_by(|a, b| a.0.total_cmp(&b.0));
     match best {
         Some((likeness, name)) if likeness >= 0.6 => format!("did you mean `{name}`? "),
         _ => String::new(),

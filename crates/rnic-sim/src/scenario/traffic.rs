@@ -17,33 +17,11 @@ const MOST_FLOWS: u64 = 1_000_000_000;
 
 const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
 const VARIANTS: [Variant; 5] = [
-    Variant {
-        name: "poisson",
-        keys: &["load", "sizes", "flows"],
-    },
-    Variant {
-        name: "incast",
-        keys: &[
-            "senders",
-            "total",
-            "repeats",
-            "receiver",
-            "connections",
-            "interval",
-        ],
-    },
-    Variant {
-        name: "permutation",
-        keys: &["sizes", "repeats", "interval"],
-    },
-    Variant {
-        name: "all-to-all",
-        keys: &["sizes", "repeats", "interval"],
-    },
-    Variant {
-        name: "list",
-        keys: &["file", "format"],
-    },
+    Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
+    Variant { name: "incast", keys: &["senders", "total", "repeats", "receiver", "connections", "interval"] },
+    Variant { name: "permutation", keys: &["sizes", "repeats", "interval"] },
+    Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval"] },
+    Variant { name: "list", keys: &["file", "format"] },
 ];
 
 /// Where traffic is read: what its files are relative to, the hosts of the run's fabric, and the flow lists read so far.
@@ -64,11 +42,7 @@ type ListKey = (PathBuf, bool, u32);
 
 /// Reads one table or several.
 pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
-    let tables = if item.is_array() {
-        item.tables("traffic")?
-    } else {
-        vec![item.table("[traffic]")?]
-    };
+    let tables = if item.is_array() { item.tables("traffic")? } else { vec![item.table("[traffic]")?] };
     if tables.is_empty() {
         return Err(item.error("there is no traffic", "write [traffic] with a `pattern`"));
     }
@@ -82,49 +56,30 @@ pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic
         sources.push(traffic);
     }
     if sources.len() > usize::from(u16::MAX) {
-        return Err(item.error(
-            "there are too many traffic sources",
-            format!("accepted: at most {}", u16::MAX),
-        ));
+        return Err(item.error("there are too many traffic sources", format!("accepted: at most {}", u16::MAX)));
     }
     Ok(sources)
 }
 
 fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
-    let chosen = table
-        .require("pattern", "pattern = \"poisson\"")?
-        .choice(&names(PATTERNS))?;
+    let chosen = table.require("pattern", "pattern = \"poisson\"")?.choice(&names(PATTERNS))?;
     table.accept_variant(&COMMON, "pattern", chosen, &VARIANTS)?;
     let count = |key: &str| table.get(key).map_or(Ok(0), |item| item.integer(0..=MOST_FLOWS));
     let traffic = Traffic {
-        name: table
-            .get("name")
-            .map_or(Ok(chosen), |item| item.name("background"))?
-            .to_string(),
+        name: table.get("name").map_or(Ok(chosen), |item| item.name("background"))?.to_string(),
         pattern: read_pattern(table, chosen, context)?,
         warmup: count("warmup")?,
         cooldown: count("cooldown")?,
-        start: table
-            .get("start")
-            .map_or(Ok(Time::ZERO), |item| item.time("0 us"))?,
+        start: table.get("start").map_or(Ok(Time::ZERO), |item| item.time("0 us"))?,
     };
     check_flows(table, &traffic, context.hosts)?;
     Ok(traffic)
 }
 
 fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Result<TrafficPattern> {
-    let sizes = || {
-        read_sizes(
-            &table.require("sizes", "sizes = \"irn-heavy-tailed\"")?,
-            context.base_dir,
-        )
-    };
+    let sizes = || read_sizes(&table.require("sizes", "sizes = \"irn-heavy-tailed\"")?, context.base_dir);
     let repeats = || table.get("repeats").map_or(Ok(1), |item| item.count(u32::MAX));
-    let every = || {
-        table
-            .get("interval")
-            .map_or(Ok(Time::from_ms(1)), |item| item.positive_time("1 ms"))
-    };
+    let every = || table.get("interval").map_or(Ok(Time::from_ms(1)), |item| item.positive_time("1 ms"));
     Ok(match chosen {
         "poisson" => TrafficPattern::Poisson {
             load: read_load(&table.require("load", "load = 0.7")?)?,
@@ -132,19 +87,9 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
             flows: table.require("flows", "flows = 20000")?.integer(1..=MOST_FLOWS)?,
         },
         "incast" => read_incast(table, context.hosts, repeats()?)?,
-        "permutation" => TrafficPattern::Permutation {
-            sizes: sizes()?,
-            repeats: repeats()?,
-            interval: every()?,
-        },
-        "all-to-all" => TrafficPattern::AllToAll {
-            sizes: sizes()?,
-            repeats: repeats()?,
-            interval: every()?,
-        },
-        _ => TrafficPattern::List {
-            flows: read_list(table, context)?,
-        },
+        "permutation" => TrafficPattern::Permutation { sizes: sizes()?, repeats: repeats()?, interval: every()? },
+        "all-to-all" => TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? },
+        _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
 }
 
@@ -168,27 +113,13 @@ fn read_incast(table: &Table<'_>, hosts: u32, repeats: u32) -> Result<TrafficPat
         let message = format!("{senders} senders do not fit: the fabric has {hosts} hosts and one receives");
         return Err(senders_item.error(message, format!("accepted: 1 to {}", hosts - 1)));
     }
-    let receiver = table
-        .get("receiver")
-        .map_or(Ok(0), |item| item.integer(0..=u64::from(hosts) - 1))? as u32;
-    let connections = table
-        .get("connections")
-        .map_or(Ok(1), |item| item.count(u32::MAX))?;
+    let receiver = table.get("receiver").map_or(Ok(0), |item| item.integer(0..=u64::from(hosts) - 1))? as u32;
+    let connections = table.get("connections").map_or(Ok(1), |item| item.count(u32::MAX))?;
     let total_item = table.require("total", "total = \"150 MB\"")?;
     let least = u64::from(senders) * u64::from(connections);
     let total = total_item.bytes(least..=100_000_000_000_000, "150 MB")?;
-    let interval = table
-        .get("interval")
-        .map(|item| item.positive_time("1 ms"))
-        .transpose()?;
-    Ok(TrafficPattern::Incast {
-        senders,
-        total,
-        repeats,
-        receiver,
-        connections,
-        interval,
-    })
+    let interval = table.get("interval").map(|item| item.positive_time("1 ms")).transpose()?;
+    Ok(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval })
 }
 
 fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>> {
@@ -203,8 +134,7 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     if let Some(flows) = context.lists.read.borrow().get(&key) {
         return Ok(flows.clone());
     }
-    let flows =
-        list::read_flow_list(&key.0, format, context.hosts).map_err(|sentence| item.sentence(&sentence))?;
+    let flows = list::read_flow_list(&key.0, format, context.hosts).map_err(|sentence| item.sentence(&sentence))?;
     if flows.is_empty() {
         return Err(item.error("the file has no flows", "a flow list has at least one flow"));
     }
@@ -219,25 +149,16 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     let span = |repeats: u32, interval: Time| u128::from(repeats - 1) * u128::from(interval.as_ps());
     match pattern {
         TrafficPattern::Poisson { flows, .. } => (u128::from(*flows), 0),
-        TrafficPattern::Incast {
-            senders,
-            repeats,
-            connections,
-            interval,
-            ..
-        } => {
+        TrafficPattern::Incast { senders, repeats, connections, interval, .. } => {
             let flows = u128::from(*senders) * u128::from(*connections) * u128::from(*repeats);
             (flows, span(*repeats, interval.unwrap_or(Time::ZERO)))
         }
-        TrafficPattern::Permutation {
-            repeats, interval, ..
-        } => (hosts * u128::from(*repeats), span(*repeats, *interval)),
-        TrafficPattern::AllToAll {
-            repeats, interval, ..
-        } => (
-            hosts * (hosts - 1) * u128::from(*repeats),
-            span(*repeats, *interval),
-        ),
+        TrafficPattern::Permutation { repeats, interval, .. } => {
+            (hosts * u128::from(*repeats), span(*repeats, *interval))
+        }
+        TrafficPattern::AllToAll { repeats, interval, .. } => {
+            (hosts * (hosts - 1) * u128::from(*repeats), span(*repeats, *interval))
+        }
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
     }
 }
@@ -250,19 +171,13 @@ fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
         return Err(table.error(format!("this traffic has {flows} flows"), &help));
     }
     if span > u128::from(LONGEST_TRAFFIC.as_ps()) {
-        return Err(table.error(
-            "`repeats` times `interval` is too long",
-            "accepted: at most 60 days",
-        ));
+        return Err(table.error("`repeats` times `interval` is too long", "accepted: at most 60 days"));
     }
     if u128::from(traffic.warmup + traffic.cooldown) < flows {
         return Ok(());
     }
     let message = if traffic.cooldown == 0 {
-        format!(
-            "a `warmup` of {} leaves none of the {flows} flows to measure",
-            traffic.warmup
-        )
+        format!("a `warmup` of {} leaves none of the {flows} flows to measure", traffic.warmup)
     } else {
         format!(
             "`warmup` and `cooldown` of {} leave none of the {flows} flows to measure",
@@ -270,10 +185,6 @@ fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
         )
     };
     let help = "together they must be fewer than the flows";
-    let key = if table.get("warmup").is_some() {
-        "warmup"
-    } else {
-        "cooldown"
-    };
+    let key = if table.get("warmup").is_some() { "warmup" } else { "cooldown" };
     Err(table.error_at(key, message, help))
 }

@@ -75,11 +75,7 @@ struct Document {
 impl Documents {
     /// Adds a text and returns its number.
     pub(super) fn add(&mut self, name: &str, text: &str, is_override: bool) -> usize {
-        self.documents.push(Document {
-            name: name.to_string(),
-            text: text.to_string(),
-            is_override,
-        });
+        self.documents.push(Document { name: name.to_string(), text: text.to_string(), is_override });
         self.documents.len() - 1
     }
 
@@ -90,19 +86,12 @@ impl Documents {
 
     /// The words at a place.
     pub(super) fn text_at(&self, at: &At) -> &str {
-        self.documents
-            .get(at.document)
-            .and_then(|document| document.text.get(at.span.clone()))
-            .unwrap_or("")
+        self.documents.get(at.document).and_then(|document| document.text.get(at.span.clone())).unwrap_or("")
     }
 
     /// The one of two places that was written later: a `--set` after the file, and further down after further up.
     pub(super) fn later<'p>(&self, a: &'p At, b: &'p At) -> &'p At {
-        if (a.document, a.span.start) > (b.document, b.span.start) {
-            a
-        } else {
-            b
-        }
+        if (a.document, a.span.start) > (b.document, b.span.start) { a } else { b }
     }
 
     /// The error that points at a place.
@@ -112,22 +101,12 @@ impl Documents {
             None => Default::default(),
         };
         let (span, message) = (at.span.clone(), message.into());
-        ScenarioError::Mistake(Box::new(Mistake {
-            file,
-            text,
-            span,
-            message,
-            help,
-            is_override,
-        }))
+        ScenarioError::Mistake(Box::new(Mistake { file, text, span, message, help, is_override }))
     }
 
     /// Parses a whole document that was added before.
     pub(super) fn parse(&self, document: usize) -> Result<Node, ScenarioError> {
-        let text = self
-            .documents
-            .get(document)
-            .map_or("", |document| document.text.as_str());
+        let text = self.documents.get(document).map_or("", |document| document.text.as_str());
         match DeTable::parse(text) {
             Ok(table) => {
                 let (span, table) = (table.span(), table.into_inner());
@@ -141,21 +120,14 @@ impl Documents {
     fn syntax_mistake(&self, document: usize, error: &toml::de::Error) -> ScenarioError {
         let at = self.at(document, error.span().unwrap_or(0..0));
         let about_a_value = ["string values must be quoted", "invalid boolean", "invalid float"];
-        if !about_a_value
-            .iter()
-            .any(|start| error.message().starts_with(start))
-        {
+        if !about_a_value.iter().any(|start| error.message().starts_with(start)) {
             return self.mistake(&at, format!("this is not TOML: {}", error.message()), None);
         }
         let message = match self.text_at(&at).lines().next().map(str::trim) {
             None | Some("") => "this is not TOML: a value is missing".to_string(),
             Some(word) => format!("this is not TOML: `{word}` is not a value"),
         };
-        self.mistake(
-            &at,
-            message,
-            Some("a value is a number, true, false, or text in quotes".to_string()),
-        )
+        self.mistake(&at, message, Some("a value is a number, true, false, or text in quotes".to_string()))
     }
 
     /// Parses the value that makes up the bytes of `span`; what is not a TOML value is taken as a string.
@@ -167,20 +139,14 @@ impl Documents {
                 let (inner, value) = (value.span(), value.into_inner());
                 convert(document, span.start, inner, value)
             }
-            Err(_) => Node {
-                value: Value::String(text.to_string()),
-                at,
-            },
+            Err(_) => Node { value: Value::String(text.to_string()), at },
         }
     }
 }
 
 /// Turns the parser's value into a tree whose spans are shifted by `offset`; keys keep the order of the text.
 fn convert(document: usize, offset: usize, span: Range<usize>, value: DeValue<'_>) -> Node {
-    let at = |span: Range<usize>| At {
-        document,
-        span: span.start + offset..span.end + offset,
-    };
+    let at = |span: Range<usize>| At { document, span: span.start + offset..span.end + offset };
     let child = |value: Spanned<DeValue<'_>>| {
         let span = value.span();
         convert(document, offset, span, value.into_inner())
@@ -206,8 +172,5 @@ fn convert(document: usize, offset: usize, span: Range<usize>, value: DeValue<'_
             Value::Table(entries)
         }
     };
-    Node {
-        value: converted,
-        at: at(span),
-    }
+    Node { value: converted, at: at(span) }
 }

@@ -36,16 +36,10 @@ impl Network {
     /// Why no traffic can run on it.
     fn validate(&self) -> Result<(), String> {
         if self.hosts < 2 {
-            return Err(format!(
-                "traffic needs at least 2 hosts, the fabric has {}",
-                self.hosts
-            ));
+            return Err(format!("traffic needs at least 2 hosts, the fabric has {}", self.hosts));
         }
         if self.host_rate.len() != self.hosts as usize || self.host_rate.contains(&BitRate::default()) {
-            return Err(format!(
-                "each of the {} hosts needs a link with a rate above 0",
-                self.hosts
-            ));
+            return Err(format!("each of the {} hosts needs a link with a rate above 0", self.hosts));
         }
         if self.mtu == 0 {
             return Err("the MTU is 0 B; a packet carries at least 1 B".to_string());
@@ -61,11 +55,7 @@ impl Network {
 pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
     network.validate()?;
     if traffic.len() > usize::from(u16::MAX) {
-        return Err(format!(
-            "{} traffic sources are too many; at most {} are possible",
-            traffic.len(),
-            u16::MAX
-        ));
+        return Err(format!("{} traffic sources are too many; at most {} are possible", traffic.len(), u16::MAX));
     }
     let mut requests = 0u64;
     for source in traffic {
@@ -73,10 +63,7 @@ pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
         requests += request_count(&source.pattern);
     }
     if requests >= u64::from(FlowSpec::NO_REQUEST) {
-        return Err(format!(
-            "{requests} requests are too many; at most {} are possible",
-            FlowSpec::NO_REQUEST - 1
-        ));
+        return Err(format!("{requests} requests are too many; at most {} are possible", FlowSpec::NO_REQUEST - 1));
     }
     Ok(())
 }
@@ -86,15 +73,13 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
     match &traffic.pattern {
         TrafficPattern::Poisson { load, sizes, .. } => {
             if !(*load > 0.0 && load.is_finite()) {
-                return Err(format!(
-                    "load is {load}; write a fraction above 0, for example 0.7"
-                ));
+                return Err(format!("load is {load}; write a fraction above 0, for example 0.7"));
             }
             sizes.validate()
         }
-        TrafficPattern::List { flows } => flows
-            .iter()
-            .try_for_each(|flow| check_listed(flow, traffic.start, network.hosts)),
+        TrafficPattern::List { flows } => {
+            flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
+        }
         _ => Rounds::check(traffic, network),
     }
 }
@@ -109,10 +94,7 @@ fn check_listed(flow: &FlowSpec, shift: Time, hosts: u32) -> Result<(), String> 
         ));
     }
     if flow.start.saturating_add(shift) == Time::MAX {
-        return Err(format!(
-            "a flow starts {} after {shift}, later than time can be",
-            flow.start
-        ));
+        return Err(format!("a flow starts {} after {shift}, later than time can be", flow.start));
     }
     Ok(())
 }
@@ -122,10 +104,7 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
     match pattern {
         TrafficPattern::Incast { repeats, .. } => u64::from(*repeats),
         TrafficPattern::List { flows } => {
-            let numbers = flows
-                .iter()
-                .map(|flow| flow.request)
-                .filter(|&request| request != FlowSpec::NO_REQUEST);
+            let numbers = flows.iter().map(|flow| flow.request).filter(|&request| request != FlowSpec::NO_REQUEST);
             numbers.max().map_or(0, |last| u64::from(last) + 1)
         }
         _ => 0,
@@ -137,18 +116,11 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
 /// Request numbers are unique over the run: each source's follow on those of the sources before it. A list's starts count
 /// from its `start`. [`check`] says whether the traffic is possible; a source that is not yields no flows.
 pub fn generate(traffic: &[Traffic], network: &Network, seed: u64) -> FlowStream {
-    let mut stream = FlowStream {
-        sources: Vec::new(),
-        order: BinaryHeap::new(),
-        total: 0,
-    };
+    let mut stream = FlowStream { sources: Vec::new(), order: BinaryHeap::new(), total: 0 };
     let mut first_request = 0u64;
     for (index, source) in (0..u16::MAX).zip(traffic) {
         let next_request = first_request + request_count(&source.pattern);
-        let possible = network
-            .validate()
-            .and_then(|()| check_source(source, network))
-            .is_ok();
+        let possible = network.validate().and_then(|()| check_source(source, network)).is_ok();
         if possible && next_request < u64::from(FlowSpec::NO_REQUEST) {
             stream.push(Source::new(index, source, network, seed, first_request as u32));
         }
@@ -222,17 +194,12 @@ enum Flows {
 impl Source {
     fn new(index: u16, traffic: &Traffic, network: &Network, seed: u64, first_request: u32) -> Source {
         let (flows, total) = match &traffic.pattern {
-            TrafficPattern::Poisson { load, sizes, flows } => (
-                Flows::Poisson(Poisson::new(index, traffic.start, *load, sizes, network, seed)),
-                *flows,
-            ),
-            TrafficPattern::List { flows } => (
-                Flows::List {
-                    flows: sorted(flows),
-                    shift: traffic.start,
-                },
-                flows.len() as u64,
-            ),
+            TrafficPattern::Poisson { load, sizes, flows } => {
+                (Flows::Poisson(Poisson::new(index, traffic.start, *load, sizes, network, seed)), *flows)
+            }
+            TrafficPattern::List { flows } => {
+                (Flows::List { flows: sorted(flows), shift: traffic.start }, flows.len() as u64)
+            }
             _ => {
                 let rounds = Rounds::new(index, traffic, network, seed);
                 let total = rounds.total();
@@ -240,16 +207,7 @@ impl Source {
             }
         };
         let Traffic { warmup, cooldown, .. } = *traffic;
-        Source {
-            flows,
-            head: None,
-            index,
-            first_request,
-            made: 0,
-            total,
-            warmup,
-            cooldown,
-        }
+        Source { flows, head: None, index, first_request, made: 0, total, warmup, cooldown }
     }
 
     /// Puts the next flow, if there is one, in `head`.
@@ -277,11 +235,7 @@ impl Source {
             FlowSpec::NO_REQUEST => FlowSpec::NO_REQUEST,
             own => own + self.first_request,
         };
-        FlowSpec {
-            request,
-            measured: flow.measured && inside,
-            ..flow
-        }
+        FlowSpec { request, measured: flow.measured && inside, ..flow }
     }
 }
 

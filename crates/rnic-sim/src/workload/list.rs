@@ -65,11 +65,7 @@ fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
         let record = record.map_err(|error| (header_line, error.to_string()))?;
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() != header.len() {
-            let error = format!(
-                "{} fields, but the header has {} columns",
-                record.len(),
-                header.len()
-            );
+            let error = format!("{} fields, but the header has {} columns", record.len(), header.len());
             return Err((line, error));
         }
         flows.push(csv_flow(&record, &columns, hosts).map_err(|error| (line, error))?);
@@ -79,11 +75,8 @@ fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
 
 /// Where each of [`COLUMNS`] is in the header.
 fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; 6], String> {
-    let unknown: Vec<String> = header
-        .iter()
-        .filter(|name| !COLUMNS.contains(name))
-        .map(|name| format!("`{name}`"))
-        .collect();
+    let unknown: Vec<String> =
+        header.iter().filter(|name| !COLUMNS.contains(name)).map(|name| format!("`{name}`")).collect();
     let required = "start_us, src, dst and bytes are required, request and measured optional";
     if !unknown.is_empty() {
         return Err(format!("unknown column {}; {required}", unknown.join(", ")));
@@ -92,20 +85,13 @@ fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; 6], String
     if let Some(missing) = (0..4).find(|&column| places[column].is_none()) {
         return Err(format!("column `{}` is missing; {required}", COLUMNS[missing]));
     }
-    if let Some(twice) = COLUMNS
-        .iter()
-        .find(|column| header.iter().filter(|name| name == *column).count() > 1)
-    {
+    if let Some(twice) = COLUMNS.iter().find(|column| header.iter().filter(|name| name == *column).count() > 1) {
         return Err(format!("column `{twice}` is there twice; once is enough"));
     }
     Ok(places)
 }
 
-fn csv_flow(
-    record: &csv::StringRecord,
-    columns: &[Option<usize>; 6],
-    hosts: u32,
-) -> Result<FlowSpec, String> {
+fn csv_flow(record: &csv::StringRecord, columns: &[Option<usize>; 6], hosts: u32) -> Result<FlowSpec, String> {
     let field = |column: usize| columns[column].and_then(|place| record.get(place)).unwrap_or("");
     let start = decimal::parse(field(0), MICROSECONDS).map_err(|error| format!("start_us {error}"))?;
     let flow = flow([field(1), field(2), field(3)], start, hosts)?;
@@ -118,24 +104,15 @@ fn csv_flow(
         "0" => false,
         text => return Err(format!("measured `{text}` is not 1 or 0")),
     };
-    Ok(FlowSpec {
-        request,
-        measured,
-        ..flow
-    })
+    Ok(FlowSpec { request, measured, ..flow })
 }
 
 fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
-    let mut lines = (1..)
-        .zip(content.lines())
-        .map(|(number, line)| (number, line.trim()));
+    let mut lines = (1..).zip(content.lines()).map(|(number, line)| (number, line.trim()));
     let announced = match lines.next() {
         Some((line, text)) => number("number of flows", text, u64::MAX).map_err(|error| (line, error))?,
         None => {
-            return Err((
-                1,
-                "the file is empty; its first line is the number of flows".to_string(),
-            ));
+            return Err((1, "the file is empty; its first line is the number of flows".to_string()));
         }
     };
     let mut flows = Vec::new();
@@ -144,10 +121,7 @@ fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         if flows.len() as u64 == announced {
             if hpcc_flow(&fields, text, hosts).is_ok() {
-                return Err((
-                    1,
-                    format!("{announced} flows are announced, but line {line} is one more"),
-                ));
+                return Err((1, format!("{announced} flows are announced, but line {line} is one more")));
             }
             break;
         }
@@ -155,13 +129,7 @@ fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
         last_line = line;
     }
     if (flows.len() as u64) < announced {
-        return Err((
-            last_line,
-            format!(
-                "{announced} flows are announced, but the file ends after {}",
-                flows.len()
-            ),
-        ));
+        return Err((last_line, format!("{announced} flows are announced, but the file ends after {}", flows.len())));
     }
     Ok(flows)
 }
@@ -177,10 +145,7 @@ fn hpcc_flow(fields: &[&str], line: &str, hosts: u32) -> Result<FlowSpec, String
             ));
         }
     };
-    for (name, text) in [
-        ("priority", fields[2]),
-        ("port", if fields.len() == 6 { fields[3] } else { "0" }),
-    ] {
+    for (name, text) in [("priority", fields[2]), ("port", if fields.len() == 6 { fields[3] } else { "0" })] {
         number(name, text, u64::MAX)?;
     }
     let start = decimal::parse(start, SECONDS).map_err(|error| format!("start {error}"))?;
@@ -191,23 +156,13 @@ fn hpcc_flow(fields: &[&str], line: &str, hosts: u32) -> Result<FlowSpec, String
 fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpec, String> {
     let (src, dst) = (host("src", src, hosts)?, host("dst", dst, hosts)?);
     if src == dst {
-        return Err(format!(
-            "a flow from host {src} to itself; src and dst must differ"
-        ));
+        return Err(format!("a flow from host {src} to itself; src and dst must differ"));
     }
     let bytes = number("bytes", bytes, u64::MAX)?;
     if bytes == 0 {
         return Err("bytes is 0; a flow has at least 1".to_string());
     }
-    Ok(FlowSpec {
-        start,
-        src,
-        dst,
-        bytes,
-        request: FlowSpec::NO_REQUEST,
-        traffic: 0,
-        measured: true,
-    })
+    Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true })
 }
 
 /// A host's number.
@@ -215,9 +170,7 @@ fn host(name: &str, text: &str, hosts: u32) -> Result<u32, String> {
     let host = number(name, text, u64::MAX)?;
     match u32::try_from(host) {
         Ok(host) if host < hosts => Ok(host),
-        _ => Err(format!(
-            "{name} is host {host}, but there are {hosts} hosts, numbered from 0"
-        )),
+        _ => Err(format!("{name} is host {host}, but there are {hosts} hosts, numbered from 0")),
     }
 }
 
@@ -243,36 +196,19 @@ mod tests {
 
     fn flow_at(ps: u64, src: u32, dst: u32, bytes: u64) -> FlowSpec {
         let (start, request) = (Time::from_ps(ps), FlowSpec::NO_REQUEST);
-        FlowSpec {
-            start,
-            src,
-            dst,
-            bytes,
-            request,
-            traffic: 0,
-            measured: true,
-        }
+        FlowSpec { start, src, dst, bytes, request, traffic: 0, measured: true }
     }
 
     #[test]
     fn csv_columns_come_in_any_order() {
         let content = "# mine\ndst, bytes ,start_us,src,request\n1,500,2.5,0,\n0,1,0.000001,5,3\n";
-        let expected = vec![
-            FlowSpec {
-                request: 3,
-                ..flow_at(1, 5, 0, 1)
-            },
-            flow_at(2_500_000, 0, 1, 500),
-        ];
+        let expected = vec![FlowSpec { request: 3, ..flow_at(1, 5, 0, 1) }, flow_at(2_500_000, 0, 1, 500)];
         assert_eq!(read(ListFormat::Csv, content), Ok(expected));
     }
 
     #[test]
     fn hpcc_files_of_both_generations_are_understood() {
-        let expected = Ok(vec![
-            flow_at(2_000_000_000_000, 2, 1, 200),
-            flow_at(2_000_000_001_000, 0, 1, 7),
-        ]);
+        let expected = Ok(vec![flow_at(2_000_000_000_000, 2, 1, 200), flow_at(2_000_000_001_000, 0, 1, 7)]);
         let six = "2 \n2 1 3 100 200 2\n0 1 3 100 7 2.000000001\n\nFirst line: # of flows\n";
         let five = "2\n2 1 3 200 2.0\n0 1 3 7 2.000000001\n";
         assert_eq!(read(ListFormat::Hpcc, six), expected);
@@ -284,46 +220,22 @@ mod tests {
         let required = "start_us, src, dst and bytes are required, request and measured optional";
         for (content, error) in [
             ("", format!("f:1: column `start_us` is missing; {required}")),
-            (
-                "start_us,src,dst\n",
-                format!("f:1: column `bytes` is missing; {required}"),
-            ),
-            (
-                "start_us,src,dst,bytes,size,color\n",
-                format!("f:1: unknown column `size`, `color`; {required}"),
-            ),
-            (
-                "start_us,src,dst,bytes,src\n",
-                "f:1: column `src` is there twice; once is enough".into(),
-            ),
-            (
-                "start_us,src,dst,bytes\n",
-                "f: has no flows; give at least one".into(),
-            ),
-            (
-                "start_us,src,dst,bytes\n0,0,1\n",
-                "f:2: 3 fields, but the header has 4 columns".into(),
-            ),
+            ("start_us,src,dst\n", format!("f:1: column `bytes` is missing; {required}")),
+            ("start_us,src,dst,bytes,size,color\n", format!("f:1: unknown column `size`, `color`; {required}")),
+            ("start_us,src,dst,bytes,src\n", "f:1: column `src` is there twice; once is enough".into()),
+            ("start_us,src,dst,bytes\n", "f: has no flows; give at least one".into()),
+            ("start_us,src,dst,bytes\n0,0,1\n", "f:2: 3 fields, but the header has 4 columns".into()),
             (
                 "start_us,src,dst,bytes\n0,0,1,1\n0,2,2,1\n",
                 "f:3: a flow from host 2 to itself; src and dst must differ".into(),
             ),
-            (
-                "start_us,src,dst,bytes\n0,0,6,1\n",
-                "f:2: dst is host 6, but there are 6 hosts, numbered from 0".into(),
-            ),
+            ("start_us,src,dst,bytes\n0,0,6,1\n", "f:2: dst is host 6, but there are 6 hosts, numbered from 0".into()),
             (
                 "start_us,src,dst,bytes\n0,h0,1,1\n",
                 "f:2: src `h0` is not a whole number from 0 to 18446744073709551615".into(),
             ),
-            (
-                "start_us,src,dst,bytes\n0,0,1,0\n",
-                "f:2: bytes is 0; a flow has at least 1".into(),
-            ),
-            (
-                "start_us,src,dst,bytes\n-3,0,1,1\n",
-                "f:2: start_us `-3` is negative; times count from 0".into(),
-            ),
+            ("start_us,src,dst,bytes\n0,0,1,0\n", "f:2: bytes is 0; a flow has at least 1".into()),
+            ("start_us,src,dst,bytes\n-3,0,1,1\n", "f:2: start_us `-3` is negative; times count from 0".into()),
             (
                 "start_us,src,dst,bytes\nsoon,0,1,1\n",
                 "f:2: start_us `soon` is not a number; write for example 12.5".into(),
@@ -332,10 +244,7 @@ mod tests {
                 "start_us,src,dst,bytes,request\n0,0,1,1,x\n",
                 "f:2: request `x` is not a whole number from 0 to 4294967293".into(),
             ),
-            (
-                "start_us,src,dst,bytes,measured\n0,0,1,1,yes\n",
-                "f:2: measured `yes` is not 1 or 0".into(),
-            ),
+            ("start_us,src,dst,bytes,measured\n0,0,1,1,yes\n", "f:2: measured `yes` is not 1 or 0".into()),
         ] {
             assert_eq!(read(ListFormat::Csv, content), Err(error), "{content}");
         }
@@ -346,40 +255,16 @@ mod tests {
         let form = "is not a flow; write source, destination, priority, port, bytes and start in seconds, \
                     for example `0 5 3 100 1000000 2.000001`";
         for (content, error) in [
-            (
-                "",
-                "f:1: the file is empty; its first line is the number of flows".into(),
-            ),
+            ("", "f:1: the file is empty; its first line is the number of flows".into()),
             ("0\n", "f: has no flows; give at least one".into()),
-            (
-                "two\n",
-                "f:1: number of flows `two` is not a whole number from 0 to 18446744073709551615".into(),
-            ),
+            ("two\n", "f:1: number of flows `two` is not a whole number from 0 to 18446744073709551615".into()),
             ("1\n0 1 3 100 5000\n", format!("f:2: `0 1 3 100 5000` {form}")),
-            (
-                "2\n0 1 3 100 5 2\n",
-                "f:2: 2 flows are announced, but the file ends after 1".into(),
-            ),
-            (
-                "1\n0 1 3 100 5 2\n\n1 0 3 100 5 2\n",
-                "f:1: 1 flows are announced, but line 4 is one more".into(),
-            ),
-            (
-                "1\n0 0 3 100 5 2\n",
-                "f:2: a flow from host 0 to itself; src and dst must differ".into(),
-            ),
-            (
-                "1\n9 0 3 100 5 2\n",
-                "f:2: src is host 9, but there are 6 hosts, numbered from 0".into(),
-            ),
-            (
-                "1\n1 0 3 100 0 2\n",
-                "f:2: bytes is 0; a flow has at least 1".into(),
-            ),
-            (
-                "1\n1 0 3 100 5 -2\n",
-                "f:2: start `-2` is negative; times count from 0".into(),
-            ),
+            ("2\n0 1 3 100 5 2\n", "f:2: 2 flows are announced, but the file ends after 1".into()),
+            ("1\n0 1 3 100 5 2\n\n1 0 3 100 5 2\n", "f:1: 1 flows are announced, but line 4 is one more".into()),
+            ("1\n0 0 3 100 5 2\n", "f:2: a flow from host 0 to itself; src and dst must differ".into()),
+            ("1\n9 0 3 100 5 2\n", "f:2: src is host 9, but there are 6 hosts, numbered from 0".into()),
+            ("1\n1 0 3 100 0 2\n", "f:2: bytes is 0; a flow has at least 1".into()),
+            ("1\n1 0 3 100 5 -2\n", "f:2: start `-2` is negative; times count from 0".into()),
         ] {
             assert_eq!(read(ListFormat::Hpcc, content), Err(error), "{content}");
         }
@@ -392,21 +277,10 @@ mod tests {
     }
 
     fn any_flows() -> impl Strategy<Value = Vec<FlowSpec>> {
-        let flow = (
-            0..u64::MAX,
-            0u32..6,
-            1u32..6,
-            1u64..,
-            proptest::option::of(0..u32::MAX - 2),
-            any::<bool>(),
-        );
+        let flow = (0..u64::MAX, 0u32..6, 1u32..6, 1u64.., proptest::option::of(0..u32::MAX - 2), any::<bool>());
         let flow = flow.prop_map(|(ps, src, step, bytes, request, measured)| {
             let request = request.unwrap_or(FlowSpec::NO_REQUEST);
-            FlowSpec {
-                request,
-                measured,
-                ..flow_at(ps, src, (src + step) % 6, bytes)
-            }
+            FlowSpec { request, measured, ..flow_at(ps, src, (src + step) % 6, bytes) }
         });
         proptest::collection::vec(flow, 1..20).prop_map(|mut flows| {
             flows.sort_by_key(|flow| (flow.start, flow.src));

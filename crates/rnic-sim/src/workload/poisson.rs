@@ -31,24 +31,14 @@ impl Poisson {
     /// Arrivals from `start` on, at a rate at which the expected data frames (headers and frame gap included) take
     /// `load` of each host's link.
     pub(super) fn new(
-        traffic: u16,
-        start: Time,
-        load: f64,
-        sizes: &SizeDistribution,
-        network: &Network,
-        seed: u64,
+        traffic: u16, start: Time, load: f64, sizes: &SizeDistribution, network: &Network, seed: u64,
     ) -> Poisson {
         let wire_bytes = sizes.mean() + sizes.mean_packets(network.mtu) * f64::from(network.wire_overhead);
         let hosts = (0u64..).zip(&network.host_rate).map(|(host, rate)| Host {
             stream: Stream::new(seed, traffic, host),
             mean_gap_ps: wire_bytes * 8e12 / (load * rate.as_bps() as f64),
         });
-        let mut poisson = Poisson {
-            traffic,
-            sizes: sizes.clone(),
-            hosts: hosts.collect(),
-            pending: BinaryHeap::new(),
-        };
+        let mut poisson = Poisson { traffic, sizes: sizes.clone(), hosts: hosts.collect(), pending: BinaryHeap::new() };
         for host in 0..network.hosts {
             poisson.schedule(host, start);
         }
@@ -72,14 +62,6 @@ impl Poisson {
         self.schedule(src, start);
         let dst = if other < src { other } else { other + 1 };
         let traffic = self.traffic;
-        Some(FlowSpec {
-            start,
-            src,
-            dst,
-            bytes,
-            request: FlowSpec::NO_REQUEST,
-            traffic,
-            measured: true,
-        })
+        Some(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic, measured: true })
     }
 }

@@ -14,11 +14,7 @@ pub struct Stream(rng::Stream);
 impl Stream {
     /// The stream of `entity` (a host, or a repetition) in the traffic source of that index.
     pub fn new(seed: u64, traffic: u16, entity: u64) -> Stream {
-        Stream(rng::Stream::new(
-            seed,
-            Purpose::Workload,
-            &[u64::from(traffic), entity],
-        ))
+        Stream(rng::Stream::new(seed, Purpose::Workload, &[u64::from(traffic), entity]))
     }
 
     /// Uniform in `0.0..1.0`, a multiple of 2^-53. One draw.
@@ -54,9 +50,7 @@ fn ln(x: f64) -> f64 {
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
     // |s| <= 0.172, so the first neglected term, s^27 / 27, is below 10^-21.
-    let series = (0..13u32)
-        .rev()
-        .fold(0.0, |sum, i| sum * square + 1.0 / f64::from(2 * i + 1));
+    let series = (0..13u32).rev().fold(0.0, |sum, i| sum * square + 1.0 / f64::from(2 * i + 1));
     exponent as f64 * std::f64::consts::LN_2 + 2.0 * s * series
 }
 
@@ -68,11 +62,7 @@ mod tests {
     #[test]
     fn streams_are_the_same_everywhere() {
         let mut stream = Stream::new(1, 0, 0);
-        let values = [
-            stream.below(1_000_000),
-            stream.below(1_000_000),
-            stream.below(1_000_000),
-        ];
+        let values = [stream.below(1_000_000), stream.below(1_000_000), stream.below(1_000_000)];
         // Computed apart from this code, from the definitions of splitmix64 and pcg64_mcg.
         assert_eq!(values, [602_157, 57_833, 142_705]);
     }
@@ -84,10 +74,7 @@ mod tests {
         for seed in 0..8 {
             for traffic in 0..8 {
                 for entity in 0..64 {
-                    assert!(
-                        seen.insert(first(seed, traffic, entity)),
-                        "{seed} {traffic} {entity}"
-                    );
+                    assert!(seen.insert(first(seed, traffic, entity)), "{seed} {traffic} {entity}");
                 }
             }
         }

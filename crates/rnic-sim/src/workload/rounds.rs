@@ -26,23 +26,13 @@ impl Rounds {
     /// Why this source cannot run on this network.
     pub(super) fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
         match &traffic.pattern {
-            TrafficPattern::Incast {
-                senders,
-                total,
-                receiver,
-                connections,
-                ..
-            } => {
+            TrafficPattern::Incast { senders, total, receiver, connections, .. } => {
                 let (hosts, others) = (network.hosts, network.hosts - 1);
                 if *receiver >= hosts {
-                    return Err(format!(
-                        "receiver is host {receiver}; the fabric's hosts are 0 to {others}"
-                    ));
+                    return Err(format!("receiver is host {receiver}; the fabric's hosts are 0 to {others}"));
                 }
                 if !(1..=others).contains(senders) {
-                    return Err(format!(
-                        "senders is {senders}; besides the receiver there are 1 to {others} hosts"
-                    ));
+                    return Err(format!("senders is {senders}; besides the receiver there are 1 to {others} hosts"));
                 }
                 let flows = u64::from(*senders) * u64::from(*connections);
                 if flows == 0 || total.0 < flows {
@@ -52,17 +42,13 @@ impl Rounds {
                     ));
                 }
             }
-            TrafficPattern::Permutation { sizes, .. } | TrafficPattern::AllToAll { sizes, .. } => {
-                sizes.validate()?
-            }
+            TrafficPattern::Permutation { sizes, .. } | TrafficPattern::AllToAll { sizes, .. } => sizes.validate()?,
             TrafficPattern::Poisson { .. } | TrafficPattern::List { .. } => {}
         }
         let (repeats, interval) = timing(&traffic.pattern, network);
         let last = u128::from(traffic.start.as_ps()) + u128::from(repeats.saturating_sub(1)) * interval;
         if last >= u128::from(Time::MAX.as_ps()) {
-            return Err(format!(
-                "the last of {repeats} repetitions starts later than time can be (213 days)"
-            ));
+            return Err(format!("the last of {repeats} repetitions starts later than time can be (213 days)"));
         }
         Ok(())
     }
@@ -87,9 +73,7 @@ impl Rounds {
     pub(super) fn total(&self) -> u64 {
         let hosts = u64::from(self.hosts);
         let flows = match &self.pattern {
-            TrafficPattern::Incast {
-                senders, connections, ..
-            } => u64::from(*senders) * u64::from(*connections),
+            TrafficPattern::Incast { senders, connections, .. } => u64::from(*senders) * u64::from(*connections),
             TrafficPattern::Permutation { .. } => hosts,
             TrafficPattern::AllToAll { .. } => hosts * (hosts - 1),
             TrafficPattern::Poisson { .. } | TrafficPattern::List { .. } => 0,
@@ -132,38 +116,23 @@ impl Rounds {
         };
         let hosts = self.hosts;
         match &self.pattern {
-            TrafficPattern::Incast {
-                senders,
-                total,
-                receiver,
-                connections,
-                ..
-            } => {
+            TrafficPattern::Incast { senders, total, receiver, connections, .. } => {
                 let senders = draw_senders(&mut stream, hosts, *receiver, *senders);
                 for (src, bytes) in senders.iter().zip(split(total.0, senders.len() as u64)) {
                     let parts = split(bytes, u64::from(*connections));
-                    let part = |bytes| FlowSpec {
-                        src: *src,
-                        dst: *receiver,
-                        bytes,
-                        request: round,
-                        ..flow
-                    };
+                    let part = |bytes| FlowSpec { src: *src, dst: *receiver, bytes, request: round, ..flow };
                     self.pending.extend(parts.map(part));
                 }
             }
             TrafficPattern::Permutation { sizes, .. } => {
                 let destinations = draw_cycle(&mut stream, hosts);
-                let pairs = (0..)
-                    .zip(destinations)
-                    .map(|(src, dst)| sized(flow, src, dst, sizes, &mut stream));
+                let pairs = (0..).zip(destinations).map(|(src, dst)| sized(flow, src, dst, sizes, &mut stream));
                 self.pending.extend(pairs);
             }
             TrafficPattern::AllToAll { sizes, .. } => {
                 let pairs = (0..hosts).flat_map(|src| (0..hosts).map(move |dst| (src, dst)));
                 let pairs = pairs.filter(|(src, dst)| src != dst);
-                self.pending
-                    .extend(pairs.map(|(src, dst)| sized(flow, src, dst, sizes, &mut stream)));
+                self.pending.extend(pairs.map(|(src, dst)| sized(flow, src, dst, sizes, &mut stream)));
             }
             TrafficPattern::Poisson { .. } | TrafficPattern::List { .. } => {}
         }
@@ -172,49 +141,22 @@ impl Rounds {
 
 /// `flow` from `src` to `dst` with a size drawn from `sizes`.
 fn sized(flow: FlowSpec, src: u32, dst: u32, sizes: &SizeDistribution, stream: &mut Stream) -> FlowSpec {
-    FlowSpec {
-        src,
-        dst,
-        bytes: sizes.sample(stream.unit()),
-        ..flow
-    }
+    FlowSpec { src, dst, bytes: sizes.sample(stream.unit()), ..flow }
 }
 
 /// Number of repetitions, and picoseconds from one to the next.
 fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
     match pattern {
-        TrafficPattern::Incast {
-            repeats,
-            interval: Some(interval),
-            ..
-        }
-        | TrafficPattern::Permutation {
-            repeats, interval, ..
-        }
-        | TrafficPattern::AllToAll {
-            repeats, interval, ..
-        } => (*repeats, u128::from(interval.as_ps())),
-        TrafficPattern::Incast {
-            repeats,
-            interval: None,
-            senders,
-            total,
-            receiver,
-            connections,
-        } => {
+        TrafficPattern::Incast { repeats, interval: Some(interval), .. }
+        | TrafficPattern::Permutation { repeats, interval, .. }
+        | TrafficPattern::AllToAll { repeats, interval, .. } => (*repeats, u128::from(interval.as_ps())),
+        TrafficPattern::Incast { repeats, interval: None, senders, total, receiver, connections } => {
             let wire_bytes: u128 = equal_parts(total.0, u64::from(*senders))
                 .into_iter()
-                .flat_map(|(count, bytes)| {
-                    equal_parts(bytes, u64::from(*connections)).map(|part| (count, part))
-                })
-                .map(|(count, (flows, bytes))| {
-                    u128::from(count) * u128::from(flows) * network.wire_bytes(bytes)
-                })
+                .flat_map(|(count, bytes)| equal_parts(bytes, u64::from(*connections)).map(|part| (count, part)))
+                .map(|(count, (flows, bytes))| u128::from(count) * u128::from(flows) * network.wire_bytes(bytes))
                 .sum();
-            let rate = network
-                .host_rate
-                .get(*receiver as usize)
-                .map_or(1, |rate| rate.as_bps().max(1));
+            let rate = network.host_rate.get(*receiver as usize).map_or(1, |rate| rate.as_bps().max(1));
             // Four times what the receiver's link needs, in whole microseconds.
             let micros = (wire_bytes * 4 * 8 * 1_000_000).div_ceil(u128::from(rate));
             (*repeats, micros * 1_000_000)
@@ -231,9 +173,7 @@ fn equal_parts(total: u64, parts: u64) -> [(u64, u64); 2] {
 
 /// [`equal_parts`] one by one.
 fn split(total: u64, parts: u64) -> impl Iterator<Item = u64> {
-    equal_parts(total, parts)
-        .into_iter()
-        .flat_map(|(count, size)| (0..count).map(move |_| size))
+    equal_parts(total, parts).into_iter().flat_map(|(count, size)| (0..count).map(move |_| size))
 }
 
 /// `count` distinct hosts other than `receiver`, in random order (a partial Fisher-Yates shuffle).

@@ -16,18 +16,13 @@ use std::path::Path;
 
 /// The built-in distributions: what a scenario writes, and what it is.
 pub const BUILT_IN: &[(&str, &str)] = &[
-    (
-        "irn-heavy-tailed",
-        "IRN paper: half single-packet, 15 % from 200 KB to 3 MB, mean 195 KB",
-    ),
-    (
-        "websearch",
-        "DCTCP web search cluster as public simulators ship it, mean 1.7 MB",
-    ),
+    ("irn-heavy-tailed", "IRN paper: half single-packet, 15 % from 200 KB to 3 MB, mean 195 KB"),
+    ("websearch", "DCTCP web search cluster as public simulators ship it, mean 1.7 MB"),
 ];
 
 /// What to write instead, for error messages.
-const ACCEPTED: &str = "accepted are `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB` or the path of a CDF file";
+const ACCEPTED: &str =
+    "accepted are `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB` or the path of a CDF file";
 
 /// `irn-heavy-tailed`, from the text of the IRN paper and the public simulator of its authors, whose unit is 1,460 bytes.
 ///
@@ -71,12 +66,7 @@ const WEBSEARCH: &[(f64, f64)] = &[
 /// One sentence that says what is wrong, where (file and line for CDF files) and what would be accepted.
 pub fn parse(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     let text = text.trim();
-    let named = |points| {
-        Ok(SizeDistribution {
-            name: text.to_string(),
-            points,
-        })
-    };
+    let named = |points| Ok(SizeDistribution { name: text.to_string(), points });
     match text.split_once(char::is_whitespace).unwrap_or((text, "")) {
         ("irn-heavy-tailed", "") => named(irn_heavy_tailed()),
         ("websearch", "") => named(WEBSEARCH.to_vec()),
@@ -89,19 +79,14 @@ pub fn parse(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
 /// The points of `irn-heavy-tailed` in bytes.
 fn irn_heavy_tailed() -> Vec<(f64, f64)> {
     let single_packet = [(32.0, 0.0), (1000.0, 0.5)];
-    single_packet
-        .into_iter()
-        .chain(IRN_UNITS.iter().map(|&(units, p)| (units * 1460.0, p)))
-        .collect()
+    single_packet.into_iter().chain(IRN_UNITS.iter().map(|&(units, p)| (units * 1460.0, p))).collect()
 }
 
 /// One size inside `text`, at least 1 byte.
 fn bytes(text: &str, size: &str) -> Result<f64, String> {
     let size: Bytes = size.parse().map_err(|error| format!("sizes `{text}`: {error}"))?;
     if size.0 == 0 {
-        return Err(format!(
-            "sizes `{text}`: a flow has at least 1 B, write for example \"1 MB\""
-        ));
+        return Err(format!("sizes `{text}`: a flow has at least 1 B, write for example \"1 MB\""));
     }
     Ok(size.0 as f64)
 }
@@ -109,9 +94,7 @@ fn bytes(text: &str, size: &str) -> Result<f64, String> {
 /// The points of `uniform SMALLEST - LARGEST`.
 fn uniform(text: &str, range: &str) -> Result<Vec<(f64, f64)>, String> {
     let Some((smallest, largest)) = range.split_once('-') else {
-        return Err(format!(
-            "sizes `{text}`: a range is missing, write for example \"uniform 500 KB - 5 MB\""
-        ));
+        return Err(format!("sizes `{text}`: a range is missing, write for example \"uniform 500 KB - 5 MB\""));
     };
     let (smallest, largest) = (bytes(text, smallest)?, bytes(text, largest)?);
     if smallest > largest {
@@ -129,12 +112,9 @@ fn from_file(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
         return Err(unknown(text, &path));
     }
     let shown = path.display().to_string();
-    let content = std::fs::read_to_string(&path)
-        .map_err(|error| format!("{shown}: cannot read this CDF file: {error}"))?;
-    Ok(SizeDistribution {
-        name: text.to_string(),
-        points: parse_cdf(&shown, &content)?,
-    })
+    let content =
+        std::fs::read_to_string(&path).map_err(|error| format!("{shown}: cannot read this CDF file: {error}"))?;
+    Ok(SizeDistribution { name: text.to_string(), points: parse_cdf(&shown, &content)? })
 }
 
 /// Why `text` means nothing, with the name that was perhaps meant.
@@ -166,58 +146,31 @@ fn parse_cdf(shown: &str, content: &str) -> Result<Vec<(f64, f64)>, String> {
         points.push(point.map_err(|error| format!("{shown}:{last_line}: {error}"))?);
     }
     let Some(&(_, end)) = points.last() else {
-        return Err(format!(
-            "{shown}: no points; write lines of bytes and percent, for example `10000 15`"
-        ));
+        return Err(format!("{shown}: no points; write lines of bytes and percent, for example `10000 15`"));
     };
     if end != 100.0 {
-        let hint = if end == 1.0 {
-            " (percent, not fractions)"
-        } else {
-            ""
-        };
-        return Err(format!(
-            "{shown}:{last_line}: ends at {end} %; the last line must have exactly 100{hint}"
-        ));
+        let hint = if end == 1.0 { " (percent, not fractions)" } else { "" };
+        return Err(format!("{shown}:{last_line}: ends at {end} %; the last line must have exactly 100{hint}"));
     }
-    if points
-        .iter()
-        .find(|point| point.1 == 100.0)
-        .is_some_and(|point| point.0 == 0.0)
-    {
-        return Err(format!(
-            "{shown}:{last_line}: every flow would have 0 bytes; give at least one larger size"
-        ));
+    if points.iter().find(|point| point.1 == 100.0).is_some_and(|point| point.0 == 0.0) {
+        return Err(format!("{shown}:{last_line}: every flow would have 0 bytes; give at least one larger size"));
     }
-    Ok(points
-        .into_iter()
-        .map(|(bytes, percent)| (bytes, percent / 100.0))
-        .collect())
+    Ok(points.into_iter().map(|(bytes, percent)| (bytes, percent / 100.0)).collect())
 }
 
 /// One line of a CDF file: bytes and percent.
 fn parse_point(line: &str) -> Result<(f64, f64), String> {
-    let fields: Vec<&str> = line
-        .split(|c: char| c == ',' || c.is_whitespace())
-        .filter(|field| !field.is_empty())
-        .collect();
+    let fields: Vec<&str> =
+        line.split(|c: char| c == ',' || c.is_whitespace()).filter(|field| !field.is_empty()).collect();
     let numbers: Vec<f64> = fields.iter().filter_map(|field| field.parse().ok()).collect();
     let (2, &[bytes, percent]) = (fields.len(), numbers.as_slice()) else {
-        return Err(format!(
-            "`{line}` is not two numbers; write bytes and percent, for example `10000 15`"
-        ));
+        return Err(format!("`{line}` is not two numbers; write bytes and percent, for example `10000 15`"));
     };
     if !(0.0..=1e15).contains(&bytes) || bytes.fract() != 0.0 {
-        return Err(format!(
-            "`{}` is not a size; write whole bytes from 0 to 10^15",
-            fields[0]
-        ));
+        return Err(format!("`{}` is not a size; write whole bytes from 0 to 10^15", fields[0]));
     }
     if !(0.0..=100.0).contains(&percent) {
-        return Err(format!(
-            "`{}` is not a percentage; write a number from 0 to 100",
-            fields[1]
-        ));
+        return Err(format!("`{}` is not a percentage; write a number from 0 to 100", fields[1]));
     }
     Ok((bytes, percent))
 }
@@ -225,14 +178,12 @@ fn parse_point(line: &str) -> Result<(f64, f64), String> {
 /// `point`, unless it lies below the previous one.
 fn rises(previous: Option<&(f64, f64)>, point: (f64, f64)) -> Result<(f64, f64), String> {
     match previous {
-        Some(&(bytes, _)) if point.0 < bytes => Err(format!(
-            "bytes fall from {bytes} to {}; each line must have at least the previous line's",
-            point.0
-        )),
-        Some(&(_, percent)) if point.1 < percent => Err(format!(
-            "percent fall from {percent} to {}; each line must have at least the previous line's",
-            point.1
-        )),
+        Some(&(bytes, _)) if point.0 < bytes => {
+            Err(format!("bytes fall from {bytes} to {}; each line must have at least the previous line's", point.0))
+        }
+        Some(&(_, percent)) if point.1 < percent => {
+            Err(format!("percent fall from {percent} to {}; each line must have at least the previous line's", point.1))
+        }
         _ => Ok(point),
     }
 }
@@ -244,10 +195,7 @@ impl SizeDistribution {
         const BELOW_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
         let u = u.clamp(0.0, BELOW_ONE);
         let above = self.points.partition_point(|point| point.1 <= u);
-        let size = match (
-            above.checked_sub(1).map(|below| self.points[below]),
-            self.points.get(above),
-        ) {
+        let size = match (above.checked_sub(1).map(|below| self.points[below]), self.points.get(above)) {
             (Some((small, p)), Some(&(large, q))) => small + (u - p) / (q - p) * (large - small),
             (None, Some(&(size, _))) | (Some((size, _)), None) => size,
             (None, None) => 1.0,
@@ -279,11 +227,7 @@ impl SizeDistribution {
             mtu * whole * (packets - (whole + 1.0) / 2.0)
         };
         self.expect(|a, b| {
-            1.0 + if a == b {
-                extra(a)
-            } else {
-                (integral_of_extra(b) - integral_of_extra(a)) / (b - a)
-            }
+            1.0 + if a == b { extra(a) } else { (integral_of_extra(b) - integral_of_extra(a)) / (b - a) }
         })
     }
 
@@ -292,15 +236,9 @@ impl SizeDistribution {
         let Some(&(first, share)) = self.points.first() else {
             return 1.0;
         };
-        let at_first = if share > 0.0 {
-            share * average(first, first)
-        } else {
-            0.0
-        };
+        let at_first = if share > 0.0 { share * average(first, first) } else { 0.0 };
         let pieces = self.points.windows(2).filter(|pair| pair[1].1 > pair[0].1);
-        pieces.fold(at_first, |sum, pair| {
-            sum + (pair[1].1 - pair[0].1) * average(pair[0].0, pair[1].0)
-        })
+        pieces.fold(at_first, |sum, pair| sum + (pair[1].1 - pair[0].1) * average(pair[0].0, pair[1].0))
     }
 
     /// Whether the points are a distribution at all, for distributions that [`parse`] did not make.
@@ -308,19 +246,10 @@ impl SizeDistribution {
     /// # Errors
     /// One sentence that names what is wrong.
     pub fn validate(&self) -> Result<(), String> {
-        let ordered = self
-            .points
-            .windows(2)
-            .all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
-        let inside = self
-            .points
-            .iter()
-            .all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0).contains(&p.1));
+        let ordered = self.points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
+        let inside = self.points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0).contains(&p.1));
         if !ordered || !inside || self.points.last().is_none_or(|point| point.1 != 1.0) {
-            return Err(format!(
-                "sizes `{}`: bytes and probabilities must rise, the last probability to 1",
-                self.name
-            ));
+            return Err(format!("sizes `{}`: bytes and probabilities must rise, the last probability to 1", self.name));
         }
         Ok(())
     }
@@ -360,16 +289,9 @@ mod tests {
             let sizes = named(text);
             for mtu in [1, 256, 1000, 4096] {
                 let (bytes, packets) = grid_means(&sizes, mtu);
-                assert!(
-                    (sizes.mean() / bytes - 1.0).abs() < 1e-4,
-                    "{text}: {} {bytes}",
-                    sizes.mean()
-                );
+                assert!((sizes.mean() / bytes - 1.0).abs() < 1e-4, "{text}: {} {bytes}", sizes.mean());
                 let exact = sizes.mean_packets(mtu as u32);
-                assert!(
-                    (exact / packets - 1.0).abs() < 1e-4,
-                    "{text}, {mtu} B: {exact} {packets}"
-                );
+                assert!((exact / packets - 1.0).abs() < 1e-4, "{text}, {mtu} B: {exact} {packets}");
             }
         }
     }
@@ -382,20 +304,12 @@ mod tests {
         assert_eq!((sizes.sample(0.4999999), sizes.sample(0.5)), (1000, 1460));
         assert_eq!(sizes.sample(1.0), 2107 * 1460);
         // "15 % of the flows have 200 KB to 3 MB"
-        assert!(
-            (199_000..201_000).contains(&sizes.sample(0.85)),
-            "{}",
-            sizes.sample(0.85)
-        );
+        assert!((199_000..201_000).contains(&sizes.sample(0.85)), "{}", sizes.sample(0.85));
     }
 
     #[test]
     fn websearch_has_its_published_mean() {
-        assert!(
-            (named("websearch").mean() - 1_711_250.0).abs() < 1.0,
-            "{}",
-            named("websearch").mean()
-        );
+        assert!((named("websearch").mean() - 1_711_250.0).abs() < 1.0, "{}", named("websearch").mean());
     }
 
     #[test]
@@ -419,13 +333,17 @@ mod tests {
         let accepted = super::ACCEPTED;
         for (text, error) in [
             ("web-search", format!("unknown sizes `web-search` (did you mean `websearch`?); {accepted}")),
-            ("IRN-heavy-tail", format!("unknown sizes `IRN-heavy-tail` (did you mean `irn-heavy-tailed`?); {accepted}")),
+            (
+                "IRN-heavy-tail",
+                format!("unknown sizes `IRN-heavy-tail` (did you mean `irn-heavy-tailed`?); {accepted}"),
+            ),
             ("fixd 1 MB", format!("unknown sizes `fixd 1 MB` (did you mean `fixed`?); {accepted}")),
             ("", format!("unknown sizes ``; {accepted}")),
             ("no/such.cdf", format!("base/no/such.cdf: this CDF file does not exist; {accepted}")),
             (
                 "fixed 1",
-                "sizes `fixed 1`: `1` has no unit; use one of B, KB, MB, GB, TB, KiB, MiB, GiB, for example \"240 KB\"".into(),
+                "sizes `fixed 1`: `1` has no unit; use one of B, KB, MB, GB, TB, KiB, MiB, GiB, for example \"240 KB\""
+                    .into(),
             ),
             ("fixed 0 B", "sizes `fixed 0 B`: a flow has at least 1 B, write for example \"1 MB\"".into()),
             (
@@ -446,84 +364,29 @@ mod tests {
     #[test]
     fn a_cdf_file_is_found_beside_the_scenario() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(
-            folder.path().join("a.cdf"),
-            "# mine\n\n1000, 50 # half\n3000\t100\n",
-        )
-        .unwrap();
+        std::fs::write(folder.path().join("a.cdf"), "# mine\n\n1000, 50 # half\n3000\t100\n").unwrap();
         let sizes = parse("a.cdf", folder.path()).unwrap();
-        assert_eq!(
-            sizes,
-            SizeDistribution {
-                name: "a.cdf".into(),
-                points: vec![(1000.0, 0.5), (3000.0, 1.0)]
-            }
-        );
-        assert_eq!(
-            (sizes.sample(0.2), sizes.sample(0.75), sizes.mean()),
-            (1000, 2000, 1500.0)
-        );
+        assert_eq!(sizes, SizeDistribution { name: "a.cdf".into(), points: vec![(1000.0, 0.5), (3000.0, 1.0)] });
+        assert_eq!((sizes.sample(0.2), sizes.sample(0.75), sizes.mean()), (1000, 2000, 1500.0));
     }
 
     #[test]
     fn bad_cdf_files_say_where_and_what() {
         for (content, error) in [
-            (
-                "",
-                "f: no points; write lines of bytes and percent, for example `10000 15`",
-            ),
-            (
-                "# only\n",
-                "f: no points; write lines of bytes and percent, for example `10000 15`",
-            ),
-            (
-                "1 2 3\n",
-                "f:1: `1 2 3` is not two numbers; write bytes and percent, for example `10000 15`",
-            ),
-            (
-                "\nten 100\n",
-                "f:2: `ten 100` is not two numbers; write bytes and percent, for example `10000 15`",
-            ),
-            (
-                "1\n",
-                "f:1: `1` is not two numbers; write bytes and percent, for example `10000 15`",
-            ),
-            (
-                "-1 100\n",
-                "f:1: `-1` is not a size; write whole bytes from 0 to 10^15",
-            ),
-            (
-                "1.5 100\n",
-                "f:1: `1.5` is not a size; write whole bytes from 0 to 10^15",
-            ),
-            (
-                "nan 100\n",
-                "f:1: `nan` is not a size; write whole bytes from 0 to 10^15",
-            ),
-            (
-                "1 101\n",
-                "f:1: `101` is not a percentage; write a number from 0 to 100",
-            ),
-            (
-                "5 10\n4 100\n",
-                "f:2: bytes fall from 5 to 4; each line must have at least the previous line's",
-            ),
-            (
-                "5 10\n6 9\n",
-                "f:2: percent fall from 10 to 9; each line must have at least the previous line's",
-            ),
-            (
-                "5 10\n6 90\n\n",
-                "f:2: ends at 90 %; the last line must have exactly 100",
-            ),
-            (
-                "5 0.1\n6 1\n",
-                "f:2: ends at 1 %; the last line must have exactly 100 (percent, not fractions)",
-            ),
-            (
-                "0 0\n0 100\n",
-                "f:2: every flow would have 0 bytes; give at least one larger size",
-            ),
+            ("", "f: no points; write lines of bytes and percent, for example `10000 15`"),
+            ("# only\n", "f: no points; write lines of bytes and percent, for example `10000 15`"),
+            ("1 2 3\n", "f:1: `1 2 3` is not two numbers; write bytes and percent, for example `10000 15`"),
+            ("\nten 100\n", "f:2: `ten 100` is not two numbers; write bytes and percent, for example `10000 15`"),
+            ("1\n", "f:1: `1` is not two numbers; write bytes and percent, for example `10000 15`"),
+            ("-1 100\n", "f:1: `-1` is not a size; write whole bytes from 0 to 10^15"),
+            ("1.5 100\n", "f:1: `1.5` is not a size; write whole bytes from 0 to 10^15"),
+            ("nan 100\n", "f:1: `nan` is not a size; write whole bytes from 0 to 10^15"),
+            ("1 101\n", "f:1: `101` is not a percentage; write a number from 0 to 100"),
+            ("5 10\n4 100\n", "f:2: bytes fall from 5 to 4; each line must have at least the previous line's"),
+            ("5 10\n6 9\n", "f:2: percent fall from 10 to 9; each line must have at least the previous line's"),
+            ("5 10\n6 90\n\n", "f:2: ends at 90 %; the last line must have exactly 100"),
+            ("5 0.1\n6 1\n", "f:2: ends at 1 %; the last line must have exactly 100 (percent, not fractions)"),
+            ("0 0\n0 100\n", "f:2: every flow would have 0 bytes; give at least one larger size"),
         ] {
             assert_eq!(parse_cdf("f", content), Err(error.to_string()), "{content}");
         }
@@ -540,10 +403,7 @@ mod tests {
                 points.push((f64::from(bytes), f64::from(weight) / f64::from(total.max(1))));
             }
             points.push((f64::from(bytes + 1), 1.0));
-            SizeDistribution {
-                name: "any".into(),
-                points,
-            }
+            SizeDistribution { name: "any".into(), points }
         })
     }
 

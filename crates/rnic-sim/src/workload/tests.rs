@@ -9,22 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 fn network(hosts: u32) -> Network {
-    Network {
-        hosts,
-        host_rate: vec![BitRate::from_gbps(40); hosts as usize],
-        mtu: 1000,
-        wire_overhead: 82,
-    }
+    Network { hosts, host_rate: vec![BitRate::from_gbps(40); hosts as usize], mtu: 1000, wire_overhead: 82 }
 }
 
 fn traffic(pattern: TrafficPattern) -> Traffic {
-    Traffic {
-        name: "test".into(),
-        pattern,
-        warmup: 0,
-        cooldown: 0,
-        start: Time::ZERO,
-    }
+    Traffic { name: "test".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO }
 }
 
 fn sizes(text: &str) -> SizeDistribution {
@@ -32,45 +21,24 @@ fn sizes(text: &str) -> SizeDistribution {
 }
 
 fn poisson(load: f64, flows: u64) -> Traffic {
-    traffic(TrafficPattern::Poisson {
-        load,
-        sizes: sizes("irn-heavy-tailed"),
-        flows,
-    })
+    traffic(TrafficPattern::Poisson { load, sizes: sizes("irn-heavy-tailed"), flows })
 }
 
 fn incast(senders: u32, total: u64, repeats: u32, connections: u32) -> Traffic {
     let (total, receiver, interval) = (Bytes(total), 0, None);
-    traffic(TrafficPattern::Incast {
-        senders,
-        total,
-        repeats,
-        receiver,
-        connections,
-        interval,
-    })
+    traffic(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval })
 }
 
 fn permutation(repeats: u32, interval: Time) -> Traffic {
-    traffic(TrafficPattern::Permutation {
-        sizes: sizes("websearch"),
-        repeats,
-        interval,
-    })
+    traffic(TrafficPattern::Permutation { sizes: sizes("websearch"), repeats, interval })
 }
 
 fn all_to_all(repeats: u32, interval: Time) -> Traffic {
-    traffic(TrafficPattern::AllToAll {
-        sizes: sizes("fixed 1 MB"),
-        repeats,
-        interval,
-    })
+    traffic(TrafficPattern::AllToAll { sizes: sizes("fixed 1 MB"), repeats, interval })
 }
 
 fn list(flows: Vec<FlowSpec>) -> Traffic {
-    traffic(TrafficPattern::List {
-        flows: Arc::from(flows),
-    })
+    traffic(TrafficPattern::List { flows: Arc::from(flows) })
 }
 
 fn flows(traffic: &[Traffic], network: &Network, seed: u64) -> Vec<FlowSpec> {
@@ -83,15 +51,7 @@ fn flows(traffic: &[Traffic], network: &Network, seed: u64) -> Vec<FlowSpec> {
 }
 
 fn listed(us: u64, src: u32, dst: u32, request: u32) -> FlowSpec {
-    FlowSpec {
-        start: Time::from_us(us),
-        src,
-        dst,
-        bytes: 1000,
-        request,
-        traffic: 9,
-        measured: true,
-    }
+    FlowSpec { start: Time::from_us(us), src, dst, bytes: 1000, request, traffic: 9, measured: true }
 }
 
 /// Sources of every kind that fit on 8 hosts or more.
@@ -99,17 +59,11 @@ fn any_source() -> impl Strategy<Value = Traffic> {
     let interval = || (0u64..3).prop_map(|n| Time::from_us(n * 50));
     let pattern = prop_oneof![
         (0.1f64..1.5, 0u64..200).prop_map(|(load, flows)| poisson(load, flows)),
-        (1u32..8, 100u64..1_000_000, 0u32..5, 1u32..5)
-            .prop_map(|(n, total, repeats, c)| incast(n, total, repeats, c)),
+        (1u32..8, 100u64..1_000_000, 0u32..5, 1u32..5).prop_map(|(n, total, repeats, c)| incast(n, total, repeats, c)),
         (0u32..4, interval()).prop_map(|(repeats, interval)| permutation(repeats, interval)),
         (0u32..4, interval()).prop_map(|(repeats, interval)| all_to_all(repeats, interval)),
         proptest::collection::vec((0u64..99, 0u32..8, 1u32..8), 0..30).prop_map(|flows| {
-            list(
-                flows
-                    .into_iter()
-                    .map(|(us, src, step)| listed(us, src, (src + step) % 8, us as u32))
-                    .collect(),
-            )
+            list(flows.into_iter().map(|(us, src, step)| listed(us, src, (src + step) % 8, us as u32)).collect())
         }),
     ];
     (pattern, 0u64..50, 0u64..50, 0u64..100).prop_map(|(traffic, warmup, cooldown, start)| Traffic {
@@ -196,9 +150,7 @@ proptest! {
 fn offered_load(flows: &[FlowSpec], network: &Network) -> Vec<f64> {
     let end = flows.last().unwrap().start.as_secs();
     let mut bytes = vec![0u128; network.hosts as usize];
-    flows
-        .iter()
-        .for_each(|flow| bytes[flow.src as usize] += network.wire_bytes(flow.bytes));
+    flows.iter().for_each(|flow| bytes[flow.src as usize] += network.wire_bytes(flow.bytes));
     (bytes.iter().zip(&network.host_rate))
         .map(|(&bytes, rate)| bytes as f64 * 8.0 / end / rate.as_bps() as f64)
         .collect()
@@ -208,28 +160,16 @@ fn offered_load(flows: &[FlowSpec], network: &Network) -> Vec<f64> {
 fn poisson_offers_the_load_that_was_asked_for() {
     let mut network = network(16);
     network.host_rate[3] = BitRate::from_gbps(100);
-    for (text, tolerance) in [
-        ("irn-heavy-tailed", 0.02),
-        ("websearch", 0.02),
-        ("fixed 64 B", 0.01),
-        ("fixed 1 MB", 0.01),
-    ] {
-        let pattern = TrafficPattern::Poisson {
-            load: 0.7,
-            sizes: sizes(text),
-            flows: 400_000,
-        };
+    for (text, tolerance) in
+        [("irn-heavy-tailed", 0.02), ("websearch", 0.02), ("fixed 64 B", 0.01), ("fixed 1 MB", 0.01)]
+    {
+        let pattern = TrafficPattern::Poisson { load: 0.7, sizes: sizes(text), flows: 400_000 };
         let flows = flows(&[traffic(pattern)], &network, 1);
         let loads = offered_load(&flows, &network);
         let mean = loads.iter().sum::<f64>() / 16.0;
         assert!((mean / 0.7 - 1.0).abs() < tolerance, "{text}: {mean}");
         // Per host there is a sixteenth of the flows: four times the deviation.
-        assert!(
-            loads
-                .iter()
-                .all(|load| (load / 0.7 - 1.0).abs() < 5.0 * tolerance),
-            "{text}: {loads:?}"
-        );
+        assert!(loads.iter().all(|load| (load / 0.7 - 1.0).abs() < 5.0 * tolerance), "{text}: {loads:?}");
     }
 }
 
@@ -237,15 +177,10 @@ fn poisson_offers_the_load_that_was_asked_for() {
 fn poisson_destinations_are_uniform_over_the_others() {
     let flows = flows(&[poisson(0.5, 60_000)], &network(6), 3);
     let mut pairs: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-    flows
-        .iter()
-        .for_each(|flow| *pairs.entry((flow.src, flow.dst)).or_default() += 1);
+    flows.iter().for_each(|flow| *pairs.entry((flow.src, flow.dst)).or_default() += 1);
     // 30 pairs, 2,000 flows expected on each, standard deviation 44.
     assert_eq!(pairs.len(), 30);
-    assert!(
-        pairs.values().all(|count| count.abs_diff(2_000) < 220),
-        "{pairs:?}"
-    );
+    assert!(pairs.values().all(|count| count.abs_diff(2_000) < 220), "{pairs:?}");
 }
 
 #[test]
@@ -253,11 +188,7 @@ fn another_load_moves_the_same_flows() {
     let pairs = |load| {
         let mut flows = flows(&[poisson(load, 1_000)], &network(8), 5);
         flows.retain(|flow| flow.src == 2);
-        flows
-            .into_iter()
-            .map(|flow| (flow.dst, flow.bytes))
-            .take(100)
-            .collect::<Vec<_>>()
+        flows.into_iter().map(|flow| (flow.dst, flow.bytes)).take(100).collect::<Vec<_>>()
     };
     assert_eq!(pairs(0.3), pairs(0.9));
 }
@@ -273,17 +204,10 @@ fn poisson_keeps_one_arrival_per_host() {
 #[test]
 fn flows_are_the_same_on_every_machine() {
     let flows = flows(&[poisson(0.7, 4)], &network(54), 1);
-    let facts: Vec<_> = flows
-        .iter()
-        .map(|f| (f.start.as_ps(), f.src, f.dst, f.bytes))
-        .collect();
+    let facts: Vec<_> = flows.iter().map(|f| (f.start.as_ps(), f.src, f.dst, f.bytes)).collect();
     // Computed apart from this code, from the definitions of the generator and the distribution.
-    let expected = [
-        (1_608_016, 16, 50, 5_947),
-        (1_897_494, 49, 45, 214),
-        (1_935_191, 25, 4, 354),
-        (3_053_969, 23, 17, 629),
-    ];
+    let expected =
+        [(1_608_016, 16, 50, 5_947), (1_897_494, 49, 45, 214), (1_935_191, 25, 4, 354), (3_053_969, 23, 17, 629)];
     assert_eq!(facts, expected);
 }
 
@@ -296,10 +220,7 @@ fn seeds_differ() {
 #[test]
 fn incasts_follow_each_other_when_the_link_is_free() {
     // 3 x 1,000 B in full packets: 3 x 1,082 B at 40 Gbps take 649.2 ns, four times that 2.6 us.
-    let starts: Vec<Time> = flows(&[incast(3, 3_000, 3, 1)], &network(8), 1)
-        .iter()
-        .map(|flow| flow.start)
-        .collect();
+    let starts: Vec<Time> = flows(&[incast(3, 3_000, 3, 1)], &network(8), 1).iter().map(|flow| flow.start).collect();
     let expected = [0, 0, 0, 3, 3, 3, 6, 6, 6].map(Time::from_us);
     assert_eq!(starts, expected);
 }
@@ -311,26 +232,16 @@ fn incast_senders_are_drawn_anew_and_fairly() {
     flows.iter().for_each(|flow| counts[flow.src as usize] += 1);
     // Each of the ten others sends in half of the 2,000 requests, standard deviation 22.
     assert_eq!(counts[0], 0);
-    assert!(
-        counts[1..].iter().all(|count| count.abs_diff(1_000) < 110),
-        "{counts:?}"
-    );
+    assert!(counts[1..].iter().all(|count| count.abs_diff(1_000) < 110), "{counts:?}");
 }
 
 #[test]
 fn all_to_all_has_every_ordered_pair() {
     let flows = flows(&[all_to_all(2, Time::from_us(7))], &network(5), 1);
-    let pairs: Vec<(u64, u32, u32)> = flows
-        .iter()
-        .map(|f| (f.start.as_ps() / 1_000_000, f.src, f.dst))
-        .collect();
+    let pairs: Vec<(u64, u32, u32)> = flows.iter().map(|f| (f.start.as_ps() / 1_000_000, f.src, f.dst)).collect();
     let mut expected = Vec::new();
     for start in [0, 7] {
-        (0..5).for_each(|src| {
-            (0..5)
-                .filter(|dst| *dst != src)
-                .for_each(|dst| expected.push((start, src, dst)))
-        });
+        (0..5).for_each(|src| (0..5).filter(|dst| *dst != src).for_each(|dst| expected.push((start, src, dst))));
     }
     assert_eq!(pairs, expected);
 }
@@ -338,66 +249,29 @@ fn all_to_all_has_every_ordered_pair() {
 #[test]
 fn lists_come_sorted_and_shifted_with_requests_of_their_own() {
     let none = FlowSpec::NO_REQUEST;
-    let unsorted = list(vec![
-        listed(5, 1, 0, 0),
-        listed(2, 3, 1, none),
-        listed(2, 0, 1, 1),
-        listed(2, 3, 2, none),
-    ]);
-    let later = Traffic {
-        start: Time::from_us(10),
-        ..unsorted
-    };
+    let unsorted = list(vec![listed(5, 1, 0, 0), listed(2, 3, 1, none), listed(2, 0, 1, 1), listed(2, 3, 2, none)]);
+    let later = Traffic { start: Time::from_us(10), ..unsorted };
     let flows = flows(&[incast(2, 2_000, 4, 1), later], &network(4), 1);
     let own = flows.iter().filter(|flow| flow.traffic == 1);
-    let facts: Vec<_> = own
-        .map(|f| (f.start.as_ps() / 1_000_000, f.src, f.dst, f.request))
-        .collect();
-    assert_eq!(
-        facts,
-        [(12, 0, 1, 5), (12, 3, 1, none), (12, 3, 2, none), (15, 1, 0, 4)]
-    );
+    let facts: Vec<_> = own.map(|f| (f.start.as_ps() / 1_000_000, f.src, f.dst, f.request)).collect();
+    assert_eq!(facts, [(12, 0, 1, 5), (12, 3, 1, none), (12, 3, 2, none), (15, 1, 0, 4)]);
 }
 
 #[test]
 fn impossible_traffic_is_refused_and_yields_nothing() {
     let far = Time::from_ps(u64::MAX - 1);
     for (source, hosts, error) in [
-        (
-            poisson(0.7, 10),
-            1,
-            "traffic needs at least 2 hosts, the fabric has 1",
-        ),
-        (
-            poisson(0.0, 10),
-            8,
-            "traffic `test`: load is 0; write a fraction above 0, for example 0.7",
-        ),
-        (
-            poisson(f64::NAN, 10),
-            8,
-            "traffic `test`: load is NaN; write a fraction above 0, for example 0.7",
-        ),
-        (
-            incast(8, 8_000, 1, 1),
-            8,
-            "traffic `test`: senders is 8; besides the receiver there are 1 to 7 hosts",
-        ),
-        (
-            incast(0, 8_000, 1, 1),
-            8,
-            "traffic `test`: senders is 0; besides the receiver there are 1 to 7 hosts",
-        ),
+        (poisson(0.7, 10), 1, "traffic needs at least 2 hosts, the fabric has 1"),
+        (poisson(0.0, 10), 8, "traffic `test`: load is 0; write a fraction above 0, for example 0.7"),
+        (poisson(f64::NAN, 10), 8, "traffic `test`: load is NaN; write a fraction above 0, for example 0.7"),
+        (incast(8, 8_000, 1, 1), 8, "traffic `test`: senders is 8; besides the receiver there are 1 to 7 hosts"),
+        (incast(0, 8_000, 1, 1), 8, "traffic `test`: senders is 0; besides the receiver there are 1 to 7 hosts"),
         (
             incast(4, 7, 1, 2),
             8,
             "traffic `test`: 4 senders with 2 connections each share 7 B; write at least 1 connection and 1 B for each",
         ),
-        (
-            permutation(3, far),
-            8,
-            "traffic `test`: the last of 3 repetitions starts later than time can be (213 days)",
-        ),
+        (permutation(3, far), 8, "traffic `test`: the last of 3 repetitions starts later than time can be (213 days)"),
         (
             list(vec![listed(0, 2, 9, 0)]),
             8,
@@ -410,32 +284,15 @@ fn impossible_traffic_is_refused_and_yields_nothing() {
         ),
     ] {
         let network = network(hosts);
-        assert_eq!(
-            check(std::slice::from_ref(&source), &network),
-            Err(error.to_string())
-        );
+        assert_eq!(check(std::slice::from_ref(&source), &network), Err(error.to_string()));
         let stream = generate(&[source], &network, 1);
         assert_eq!((stream.total(), stream.count()), (0, 0), "{error}");
     }
-    let TrafficPattern::Incast {
-        senders,
-        total,
-        repeats,
-        connections,
-        interval,
-        ..
-    } = incast(2, 2_000, 1, 1).pattern
+    let TrafficPattern::Incast { senders, total, repeats, connections, interval, .. } = incast(2, 2_000, 1, 1).pattern
     else {
         unreachable!()
     };
-    let outside = traffic(TrafficPattern::Incast {
-        senders,
-        total,
-        repeats,
-        receiver: 8,
-        connections,
-        interval,
-    });
+    let outside = traffic(TrafficPattern::Incast { senders, total, repeats, receiver: 8, connections, interval });
     let error = "traffic `test`: receiver is host 8; the fabric's hosts are 0 to 7";
     assert_eq!(check(&[outside], &network(8)), Err(error.to_string()));
 }

@@ -27,11 +27,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
         name: "run".to_string(),
         fabric: FabricSetup {
             topology,
-            link: LinkSpec {
-                rate: BitRate::from_gbps(40),
-                delay: Time::from_us(2),
-                loss: 0.0,
-            },
+            link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
             links: Vec::new(),
             mtu: Bytes(1_024),
             frame_gap: Bytes(20),
@@ -55,10 +51,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             control_priority: false,
             max_rate: None,
         },
-        limits: Limits {
-            max_time: None,
-            stall_time: Time::from_ms(1_000),
-        },
+        limits: Limits { max_time: None, stall_time: Time::from_ms(1_000) },
     }
 }
 
@@ -69,26 +62,14 @@ pub(crate) fn fat_tree(transport: &str) -> RunSpec {
 
 /// A cable with the fabric's properties.
 pub(crate) fn cable(from: &str, to: &str) -> NamedLink {
-    NamedLink {
-        from: from.to_string(),
-        to: to.to_string(),
-        rate: None,
-        delay: None,
-        loss: None,
-    }
+    NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay: None, loss: None }
 }
 
 /// `n` switches in a ring, a host on each: h0 on s0, ...
 pub(crate) fn ring(n: usize, transport: &str) -> RunSpec {
     let names = |prefix: &str| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
     let (hosts, switches) = (names("h"), names("s"));
-    let mut run = run_on(
-        TopologySpec::Graph {
-            hosts: hosts.clone(),
-            switches: switches.clone(),
-        },
-        transport,
-    );
+    let mut run = run_on(TopologySpec::Graph { hosts: hosts.clone(), switches: switches.clone() }, transport);
     for i in 0..n {
         run.fabric.links.push(cable(&hosts[i], &switches[i]));
         run.fabric.links.push(cable(&switches[i], &switches[(i + 1) % n]));
@@ -98,15 +79,7 @@ pub(crate) fn ring(n: usize, transport: &str) -> RunSpec {
 
 /// A flow of `bytes` from `src` to `dst` that starts at `start` picoseconds.
 pub(crate) fn flow(start: u64, src: u32, dst: u32, bytes: u64) -> FlowSpec {
-    FlowSpec {
-        start: Time::from_ps(start),
-        src,
-        dst,
-        bytes,
-        request: FlowSpec::NO_REQUEST,
-        traffic: 0,
-        measured: true,
-    }
+    FlowSpec { start: Time::from_ps(start), src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true }
 }
 
 /// The flows as a run's traffic.
@@ -122,10 +95,7 @@ pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
 
 /// Works the run's settings out.
 pub(crate) fn resolved(run: &RunSpec, flows: &[FlowSpec]) -> Resolved {
-    let run = RunSpec {
-        traffic: list(flows),
-        ..run.clone()
-    };
+    let run = RunSpec { traffic: list(flows), ..run.clone() };
     resolve(&run, 1).unwrap()
 }
 
@@ -188,10 +158,7 @@ pub(crate) fn assert_accounts(output: &RunOutput) {
     assert_eq!(retransmitted, t.retransmitted);
     for record in &output.flows {
         if record.finish.is_some() {
-            assert!(
-                fct(record) >= record.ideal.as_ps(),
-                "faster than alone: {record:?}"
-            );
+            assert!(fct(record) >= record.ideal.as_ps(), "faster than alone: {record:?}");
         }
     }
     if output.status == RunStatus::Completed {

@@ -46,29 +46,17 @@ impl GoBackNSender {
     /// The packet count that `psn` names, given that it is at most `highest`; `None` if it lies after.
     fn absolute(&self, psn: Psn) -> Option<u64> {
         let behind = self.first.plus(self.highest as u32).distance_from(psn);
-        u64::try_from(behind)
-            .ok()
-            .and_then(|behind| self.highest.checked_sub(behind))
+        u64::try_from(behind).ok().and_then(|behind| self.highest.checked_sub(behind))
     }
 }
 
 impl SendRecovery for GoBackNSender {
     fn new(cfg: &FlowConfig, packets: u64) -> GoBackNSender {
-        GoBackNSender {
-            first: cfg.first_psn,
-            acked: 0,
-            next: 0,
-            highest: 0,
-            packets,
-            timer_start: Time::ZERO,
-        }
+        GoBackNSender { first: cfg.first_psn, acked: 0, next: 0, highest: 0, packets, timer_start: Time::ZERO }
     }
 
     fn on_reply(&mut self, _cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
-        let Some(expected) = self
-            .absolute(pdu.psn())
-            .filter(|expected| *expected >= self.acked)
-        else {
+        let Some(expected) = self.absolute(pdu.psn()).filter(|expected| *expected >= self.acked) else {
             return Progress::default(); // stale, or of packets never sent
         };
         let acked = (expected - self.acked) as u32;
@@ -82,20 +70,13 @@ impl SendRecovery for GoBackNSender {
             self.next = expected;
             self.timer_start = now;
         }
-        Progress {
-            acked,
-            loss: lost.then_some(LossSignal::Nack),
-        }
+        Progress { acked, loss: lost.then_some(LossSignal::Nack) }
     }
 
     #[inline]
     fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool {
         // Without ACKs nothing is known to be in flight, and nothing bounds it.
-        let limit = if cfg.acks {
-            window.min(Psn::MAX_WINDOW - 1)
-        } else {
-            u32::MAX
-        };
+        let limit = if cfg.acks { window.min(Psn::MAX_WINDOW - 1) } else { u32::MAX };
         self.next < self.packets && self.next - self.acked < u64::from(limit)
     }
 
@@ -148,12 +129,7 @@ pub struct GoBackNReceiver {
 
 impl ReceiveRecovery for GoBackNReceiver {
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> GoBackNReceiver {
-        GoBackNReceiver {
-            expected: cfg.first_psn,
-            nack_sent: false,
-            left: packets,
-            timer_start: now,
-        }
+        GoBackNReceiver { expected: cfg.first_psn, nack_sent: false, left: packets, timer_start: now }
     }
 
     #[inline]
@@ -165,11 +141,7 @@ impl ReceiveRecovery for GoBackNReceiver {
             self.left -= 1;
             self.timer_start = now;
             let reply = cfg.acks.then(|| Pdu::ack(self.expected, pdu.stamp()));
-            return RxOutcome {
-                reply,
-                completed: self.left == 0,
-                discarded: false,
-            };
+            return RxOutcome { reply, completed: self.left == 0, discarded: false };
         }
         let reply = if ahead < 0 || self.left == 0 {
             cfg.acks.then(|| Pdu::ack(self.expected, pdu.stamp()))
@@ -179,11 +151,7 @@ impl ReceiveRecovery for GoBackNReceiver {
             self.nack_sent = true;
             Some(Pdu::nack(self.expected, pdu.psn(), pdu.stamp()))
         };
-        RxOutcome {
-            reply,
-            completed: false,
-            discarded: true,
-        }
+        RxOutcome { reply, completed: false, discarded: true }
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
@@ -194,11 +162,7 @@ impl ReceiveRecovery for GoBackNReceiver {
     fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) -> Option<Pdu> {
         self.timer_start = now;
         self.nack_sent = true;
-        Some(Pdu::nack(
-            self.expected,
-            self.expected,
-            crate::pdu::Stamp::at(now),
-        ))
+        Some(Pdu::nack(self.expected, self.expected, crate::pdu::Stamp::at(now)))
     }
 
     fn is_complete(&self) -> bool {

@@ -119,11 +119,7 @@ impl IrnSender {
         if self.sacked.count() > 0 {
             self.recover = self.next.plus(Psn::MODULUS - 1);
         }
-        Pick {
-            psn,
-            last: self.is_last(psn),
-            retransmission: true,
-        }
+        Pick { psn, last: self.is_last(psn), retransmission: true }
     }
 
     fn is_last(&self, psn: Psn) -> bool {
@@ -171,27 +167,18 @@ impl SendRecovery for IrnSender {
         if entered {
             self.enter_recovery();
         }
-        Progress {
-            acked,
-            loss: entered.then_some(LossSignal::Nack),
-        }
+        Progress { acked, loss: entered.then_some(LossSignal::Nack) }
     }
 
     #[inline]
     fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool {
-        self.retransmit_first
-            || self.can_send_new(cfg, window)
-            || (self.in_recovery && self.next_lost().is_some())
+        self.retransmit_first || self.can_send_new(cfg, window) || (self.in_recovery && self.next_lost().is_some())
     }
 
     #[inline]
     fn poll(&mut self, cfg: &FlowConfig, now: Time, window: u32) -> Option<Pick> {
         if self.in_recovery {
-            let lost = if self.retransmit_first {
-                Some(self.first_missing)
-            } else {
-                self.next_lost()
-            };
+            let lost = if self.retransmit_first { Some(self.first_missing) } else { self.next_lost() };
             if let Some(psn) = lost {
                 return Some(self.retransmit(now, psn));
             }
@@ -204,11 +191,7 @@ impl SendRecovery for IrnSender {
         }
         let psn = self.next;
         self.next = psn.plus(1);
-        Some(Pick {
-            psn,
-            last: self.is_last(psn),
-            retransmission: false,
-        })
+        Some(Pick { psn, last: self.is_last(psn), retransmission: false })
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
@@ -217,11 +200,7 @@ impl SendRecovery for IrnSender {
         if in_flight == 0 {
             return None;
         }
-        let span = if in_flight <= timeouts.low_packets {
-            timeouts.low
-        } else {
-            timeouts.high
-        };
+        let span = if in_flight <= timeouts.low_packets { timeouts.low } else { timeouts.high };
         Some(self.timer_start + span)
     }
 
@@ -249,55 +228,31 @@ pub struct IrnReceiver {
 
 impl ReceiveRecovery for IrnReceiver {
     fn new(cfg: &FlowConfig, packets: u64, _now: Time) -> IrnReceiver {
-        IrnReceiver {
-            expected: cfg.first_psn,
-            left: packets,
-            arrived: window(cfg, packets),
-        }
+        IrnReceiver { expected: cfg.first_psn, left: packets, arrived: window(cfg, packets) }
     }
 
     #[inline]
     fn on_data(&mut self, _cfg: &FlowConfig, _now: Time, pdu: Pdu) -> RxOutcome {
         let ahead = pdu.psn().distance_from(self.expected);
         if ahead == 0 && self.left > 0 {
-            let run = if self.arrived.count() == 0 {
-                1
-            } else {
-                1 + self.arrived.run_length(self.expected.plus(1))
-            };
+            let run = if self.arrived.count() == 0 { 1 } else { 1 + self.arrived.run_length(self.expected.plus(1)) };
             self.arrived.clear(self.expected, run);
             self.expected = self.expected.plus(run);
             self.left -= u64::from(run);
             let reply = Some(Pdu::ack(self.expected, pdu.stamp()));
-            return RxOutcome {
-                reply,
-                completed: self.left == 0,
-                discarded: false,
-            };
+            return RxOutcome { reply, completed: self.left == 0, discarded: false };
         }
         if ahead < 0 || self.left == 0 {
             let reply = Some(Pdu::ack(self.expected, pdu.stamp()));
-            return RxOutcome {
-                reply,
-                completed: false,
-                discarded: true,
-            };
+            return RxOutcome { reply, completed: false, discarded: true };
         }
         if ahead as u32 >= self.arrived.capacity() || ahead as u64 >= self.left {
             // Beyond the cap that both ends agreed on: no place to note it.
-            return RxOutcome {
-                reply: None,
-                completed: false,
-                discarded: true,
-            };
+            return RxOutcome { reply: None, completed: false, discarded: true };
         }
         let new = self.arrived.set(pdu.psn());
         let reply = Some(Pdu::nack(self.expected, pdu.psn(), pdu.stamp()));
-        RxOutcome {
-            reply,
-            completed: false,
-            discarded: !new,
-        }
+        RxOutcome { reply, completed: false, discarded: !new }
     }
 
     fn deadline(&self, _cfg: &FlowConfig) -> Option<Time> {

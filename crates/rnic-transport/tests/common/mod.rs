@@ -30,10 +30,7 @@ pub(crate) struct Pipe {
 
 impl Pipe {
     /// 1 us per packet, 2 us each way: a packet sent at t arrives at t + 3 us, its reply at t + 5 us.
-    pub(crate) const SHORT: Pipe = Pipe {
-        packet: Time::from_us(1),
-        delay: Time::from_us(2),
-    };
+    pub(crate) const SHORT: Pipe = Pipe { packet: Time::from_us(1), delay: Time::from_us(2) };
     /// From the start of a packet's transmission to its reply.
     pub(crate) fn rtt(self) -> Time {
         self.packet + self.delay + self.delay
@@ -346,27 +343,13 @@ fn lost(fate: [Option<Time>; 2]) -> &'static str {
 }
 
 /// First sequence numbers that every trace must not depend on.
-pub(crate) const STARTS: [u32; 5] = [
-    0,
-    Psn::MODULUS - 5,
-    Psn::MODULUS - 1,
-    Psn::MODULUS / 2 - 3,
-    0xab_cdef,
-];
+pub(crate) const STARTS: [u32; 5] = [0, Psn::MODULUS - 5, Psn::MODULUS - 1, Psn::MODULUS / 2 - 3, 0xab_cdef];
 
 /// The run of one flow from each of [`STARTS`]; asserts that they agree, returns trace and totals of the first.
-pub(crate) fn run_traced<P: Protocol>(
-    cfg: &FlowConfig,
-    packets: u32,
-    pipe: Pipe,
-    script: &Script,
-) -> (String, Totals) {
+pub(crate) fn run_traced<P: Protocol>(cfg: &FlowConfig, packets: u32, pipe: Pipe, script: &Script) -> (String, Totals) {
     let runs = STARTS.map(|first| {
         let first_psn = Psn::new(first);
-        let cfg = FlowConfig {
-            first_psn,
-            ..cfg.clone()
-        };
+        let cfg = FlowConfig { first_psn, ..cfg.clone() };
         let mut pair = Pair::<P, Script>::new(cfg, packets, pipe, script.clone()).traced();
         pair.run();
         (pair.trace().to_string(), pair.totals)
@@ -381,11 +364,7 @@ pub(crate) fn run_traced<P: Protocol>(
 /// The lines of `trace` that the sender sees: what it sends, what reaches it, its timeouts.
 pub(crate) fn sender_view(trace: &str) -> String {
     let seen = |line: &&str| !line.contains(" recv ") && !line.contains(" sink ");
-    trace
-        .lines()
-        .filter(seen)
-        .map(|line| format!("{line}\n"))
-        .collect()
+    trace.lines().filter(seen).map(|line| format!("{line}\n")).collect()
 }
 
 /// Asserts that `trace` is `expected`, whose indentation does not count.

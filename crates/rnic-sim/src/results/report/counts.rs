@@ -24,10 +24,7 @@ const GROUP_HEAD: [&str; 8] = [
 /// Slowdown and FCT by class of sizes, runs side by side.
 pub(super) fn sizes(summary: &ScenarioSummary) -> String {
     let classes = |run: &RunSummary| {
-        run.sizes
-            .iter()
-            .map(|c| (c.min_bytes, c.name.replace("<=", "\u{2264}"), c.group))
-            .collect::<Vec<_>>()
+        run.sizes.iter().map(|c| (c.min_bytes, c.name.replace("<=", "\u{2264}"), c.group)).collect::<Vec<_>>()
     };
     groups("sizes", "By flow size", "Size", summary, classes)
 }
@@ -35,27 +32,16 @@ pub(super) fn sizes(summary: &ScenarioSummary) -> String {
 /// The same by source of traffic; nothing where there is only one.
 pub(super) fn traffic(summary: &ScenarioSummary) -> String {
     let classes = |run: &RunSummary| {
-        run.traffic
-            .iter()
-            .enumerate()
-            .map(|(i, c)| (i as u64, c.name.clone(), c.group))
-            .collect::<Vec<_>>()
+        run.traffic.iter().enumerate().map(|(i, c)| (i as u64, c.name.clone(), c.group)).collect::<Vec<_>>()
     };
     groups("traffic", "By source of traffic", "Source", summary, classes)
 }
 
 fn groups(
-    id: &str,
-    title: &str,
-    first: &str,
-    summary: &ScenarioSummary,
+    id: &str, title: &str, first: &str, summary: &ScenarioSummary,
     classes: impl Fn(&RunSummary) -> Vec<(u64, String, Group)>,
 ) -> String {
-    let runs = summary
-        .runs
-        .iter()
-        .enumerate()
-        .filter(|(_, run)| run.fct_us.is_some());
+    let runs = summary.runs.iter().enumerate().filter(|(_, run)| run.fct_us.is_some());
     let mut rows: Vec<(u64, usize, String, String)> = Vec::new();
     for (index, run) in runs {
         for (order, class, group) in classes(run) {
@@ -81,10 +67,7 @@ fn groups(
     }
     let mut head = vec![format!("{first}, run")];
     head.extend(GROUP_HEAD.map(String::from));
-    format!(
-        "<section id=\"{id}\"><h2>{title}</h2>\n{}</section>\n",
-        table("groups", title, &head, &lines)
-    )
+    format!("<section id=\"{id}\"><h2>{title}</h2>\n{}</section>\n", table("groups", title, &head, &lines))
 }
 
 fn row_of_group(run: &str, group: &Group) -> String {
@@ -106,9 +89,7 @@ fn row_of_group(run: &str, group: &Group) -> String {
 }
 
 fn cell(value: Option<f64>, show: fn(f64) -> String, unit: &str) -> String {
-    value.map_or("&ndash;".to_string(), |v| {
-        format!("<span data-tip=\"{}\">{}</span>", exact(v, unit), show(v))
-    })
+    value.map_or("&ndash;".to_string(), |v| format!("<span data-tip=\"{}\">{}</span>", exact(v, unit), show(v)))
 }
 
 /// What it is called, and how a run's is written.
@@ -129,28 +110,20 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
         ("Packets marked (ECN)", |r| count(r.totals.marked)),
         ("Timeouts", |r| count(r.timeouts)),
         ("Pause frames", |r| count(r.totals.pause_frames)),
-        ("Host links busy: mean, busiest", |r| {
-            utilisation(r.host_utilisation)
-        }),
-        ("All links busy: mean, busiest", |r| {
-            utilisation(r.link_utilisation)
-        }),
+        ("Host links busy: mean, busiest", |r| utilisation(r.host_utilisation)),
+        ("All links busy: mean, busiest", |r| utilisation(r.link_utilisation)),
         ("Simulated time", |r| time(r.sim_time.as_us())),
     ];
     let mut head = vec!["Quantity".to_string()];
     head.extend(summary.runs.iter().map(|run| escape(&run.name)));
-    let rows: Vec<String> = quantities
-        .iter()
-        .map(|(name, show)| row(name, &summary.runs.iter().map(show).collect::<Vec<_>>()))
-        .collect();
+    let rows: Vec<String> =
+        quantities.iter().map(|(name, show)| row(name, &summary.runs.iter().map(show).collect::<Vec<_>>())).collect();
     let table = table("counts", "Counts of the fabric", &head, &rows);
     format!("<section id=\"counts\"><h2>Fabric</h2>\n{table}</section>\n")
 }
 
 fn utilisation(of: Option<Utilisation>) -> String {
-    of.map_or("&ndash;".to_string(), |u| {
-        format!("{}, {}", escape(&percent(u.mean)), escape(&percent(u.max)))
-    })
+    of.map_or("&ndash;".to_string(), |u| format!("{}, {}", escape(&percent(u.mean)), escape(&percent(u.max))))
 }
 
 /// The ports of each run that stood still longest and that dropped most.
@@ -160,31 +133,12 @@ pub(super) fn ports(summary: &ScenarioSummary, reports: &[RunReport]) -> String 
         let ports = &report.output.ports;
         let duration = run.sim_time.as_ps().max(1) as f64;
         let paused = |ps: u64| (time(ps as f64 / 1e6), percent(ps as f64 / duration));
-        let dropped = |drops: u64| {
-            (
-                count(drops),
-                percent(drops as f64 / run.totals.dropped.max(1) as f64),
-            )
-        };
+        let dropped = |drops: u64| (count(drops), percent(drops as f64 / run.totals.dropped.max(1) as f64));
         body += &format!(
             "<h3>{}</h3><div class=\"panels two\">{}{}</div>\n",
             escape(&run.name),
-            list(
-                "Longest paused",
-                "No port was paused.",
-                ["Paused", "of the run"],
-                ports,
-                paused_ps,
-                paused
-            ),
-            list(
-                "Most drops",
-                "No port dropped a packet.",
-                ["Dropped", "of all"],
-                ports,
-                drops,
-                dropped
-            ),
+            list("Longest paused", "No port was paused.", ["Paused", "of the run"], ports, paused_ps, paused),
+            list("Most drops", "No port dropped a packet.", ["Dropped", "of all"], ports, drops, dropped),
         );
     }
     if body.is_empty() {
@@ -203,15 +157,10 @@ fn drops(port: &PortRecord) -> u64 {
 
 /// The [`TOP`] ports by `value`, with a bar relative to the first; ties in the order of the ports.
 fn list(
-    title: &str,
-    none: &str,
-    columns: [&str; 2],
-    ports: &[PortRecord],
-    value: fn(&PortRecord) -> u64,
+    title: &str, none: &str, columns: [&str; 2], ports: &[PortRecord], value: fn(&PortRecord) -> u64,
     show: impl Fn(u64) -> (String, String),
 ) -> String {
-    let mut ranked: Vec<(u64, &PortRecord)> =
-        ports.iter().map(|p| (value(p), p)).filter(|p| p.0 > 0).collect();
+    let mut ranked: Vec<(u64, &PortRecord)> = ports.iter().map(|p| (value(p), p)).filter(|p| p.0 > 0).collect();
     ranked.sort_by_key(|(value, _)| std::cmp::Reverse(*value));
     let Some(&(largest, _)) = ranked.first() else {
         return format!("<div class=\"none\"><h4>{title}</h4><p>{none}</p></div>");
@@ -220,24 +169,13 @@ fn list(
         let (text, share) = show(value);
         let width = 100.0 * value as f64 / largest as f64;
         let bar = format!("<span class=\"track\"><i style=\"width:{width:.2}%\"></i></span>");
-        let name = format!(
-            "{}:{} \u{2192} {}",
-            escape(&port.node),
-            port.port,
-            escape(&port.peer)
-        );
+        let name = format!("{}:{} \u{2192} {}", escape(&port.node), port.port, escape(&port.peer));
         row(&name, &[bar, text, escape(&share)])
     };
     let rows: Vec<String> = ranked.iter().take(TOP).map(line).collect();
-    let head = [
-        format!("Port ({} in all)", count(ranked.len() as u64)),
-        String::new(),
-    ]
-    .into_iter()
-    .chain(columns.map(String::from))
-    .collect::<Vec<_>>();
-    format!(
-        "<div><h4>{title}</h4>{}</div>",
-        table("ports", title, &head, &rows)
-    )
+    let head = [format!("Port ({} in all)", count(ranked.len() as u64)), String::new()]
+        .into_iter()
+        .chain(columns.map(String::from))
+        .collect::<Vec<_>>();
+    format!("<div><h4>{title}</h4>{}</div>", table("ports", title, &head, &rows))
 }

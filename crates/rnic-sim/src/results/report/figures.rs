@@ -37,11 +37,7 @@ const CURVES: &str = "<noscript><p class=\"notice\">The two figures of curves ne
 
 /// One switch per run; failed runs have none.
 fn legend(summary: &ScenarioSummary) -> String {
-    let runs = summary
-        .runs
-        .iter()
-        .enumerate()
-        .filter(|(_, run)| run.fct_us.is_some());
+    let runs = summary.runs.iter().enumerate().filter(|(_, run)| run.fct_us.is_some());
     let items: String = runs
         .map(|(index, run)| {
             format!(
@@ -71,11 +67,7 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> String {
             Some(first) if index > 0 => metric.change(first, run).map(change).unwrap_or_default(),
             _ => String::new(),
         };
-        let width = if largest > 0.0 {
-            100.0 * value / largest
-        } else {
-            0.0
-        };
+        let width = if largest > 0.0 { 100.0 * value / largest } else { 0.0 };
         bars += &format!(
             "<div class=\"bar\" data-run=\"{index}\" data-tip=\"{name}: {exact}\"><span class=\"name\">{name}</span>\
              <span class=\"value\">{text}{compared}</span><span class=\"track\"><i style=\"width:{width:.2}%;\

@@ -42,19 +42,13 @@ pub(super) fn change(change: Change) -> String {
         Change::Better(_) => "better",
         Change::Worse(_) => "worse",
     };
-    format!(
-        "<small class=\"{class}\">{}</small>",
-        change.to_string().replace('x', "\u{d7}")
-    )
+    format!("<small class=\"{class}\">{}</small>", change.to_string().replace('x', "\u{d7}"))
 }
 
 /// A table in a frame that scrolls where the screen is narrower; `head` and `rows` are HTML, the first cell of each row
 /// its title.
 pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) -> String {
-    let head: String = head
-        .iter()
-        .map(|cell| format!("<th scope=\"col\">{cell}</th>"))
-        .collect();
+    let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\"><table class=\"{class}\">\
          <thead><tr>{head}</tr></thead><tbody>{}</tbody></table></div>\n",
@@ -76,10 +70,7 @@ mod tests {
 
     #[test]
     fn escapes() {
-        assert_eq!(
-            escape("<b>\"x\" & 'y'</b>"),
-            "&lt;b&gt;&quot;x&quot; &amp; &#39;y&#39;&lt;/b&gt;"
-        );
+        assert_eq!(escape("<b>\"x\" & 'y'</b>"), "&lt;b&gt;&quot;x&quot; &amp; &#39;y&#39;&lt;/b&gt;");
         let value = json!({"name": "</script><!--"});
         let text = script_json(&value);
         assert!(!text.contains('<'));
@@ -88,9 +79,6 @@ mod tests {
 
     #[test]
     fn changes_use_the_multiplication_sign() {
-        assert_eq!(
-            change(Change::Better(2.94)),
-            "<small class=\"better\">2.9\u{d7} better</small>"
-        );
+        assert_eq!(change(Change::Better(2.94)), "<small class=\"better\">2.9\u{d7} better</small>");
     }
 }

@@ -31,11 +31,7 @@ pub(super) fn results(summary: &ScenarioSummary) -> String {
     head.extend(metrics.iter().map(|metric| title(*metric).to_string()));
     head.extend(["Dropped", "Sent again", "Pauses", "Flows finished"].map(String::from));
     let first = summary.runs.first();
-    let rows: Vec<String> = summary
-        .runs
-        .iter()
-        .filter_map(|run| Some(result_row(first?, run, &metrics)))
-        .collect();
+    let rows: Vec<String> = summary.runs.iter().filter_map(|run| Some(result_row(first?, run, &metrics))).collect();
     format!(
         "<section id=\"results\"><h2>Results</h2>\n{}{}{}</section>\n",
         failures(summary),
@@ -63,36 +59,18 @@ pub(super) fn shown(metric: Metric, value: f64) -> (String, String) {
 }
 
 fn result_row(first: &RunSummary, run: &RunSummary, metrics: &[Metric]) -> String {
-    let mut cells: Vec<String> = metrics
-        .iter()
-        .map(|metric| metric_cell(*metric, first, run))
-        .collect();
+    let mut cells: Vec<String> = metrics.iter().map(|metric| metric_cell(*metric, first, run)).collect();
     let totals = &run.totals;
-    let again = (run.failure.is_none() && totals.data > 0)
-        .then(|| percent(totals.retransmitted as f64 / totals.data as f64));
-    cells.push(
-        run.drop_rate
-            .map_or("&ndash;".to_string(), |rate| escape(&percent(rate))),
-    );
+    let again =
+        (run.failure.is_none() && totals.data > 0).then(|| percent(totals.retransmitted as f64 / totals.data as f64));
+    cells.push(run.drop_rate.map_or("&ndash;".to_string(), |rate| escape(&percent(rate))));
     cells.push(again.map_or("&ndash;".to_string(), |share| escape(&share)));
     cells.push(match totals.pause_frames {
         0 => "0".to_string(),
-        frames => format!(
-            "{}<small>{}</small>",
-            count(frames),
-            time(totals.paused_ps as f64 / 1e6)
-        ),
+        frames => format!("{}<small>{}</small>", count(frames), time(totals.paused_ps as f64 / 1e6)),
     });
-    cells.push(format!(
-        "{}<small>of {}</small>",
-        count(run.flows.completed),
-        count(run.flows.offered)
-    ));
-    let failed = if run.failure.is_some() {
-        " <strong class=\"failed\">FAILED</strong>"
-    } else {
-        ""
-    };
+    cells.push(format!("{}<small>of {}</small>", count(run.flows.completed), count(run.flows.offered)));
+    let failed = if run.failure.is_some() { " <strong class=\"failed\">FAILED</strong>" } else { "" };
     row(&format!("{}{failed}", escape(&run.name)), &cells)
 }
 
@@ -105,17 +83,11 @@ fn metric_cell(metric: Metric, first: &RunSummary, run: &RunSummary) -> String {
         Some(compared) if !std::ptr::eq(first, run) => change(compared),
         _ => String::new(),
     };
-    format!(
-        "<span data-tip=\"{}: {exact}\">{text}</span>{compared}",
-        escape(&run.name)
-    )
+    format!("<span data-tip=\"{}: {exact}\">{text}</span>{compared}", escape(&run.name))
 }
 
 fn failures(summary: &ScenarioSummary) -> String {
-    let failed = summary
-        .runs
-        .iter()
-        .filter_map(|run| Some((run, run.failure.as_ref()?)));
+    let failed = summary.runs.iter().filter_map(|run| Some((run, run.failure.as_ref()?)));
     failed
         .map(|(run, reason)| {
             format!(
@@ -129,11 +101,7 @@ fn failures(summary: &ScenarioSummary) -> String {
 }
 
 fn end_sentence(text: &str) -> String {
-    if text.ends_with(['.', '!', '?']) {
-        text.to_string()
-    } else {
-        format!("{text}.")
-    }
+    if text.ends_with(['.', '!', '?']) { text.to_string() } else { format!("{text}.") }
 }
 
 fn sentences(summary: &ScenarioSummary) -> String {
@@ -150,11 +118,7 @@ fn sentences(summary: &ScenarioSummary) -> String {
         )
     });
     items.extend(warned);
-    if items.is_empty() {
-        String::new()
-    } else {
-        format!("<ul class=\"notes\">{}</ul>\n", items.concat())
-    }
+    if items.is_empty() { String::new() } else { format!("<ul class=\"notes\">{}</ul>\n", items.concat()) }
 }
 
 /// Parameters by run; one cell where all runs agree.
@@ -187,10 +151,7 @@ fn parameter_row(summary: &ScenarioSummary, key: &str) -> String {
     match values.first() {
         Some(first) if values.iter().all(|v| v == first) => {
             let title = escape(key);
-            format!(
-                "<tr><th scope=\"row\">{title}</th><td colspan=\"{}\">{first}</td></tr>\n",
-                values.len()
-            )
+            format!("<tr><th scope=\"row\">{title}</th><td colspan=\"{}\">{first}</td></tr>\n", values.len())
         }
         _ => row(&escape(key), &values),
     }
