@@ -70,6 +70,10 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
+    /// Only the run of this name; may be repeated
+    #[arg(long = "run", value_name = "NAME")]
+    pub(crate) runs: Vec<String>,
+
     /// Folder for the result files; they go into a folder of the scenario's name in it
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub(crate) out: PathBuf,
@@ -78,7 +82,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Most threads to use [default: as many as there are processors]
+    /// Most runs at the same time, each on a thread of its own [default: as many as there are processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
@@ -201,6 +205,10 @@ pub(crate) enum Listing {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
+
+    /// Also print every setting of each run, with what follows from the fabric
+    #[arg(long)]
+    pub(crate) settings: bool,
 }
 
 /// Splits `path=value` at the first equals sign outside quotes.

@@ -2,17 +2,27 @@
 
 use crate::args::CheckArgs;
 use crate::error::CliError;
-use crate::{load_selected, output};
+use crate::{load_selected, output, set_up};
 use rnic_fabric::config::TopologySpec;
+use rnic_sim::resolve::Resolved;
 use rnic_sim::scenario::{RunSpec, Traffic, TrafficPattern, hosts};
 
-/// Prints a headline and one line for each run.
+/// Prints a headline, and for each run one line, its settings on request, and what a reader of its results should know.
 pub(crate) fn check(arguments: &CheckArgs) -> Result<(), CliError> {
     let scenario = load_selected(&arguments.selection)?;
+    let set_up = |run| set_up(run, scenario.seed);
+    let resolved: Vec<Resolved> = scenario.runs.iter().map(set_up).collect::<Result<_, _>>()?;
     let plural = if scenario.runs.len() == 1 { "" } else { "s" };
     output::print(|out| {
         writeln!(out, "{}: seed {}, {} run{plural}", scenario.title, scenario.seed, scenario.runs.len())?;
-        scenario.runs.iter().try_for_each(|run| writeln!(out, "{}: {}", run.name, describe(run)))
+        for (run, resolved) in scenario.runs.iter().zip(&resolved) {
+            writeln!(out, "{}: {}", run.name, describe(run))?;
+            if arguments.settings {
+                resolved.parameters.iter().try_for_each(|(key, value)| writeln!(out, "  {key}: {value}"))?;
+            }
+            resolved.warnings.iter().try_for_each(|warning| writeln!(out, "  warning: {warning}"))?;
+        }
+        Ok(())
     })
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const OTHER_SIZES: [(&str, &str); 3] = [
     ("fixed 1 MB", "every flow is as large"),
     ("uniform 500 KB - 5 MB", "every size in the range is as likely"),
-    ("sizes.cdf", "a file of sizes and cumulative probabilities, next to the scenario"),
+    ("sizes.cdf", "a file of lines `bytes percent`, next to the scenario"),
 ];
 
 /// Prints what exists, a line each.

@@ -12,7 +12,8 @@ mod run;
 use args::{Cli, Command, Selection};
 use clap::Parser;
 use error::CliError;
-use rnic_sim::scenario::{Scenario, load};
+use rnic_sim::resolve::{Resolved, resolve};
+use rnic_sim::scenario::{RunSpec, Scenario, load};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -43,4 +44,22 @@ fn dispatch(command: Command) -> Result<(), CliError> {
 /// Reads the scenario that the arguments select.
 fn load_selected(selection: &Selection) -> Result<Scenario, CliError> {
     Ok(load(&selection.scenario, &selection.set, selection.seed)?)
+}
+
+/// The run of this name, or the first.
+fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec, CliError> {
+    let run = match name {
+        Some(name) => scenario.runs.iter().find(|run| run.name == name),
+        None => scenario.runs.first(),
+    };
+    run.ok_or_else(|| {
+        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
+        let name = name.unwrap_or_default();
+        CliError::Input(format!("no run is called \"{name}\"; there are: {}", names.join(", ")))
+    })
+}
+
+/// Works out everything that a run leaves open.
+fn set_up(run: &RunSpec, seed: u64) -> Result<Resolved, CliError> {
+    resolve(run, seed).map_err(|error| CliError::Input(format!("run \"{}\" cannot be set up: {error}", run.name)))
 }

@@ -3,7 +3,7 @@
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
 use crate::progress::{Bars, Silent};
-use crate::{load_selected, output};
+use crate::{load_selected, output, select};
 use rnic_sim::results::RunStatus;
 use rnic_sim::results::files::{FlowFormat, write_all};
 use rnic_sim::results::summary::{ScenarioSummary, summarise};
@@ -15,7 +15,11 @@ use std::path::PathBuf;
 
 /// Simulates, writes the files, prints.
 pub(crate) fn run(arguments: &RunArgs) -> Result<(), CliError> {
-    let scenario = load_selected(&arguments.selection)?;
+    let mut scenario = load_selected(&arguments.selection)?;
+    for name in &arguments.runs {
+        select(&scenario, Some(name))?;
+    }
+    scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.contains(&run.name));
     let reports = simulate(&scenario, arguments)?;
     let summary = summarise(&scenario, &reports);
     let files = write_files(arguments, &scenario, &reports, &summary)?;

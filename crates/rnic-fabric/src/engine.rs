@@ -55,12 +55,6 @@ impl<B: Copy + Default> Fabric<B> {
                 Switch::new(node, range.start, range.len(), &spec.switch)
             })
             .collect();
-        if 2 * most_ports > EventTree::MAX_SOURCES {
-            let most = EventTree::MAX_SOURCES / 2;
-            return Err(TopologyError::Invalid(format!(
-                "a switch has {most_ports} ports; at most {most} are possible"
-            )));
-        }
         let shortest = u64::from(MIN_FRAME) + u64::from(spec.frame_gap);
         let lookahead = topology
             .ports

@@ -4,10 +4,12 @@
 //! keys indexed by source, and the tree above it finds the smallest without branches. A key holds time and source, which
 //! makes the order total: earlier first; at the same instant arrivals before transmitters, lower ports before higher.
 
+use crate::topology::MAX_PORTS;
+
 /// "No event".
 const NEVER: u64 = u64::MAX;
 /// Bits of a key that hold the source.
-const SOURCE_BITS: u32 = 17;
+const SOURCE_BITS: u32 = MAX_PORTS.ilog2() + 1;
 
 /// A tournament tree over event sources `0..sources`.
 #[derive(Clone, Debug)]
@@ -20,9 +22,6 @@ pub(crate) struct EventTree {
 }
 
 impl EventTree {
-    /// Most sources a node may have.
-    pub(crate) const MAX_SOURCES: usize = 1 << SOURCE_BITS;
-
     pub(crate) fn new(max_sources: usize) -> EventTree {
         EventTree { keys: vec![NEVER; 2 * max_sources.next_power_of_two().max(2)], leaves: 0, origin: 0 }
     }

@@ -9,6 +9,9 @@ pub type NodeId = u32;
 /// Index of a port over all nodes; a node's ports are consecutive.
 pub type PortId = u32;
 
+/// Most ports of a switch: its virtual output queues take memory with the square of it.
+pub const MAX_PORTS: u32 = 4_096;
+
 /// Why a fabric cannot be built.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum TopologyError {
@@ -275,6 +278,9 @@ impl Plan {
         if let Some(cable) = self.cables.iter().find(|c| c.link.rate == BitRate::default()) {
             let (a, b) = (&self.names[cable.a as usize], &self.names[cable.b as usize]);
             return invalid(format!("the link between `{a}` and `{b}` has a rate of 0; give it one above 0"));
+        }
+        if let Some((name, ports)) = self.names.iter().zip(&degree).find(|(_, ports)| **ports > MAX_PORTS) {
+            return invalid(format!("switch `{name}` has {ports} ports; at most {MAX_PORTS} are possible"));
         }
         let mut first_port = vec![0u32; nodes + 1];
         for node in 0..nodes {

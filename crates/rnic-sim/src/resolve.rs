@@ -86,7 +86,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     let flow = FlowConfig {
         mtu: run.fabric.mtu.0 as u32,
         header: frames.header,
-        line_rate: longest.rate,
+        line_rate: network.host_rate.iter().copied().min().unwrap_or_default(),
         base_rtt,
         bdp_cap,
         timeouts,
@@ -177,7 +177,19 @@ fn switch(
         }
     };
     let headroom = run.fabric.switch.headroom.unwrap_or(Bytes(needed.0.max(buffer.0.saturating_sub(xoff.0))));
-    spec.pfc = Some(PfcThresholds { xoff, xon: run.fabric.switch.xon.unwrap_or(xoff), headroom });
+    let xon = run.fabric.switch.xon.unwrap_or(xoff);
+    if xon > xoff {
+        return Err(SetupError::Impossible(format!(
+            "xon = \"{xon}\" is above xoff, which follows from the buffer as \"{xoff}\""
+        )));
+    }
+    if xoff.0 + headroom.0 < u64::from(frames.longest) {
+        return Err(SetupError::Impossible(format!(
+            "xoff = \"{xoff}\" and headroom = \"{headroom}\" together cannot hold one packet of {} bytes",
+            frames.longest
+        )));
+    }
+    spec.pfc = Some(PfcThresholds { xoff, xon, headroom });
     Ok(spec)
 }
 

@@ -114,10 +114,12 @@ fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut 
         progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });
         ControlFlow::Continue(())
     };
-    match run.transport.transport.as_str() {
-        "irn" => simulate::<Irn, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
-        _ => simulate::<GoBackN, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
-    }
+    let output = match (run.transport.transport.as_str(), run.transport.cc.as_str()) {
+        ("irn", "none") => simulate::<Irn, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
+        ("roce", "none") => simulate::<GoBackN, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
+        (transport, cc) => RunOutput::not_started(format!("transport \"{transport}\" cannot run with cc \"{cc}\"")),
+    };
+    RunOutput { offered: total, ..output }
 }
 
 /// Simulates one run with the given flows, which must be in order of start. `observer` is called now and then with flows finished, simulated
@@ -164,9 +166,11 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
+    let flows = hosts.into_records();
     RunOutput {
         status,
-        flows: hosts.into_records(),
+        offered: flows.len() as u64,
+        flows,
         ports,
         totals,
         end,
@@ -178,6 +182,7 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
 fn status<B: Copy + Default>(
     fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time,
 ) -> RunStatus {
+    let end = Time::from_ns(end.as_ps() / 1_000);
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
         (_, Some(Stop::Finished)) => return RunStatus::Completed,

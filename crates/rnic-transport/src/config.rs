@@ -30,7 +30,7 @@ pub struct FlowConfig {
     pub mtu: u32,
     /// Header and trailer bytes of a data packet.
     pub header: u32,
-    /// Rate of the host's link; flows start at it.
+    /// Rate of the hosts' links, the slowest if they differ; flows start at it.
     pub line_rate: BitRate,
     /// Round-trip time of the longest path on an empty fabric.
     pub base_rtt: Time,
@@ -42,7 +42,7 @@ pub struct FlowConfig {
     pub acks: bool,
     /// Go-back-N: which packets out of order earn a NACK.
     pub nacks: NackPolicy,
-    /// A flow never sends faster than this, `None`: than its host's link.
+    /// A flow never sends its frames (frame gap not counted) faster than this, `None`: than its host's link.
     pub max_rate: Option<BitRate>,
     /// Sequence number of every flow's first packet; results do not depend on it.
     pub first_psn: Psn,

@@ -5,7 +5,7 @@ pub type Entry = (&'static str, &'static str);
 
 /// Transports, as a scenario's `transport` names them.
 pub const TRANSPORTS: &[Entry] = &[
-    ("roce", "RoCE NIC: go-back-N, NACK on the first packet out of order, fixed timeout; ACKs optional"),
+    ("roce", "RoCE NIC: go-back-N, NACK on the first packet out of order (or every one), fixed timeout; ACKs optional"),
     ("irn", "IRN: selective retransmission (bitmap SACK), BDP-FC, two timeouts; no lossless network needed"),
 ];
 

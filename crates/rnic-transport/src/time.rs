@@ -88,14 +88,14 @@ impl fmt::Debug for Time {
     }
 }
 
-/// The largest unit in which the value has no more than three decimals: `2 us`, `320 us`, `1.5 ms`, `217.2 ns`.
+/// The largest unit in which the value has no more than six decimals: `2 us`, `1.5 ms`, `25.4304 us`, `217.2 ns`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Time::MAX {
             return f.write_str("never");
         }
         for (unit, ps) in [("s", 1_000_000_000_000u64), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000)] {
-            if self.0 >= ps && self.0.is_multiple_of(ps / 1_000) {
+            if self.0 >= ps && self.0.is_multiple_of((ps / 1_000_000).max(1)) {
                 return write!(f, "{} {unit}", self.0 as f64 / ps as f64);
             }
         }

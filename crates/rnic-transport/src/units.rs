@@ -80,7 +80,9 @@ fn parse(text: &str, table: &[(&str, f64)], units: &'static str, example: &'stat
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+'))).unwrap_or(trimmed.len());
     let (number, unit) = (trimmed[..end].replace('_', ""), trimmed[end..].trim());
     let value: f64 = number.parse().map_err(|_| UnitError::NotANumber { text: text.to_string(), example })?;
-    let scale = table.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, scale)| *scale);
+    // `40 gbps` is clear, but a `b` is a bit and a `B` a byte.
+    let same = |name: &str| name.eq_ignore_ascii_case(unit) && name.ends_with('B') == unit.ends_with('B');
+    let scale = table.iter().find(|(name, _)| same(name)).map(|(_, scale)| *scale);
     let Some(scale) = scale else {
         return Err(UnitError::Unit { text: text.to_string(), unit: unit.to_string(), units, example });
     };
@@ -170,6 +172,7 @@ mod tests {
         assert_eq!(error, "`2 KB` has the unknown unit `KB`; use one of ps, ns, us, ms, s, for example \"2 us\"");
         assert!(matches!("fast".parse::<BitRate>(), Err(UnitError::NotANumber { .. })));
         assert!(matches!("-1 KB".parse::<Bytes>(), Err(UnitError::Range { .. })));
+        assert!(matches!("1 Kb".parse::<Bytes>(), Err(UnitError::Unit { .. })));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(crate) fn two_runs() -> (Scenario, Vec<RunReport>) {
 /// One run in which no flow ever started.
 pub(crate) fn empty() -> (Scenario, Vec<RunReport>) {
     let nothing = RunOutput {
+        offered: 0,
         flows: Vec::new(),
         ports: Vec::new(),
         totals: Totals::default(),
@@ -74,6 +75,7 @@ fn output(faster: u64) -> RunOutput {
     let end = Time::from_ps(600_000_001);
     RunOutput {
         status: RunStatus::Completed,
+        offered: flows.len() as u64,
         flows,
         ports: ports(),
         totals: totals(),
@@ -203,6 +205,7 @@ fn showcase_output(slow: f64) -> RunOutput {
     };
     let mut output = output(1);
     output.flows = (0..20_000).map(one).collect();
+    output.offered = 20_000;
     output.end = Time::from_us(23_000);
     let port = |i: u64| PortRecord {
         node: format!("agg{}", i / 6),

@@ -7,6 +7,8 @@ use rnic_transport::{BitRate, Time};
 pub struct RunOutput {
     /// How it ended.
     pub status: RunStatus,
+    /// Flows that the traffic has in all, started or not.
+    pub offered: u64,
     /// Every flow that started, in order of its start.
     pub flows: Vec<FlowRecord>,
     /// Every port, in order of node and port.
@@ -26,6 +28,7 @@ impl RunOutput {
     pub fn not_started(reason: String) -> RunOutput {
         RunOutput {
             status: RunStatus::Failed(reason),
+            offered: 0,
             flows: Vec::new(),
             ports: Vec::new(),
             totals: Totals::default(),

@@ -157,7 +157,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         cc: spec.transport.cc.clone(),
         pfc: spec.transport.pfc,
         flows: FlowCounts {
-            offered: output.flows.len() as u64,
+            offered: output.offered,
             completed: output.flows.iter().filter(|f| f.finish.is_some()).count() as u64,
             measured: whole.flows,
         },
