@@ -55,7 +55,7 @@ pub struct FabricSetup {
 /// The `[fabric.switch]` table.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SwitchSetup {
-    /// Buffer per input port; default twice the longest path's bandwidth-delay product.
+    /// Buffer per input port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
     pub buffer: Option<Bytes>,
     /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless.
     pub xoff: Option<Bytes>,
@@ -143,7 +143,7 @@ pub struct TransportSpec {
     pub pfc: bool,
     /// Whether retransmission timers run; default: unless the fabric is lossless.
     pub timeouts: Option<bool>,
-    /// Retransmission timeout; default one congested link's worst round trip.
+    /// Retransmission timeout; default the longest path's round-trip propagation plus all buffers of the largest switch sent over one link.
     pub rto_high: Option<Time>,
     /// IRN's short timeout; default 100 us.
     pub rto_low: Option<Time>,
