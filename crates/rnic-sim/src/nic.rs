@@ -1,6 +1,6 @@
 //! The simulated host NICs: they put the transport's flows on the fabric.
 //!
-//! A NIC sends control packets (ACK, NACK) before data, and takes data packets from its ready flows in turn, one packet each. A
+//! A NIC sends control packets (ACK, NACK) before data, and takes data packets from its ready flows in turn, `burst` each. A
 //! flow that its recovery, window or pacing holds back is not in the ring of ready flows. One retransmission timer entry per flow
 //! end is pending at most; re-arming it later costs nothing until it fires.
 
@@ -37,6 +37,8 @@ pub struct Hosting {
     pub ack_bytes: u32,
     /// Frame length of a NACK.
     pub nack_bytes: u32,
+    /// Packets sent of one flow before the next ready one has its turn, at least 1.
+    pub burst: u32,
     /// Priority of ACKs and NACKs.
     pub control_priority: u8,
     /// Give up when the simulated time reaches this.
@@ -76,6 +78,8 @@ struct ReceiveEnd<P: Protocol> {
 struct Host {
     control: VecDeque<Packet<Segment>>,
     ready: VecDeque<u32>,
+    /// The flow whose turn it is, and the packets it may still send in this turn.
+    turn: (u32, u32),
     /// Flows that may send from a time on.
     paced: BinaryHeap<Reverse<(Time, u32)>>,
     /// (time, slot, whether it is the receiving end's).
@@ -402,6 +406,21 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         packet
     }
 
+    /// The flow has sent a packet: as long as its turn lasts and it stays ready, it comes first again.
+    #[inline]
+    fn keep_turn(&mut self, host: u32, slot: u32) {
+        if self.hosting.burst == 1 {
+            return;
+        }
+        let host = &mut self.hosts[host as usize];
+        let left = if host.turn.0 == slot && host.turn.1 > 0 { host.turn.1 } else { self.hosting.burst } - 1;
+        host.turn = (slot, left);
+        if left > 0 && host.ready.back() == Some(&slot) {
+            host.ready.pop_back();
+            host.ready.push_front(slot);
+        }
+    }
+
     /// Retires flows whose both ends are done.
     fn retire(&mut self) {
         let learns = P::sender_learns_completion(&self.cfg);
@@ -503,6 +522,7 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
         }
         while let Some(slot) = self.hosts[index as usize].ready.pop_front() {
             if let Some(packet) = self.data_packet(index, slot, now) {
+                self.keep_turn(index, slot);
                 return Some(packet);
             }
         }

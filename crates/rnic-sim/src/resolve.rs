@@ -100,6 +100,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     }
     let hosting = Hosting {
         frame_gap: frames.gap,
+        burst: run.transport.nic_burst,
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         control_priority: fabric.switch.priorities - 1,
@@ -273,6 +274,7 @@ fn parameters(
         put("bdp_cap", format!("{} packets", flow.bdp_cap));
         put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
     }
+    put("nic_burst", format!("{} packets", hosting.burst));
     put("acks", if flow.acks { "every packet" } else { "none (all Reads)" }.to_string());
     put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
     match flow.timeouts {

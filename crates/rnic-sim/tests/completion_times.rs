@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_sim::results::RunStatus;
+use rnic_sim::scenario::RunSpec;
 use rnic_sim::workload::FlowSpec;
 use rnic_transport::{BitRate, Bytes, Time};
 
@@ -176,4 +177,23 @@ fn a_flow_starts_at_its_own_picosecond() {
         assert_eq!(record.start, Time::from_ps(start));
         assert_eq!(fct(record), 2 * (16_800 + D), "{record:?}");
     }
+}
+
+/// Two flows of 8 packets from one host, on cables of their own behind the switch. With a burst of 8 the first goes out whole, as if
+/// alone, and the second waits for its 8 packets; packet by packet the first waits for most of the second's.
+#[test]
+fn a_nic_takes_turns_in_bursts() {
+    let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
+    run.transport.pfc = true;
+    let flows = [flow(0, 0, 1, 8 * 1_024), flow(0, 0, 2, 8 * 1_024)];
+    let late = |run: &RunSpec| -> Vec<u64> {
+        outcome(run, &flows).flows.iter().map(|record| fct(record) - record.ideal.as_ps()).collect()
+    };
+    const T: u64 = 221_200;
+    // The first flow has the wire before the second is known, so it leads by one packet.
+    assert_eq!(late(&run), [6 * T, 8 * T]);
+    run.transport.nic_burst = 8;
+    assert_eq!(late(&run), [0, 8 * T]);
+    run.transport.nic_burst = 4;
+    assert_eq!(late(&run), [4 * T, 8 * T]);
 }

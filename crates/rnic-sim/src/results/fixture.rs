@@ -164,6 +164,7 @@ fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
         bdp_cap: None,
         acks: None,
         nacks: Default::default(),
+        nic_burst: 1,
         header: None,
         ack_size: None,
         nack_size: None,

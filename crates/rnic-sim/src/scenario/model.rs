@@ -163,6 +163,8 @@ pub struct TransportSpec {
     pub nack_size: Option<Bytes>,
     /// Whether ACKs and NACKs travel in a higher priority than data; default no.
     pub control_priority: bool,
+    /// Packets that a NIC sends of one flow before it turns to the next ready one (`nic_burst`); default 1.
+    pub nic_burst: u32,
     /// Rate of a lone flow if lower than the link's (`max_rate`); default the host link's rate.
     pub max_rate: Option<BitRate>,
 }

@@ -8,8 +8,18 @@ use rnic_transport::registry::{CONGESTION_CONTROLS, TRANSPORTS};
 use rnic_transport::{Bytes, NackPolicy};
 
 /// Keys that every transport uses.
-const COMMON: [&str; 9] =
-    ["cc", "pfc", "timeouts", "rto_high", "header", "ack_size", "nack_size", "control_priority", "max_rate"];
+const COMMON: [&str; 10] = [
+    "cc",
+    "pfc",
+    "timeouts",
+    "rto_high",
+    "header",
+    "ack_size",
+    "nack_size",
+    "control_priority",
+    "nic_burst",
+    "max_rate",
+];
 /// Keys that only some use.
 const VARIANTS: [Variant; 2] = [
     Variant { name: "roce", keys: &["acks", "nacks"] },
@@ -79,6 +89,7 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>) -> Result<TransportSp
         ack_size: size("ack_size")?,
         nack_size: size("nack_size")?,
         control_priority: flag("control_priority")?.unwrap_or(false),
+        nic_burst: packets("nic_burst", 1)?.unwrap_or(1),
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
     };
     Ok(spec)

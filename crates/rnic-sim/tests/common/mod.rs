@@ -45,6 +45,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             bdp_cap: None,
             acks: None,
             nacks: Default::default(),
+            nic_burst: 1,
             header: None,
             ack_size: None,
             nack_size: None,
