@@ -190,9 +190,9 @@ pub(crate) enum Listing {
     Transports,
     /// How hosts adapt their rate: `cc` in a run
     Congestion,
-    /// How nodes are wired: `topology` in [fabric]
+    /// How nodes are wired: `topology` of the fabric
     Topologies,
-    /// What hosts send: `pattern` and `sizes` in [traffic]
+    /// What hosts send: `pattern` and `sizes` of traffic
     Workloads,
     /// Scenario files, with their titles
     Scenarios,
