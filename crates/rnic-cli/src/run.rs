@@ -20,10 +20,11 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<(), CliError> {
         select(&scenario, Some(name))?;
     }
     scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.contains(&run.name));
+    make_folder(arguments, &scenario)?;
     let reports = simulate(&scenario, arguments)?;
     let summary = summarise(&scenario, &reports);
-    let files = write_files(arguments, &scenario, &reports, &summary)?;
     print(arguments.format, &summary)?;
+    let files = write_files(arguments, &scenario, &reports, &summary)?;
     if !arguments.quiet {
         tell_files(&files);
     }
@@ -42,6 +43,15 @@ fn simulate(scenario: &Scenario, arguments: &RunArgs) -> Result<Vec<RunReport>, 
     };
     run_scenario(scenario, &options, progress)
         .map_err(|(run, error)| CliError::Input(format!("run \"{run}\" cannot be set up: {error}")))
+}
+
+/// Makes the folder for the result files before any time is spent on results that could not be written.
+fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
+    let folder = arguments.out.join(&scenario.name);
+    std::fs::create_dir_all(&folder).map_err(|error| {
+        let doing = format!("cannot write the result files into `{}`", folder.display());
+        CliError::Io { doing, error }
+    })
 }
 
 fn write_files(

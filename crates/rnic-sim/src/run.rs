@@ -119,7 +119,15 @@ fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut 
         ("roce", "none") => simulate::<GoBackN, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
         (transport, cc) => RunOutput::not_started(format!("transport \"{transport}\" cannot run with cc \"{cc}\"")),
     };
-    RunOutput { offered: total, ..output }
+    // A stream that ended early (starts beyond the end of time) must not pass for a finished run.
+    let status = match output.status {
+        RunStatus::Completed if (output.flows.len() as u64) < total => RunStatus::Failed(format!(
+            "only {} of {total} flows start before the end of time (213 days)",
+            output.flows.len()
+        )),
+        status => status,
+    };
+    RunOutput { status, offered: total, ..output }
 }
 
 /// Simulates one run with the given flows, which must be in order of start. `observer` is called now and then with flows finished, simulated

@@ -91,7 +91,7 @@ fn pauses(run: &RunSummary) -> String {
 
 fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width: usize) -> String {
     let mut table = Table::new();
-    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16).force_no_tty();
     let mut header = vec![Cell::new("run")];
     header.extend(columns.iter().map(|c| Cell::new(c.title).set_alignment(CellAlignment::Right)));
     table.set_header(header);
