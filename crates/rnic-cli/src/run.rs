@@ -11,7 +11,7 @@ use rnic_sim::results::table;
 use rnic_sim::run::{Progress, RunOptions, RunReport, run_scenario};
 use rnic_sim::scenario::Scenario;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Simulates, writes the files, prints.
 pub(crate) fn run(arguments: &RunArgs) -> Result<(), CliError> {
@@ -48,10 +48,11 @@ fn simulate(scenario: &Scenario, arguments: &RunArgs) -> Result<Vec<RunReport>, 
 /// Makes the folder for the result files before any time is spent on results that could not be written.
 fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
     let folder = arguments.out.join(&scenario.name);
-    std::fs::create_dir_all(&folder).map_err(|error| {
-        let doing = format!("cannot write the result files into `{}`", folder.display());
-        CliError::Io { doing, error }
-    })
+    std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))
+}
+
+fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
+    CliError::Io { doing: format!("cannot write the result files into `{}`", folder.display()), error }
 }
 
 fn write_files(
@@ -63,10 +64,7 @@ fn write_files(
     };
     let flows: Vec<FlowFormat> = arguments.flows.iter().map(format).collect();
     let folder = arguments.out.join(&scenario.name);
-    write_all(&folder, scenario, reports, summary, &flows).map_err(|error| {
-        let doing = format!("cannot write the result files into `{}`", folder.display());
-        CliError::Io { doing, error }
-    })
+    write_all(&folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(&folder, error))
 }
 
 fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {

@@ -38,7 +38,6 @@ pub struct Fabric<B> {
     /// Nothing a node does reaches another in less than this, in picoseconds.
     lookahead: u64,
     now: u64,
-    pfc: bool,
 }
 
 impl<B: Copy + Default> Fabric<B> {
@@ -71,7 +70,6 @@ impl<B: Copy + Default> Fabric<B> {
             switches,
             lookahead: lookahead.max(1),
             now: 0,
-            pfc: spec.switch.pfc.is_some(),
         })
     }
 
@@ -206,10 +204,6 @@ impl<B: Copy + Default> Fabric<B> {
         let node = self.topology.ports[port].node;
         let index = node.checked_sub(self.topology.hosts)?;
         Some((&self.switches[index as usize], port - self.topology.first_port[node as usize] as usize))
-    }
-    /// Whether PFC is on.
-    pub fn has_pfc(&self) -> bool {
-        self.pfc
     }
 }
 

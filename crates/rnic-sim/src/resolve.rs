@@ -69,10 +69,10 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
     let longest = longest_path(&topology);
     let frames = Frames::new(run, &fabric)?;
-    fabric.switch = switch(run, &fabric, &topology, longest, &frames)?;
+    let needed = lossless_headroom(&topology, frames.longest, frames.gap);
+    fabric.switch = switch(run, &fabric, needed, longest, &frames)?;
 
     let mut warnings = Vec::new();
-    let needed = lossless_headroom(&topology, frames.longest, frames.gap);
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
     let lossless = fabric.switch.pfc.is_some_and(|pfc| pfc.headroom >= needed) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
@@ -152,7 +152,7 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
 }
 
 fn switch(
-    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, frames: &Frames,
+    run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames,
 ) -> Result<SwitchSpec, SetupError> {
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let buffer = run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
@@ -166,7 +166,6 @@ fn switch(
     if !run.transport.pfc {
         return Ok(spec);
     }
-    let needed = lossless_headroom(topology, frames.longest, frames.gap);
     let headroom = run.fabric.switch.headroom.unwrap_or(needed);
     let xoff = match run.fabric.switch.xoff {
         Some(xoff) => xoff,

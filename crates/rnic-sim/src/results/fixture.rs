@@ -34,16 +34,7 @@ pub(crate) fn two_runs() -> (Scenario, Vec<RunReport>) {
 
 /// One run in which no flow ever started.
 pub(crate) fn empty() -> (Scenario, Vec<RunReport>) {
-    let nothing = RunOutput {
-        offered: 0,
-        flows: Vec::new(),
-        ports: Vec::new(),
-        totals: Totals::default(),
-        end: Time::ZERO,
-        parameters: Vec::new(),
-        warnings: Vec::new(),
-        ..output(1)
-    };
+    let nothing = RunOutput { status: RunStatus::Completed, ..RunOutput::not_started(String::new()) };
     (scenario(vec![run("nothing", "irn", false, &[source("background")])]), vec![report(nothing)])
 }
 
