@@ -5,12 +5,15 @@ use crate::{BitRate, Psn, Time};
 /// Retransmission timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
-    /// The timeout: go-back-N's only one, IRN's `RTO_high`.
+    /// The timeout: RoCE's only one, IRN's `RTO_high`.
     pub high: Time,
     /// IRN's `RTO_low`, used while few packets are in flight.
     pub low: Time,
     /// IRN's N: `low` applies while at most this many packets are in flight.
     pub low_packets: u32,
+    /// Instead of the fixed ones: a timeout computed from round-trip times as TCP does (RFC 6298), at least this long; it begins
+    /// as `high` and doubles with each timeout in a row.
+    pub dynamic: Option<Time>,
 }
 
 /// When a go-back-N receiver sends a NACK.
@@ -34,14 +37,20 @@ pub struct FlowConfig {
     pub line_rate: BitRate,
     /// Round-trip time of the longest path on an empty fabric.
     pub base_rtt: Time,
-    /// BDP-FC: most packets in flight, at most [`Psn::MAX_WINDOW`].
+    /// Bandwidth-delay product of the longest path, in packets.
+    pub bdp: u32,
+    /// BDP-FC: most packets in flight; [`Psn::MAX_WINDOW`] where there is no such cap.
     pub bdp_cap: u32,
+    /// IRN: the source keeps a bitmap of what is selectively acknowledged. Without, it learns of one loss per round trip.
+    pub sack: bool,
     /// Retransmission timeouts, `None`: off (a lossless fabric).
     pub timeouts: Option<Timeouts>,
     /// Go-back-N: acknowledge every data packet. Without (the all-Reads extreme) the data sink owns the timer.
     pub acks: bool,
     /// Go-back-N: which packets out of order earn a NACK.
     pub nacks: NackPolicy,
+    /// The sink sends a congestion notification for marked packets, at most one in this time; `None`: it sends none.
+    pub cnp_interval: Option<Time>,
     /// A flow never sends its frames (frame gap not counted) faster than this, `None`: than its host's link.
     pub max_rate: Option<BitRate>,
     /// Sequence number of every flow's first packet; results do not depend on it.
@@ -63,10 +72,18 @@ impl Default for FlowConfig {
             header: crate::headers::ROCE_DATA,
             line_rate: BitRate::from_gbps(40),
             base_rtt: Time::from_us(24),
+            bdp: 111,
             bdp_cap: 111,
-            timeouts: Some(Timeouts { high: Time::from_us(320), low: Time::from_us(100), low_packets: 3 }),
+            sack: true,
+            timeouts: Some(Timeouts {
+                high: Time::from_us(320),
+                low: Time::from_us(100),
+                low_packets: 3,
+                dynamic: None,
+            }),
             acks: true,
             nacks: NackPolicy::First,
+            cnp_interval: None,
             max_rate: None,
             first_psn: Psn::new(0),
         }

@@ -86,7 +86,10 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.congestion.on_send(params, now, bytes);
         if paced {
             let rate = self.congestion.rate().min(cfg.max_rate.unwrap_or(cfg.line_rate));
-            self.not_before = now + rate.time_for(u64::from(bytes));
+            // At line rate the link itself is the pace.
+            if rate < cfg.line_rate {
+                self.not_before = now + rate.time_for(u64::from(bytes));
+            }
         }
         let pdu = Pdu::data(pick.psn, pick.last, now);
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
@@ -140,12 +143,36 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
 #[derive(Clone, Debug)]
 pub struct Receiver<P: Protocol> {
     recovery: P::Receiver,
+    notifier: Notifier,
+}
+
+/// The NP of DCQCN (section 3.1): a marked packet is answered with a congestion notification at once if there was none in the last
+/// interval. Whatever marks fall into the interval after one earn one more when it is over: with the next packet, marked or not.
+#[derive(Clone, Copy, Debug)]
+struct Notifier {
+    /// No notification before this time.
+    quiet_until: Time,
+    /// A marked packet arrived since the last one.
+    due: bool,
+}
+
+impl Notifier {
+    #[inline]
+    fn on_packet(&mut self, interval: Time, now: Time, marked: bool) -> bool {
+        self.due |= marked;
+        if !self.due || now < self.quiet_until {
+            return false;
+        }
+        *self = Notifier { quiet_until: now + interval, due: false };
+        true
+    }
 }
 
 impl<P: Protocol> Receiver<P> {
     /// A flow of `bytes` payload bytes begins at `now`.
     pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
-        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now) }
+        let notifier = Notifier { quiet_until: Time::ZERO, due: false };
+        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now), notifier }
     }
 
     /// A data packet arrived. One of another kind is for the other half, and discarded.
@@ -156,6 +183,9 @@ impl<P: Protocol> Receiver<P> {
         }
         let mut outcome = self.recovery.on_data(cfg, now, pdu);
         outcome.reply = outcome.reply.map(|reply| reply.with_mark_echo(meta.marked));
+        if let Some(interval) = cfg.cnp_interval {
+            outcome.notify = self.notifier.on_packet(interval, now, meta.marked);
+        }
         outcome
     }
 

@@ -8,6 +8,7 @@
 //! | ICRC | 4 |
 //! | AETH (in ACK and NACK) | 4 |
 //! | RETH (in every packet of an IRN Write) | 16 |
+//! | reserved (in a CNP) | 16 |
 //!
 //! Preamble, start-of-frame delimiter and inter-frame gap (20 bytes) are not part of a frame: the fabric adds them to
 //! the time on the cable ([`FRAME_GAP`]), no buffer holds them.
@@ -22,3 +23,5 @@ pub const ROCE_ACK: u32 = ROCE_DATA + 4;
 pub const IRN_NACK: u32 = ROCE_ACK + 4;
 /// Preamble and start-of-frame delimiter (8) and inter-frame gap (12).
 pub const FRAME_GAP: u32 = 20;
+/// A congestion notification packet: BTH and 16 reserved bytes (RoCEv2, annex A17.9.3).
+pub const CNP: u32 = ROCE_DATA + 16;

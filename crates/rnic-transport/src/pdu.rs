@@ -132,6 +132,8 @@ pub struct RxOutcome {
     pub completed: bool,
     /// Whether the packet was of no use: a duplicate, or out of order where the receiver keeps only order.
     pub discarded: bool,
+    /// A congestion notification to send now, ahead of the reply.
+    pub notify: bool,
 }
 
 #[cfg(test)]

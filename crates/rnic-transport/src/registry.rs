@@ -1,4 +1,6 @@
-//! What exists, by name: one line per transport and congestion control.
+//! What exists: one line per transport and congestion control.
+
+use crate::congestion::{CongestionControl, NoCongestionControl};
 
 /// Name and one-line description.
 pub type Entry = (&'static str, &'static str);
@@ -9,6 +11,13 @@ pub const TRANSPORTS: &[Entry] = &[
     ("irn", "IRN: selective retransmission (bitmap SACK), BDP-FC, two timeouts; no lossless network needed"),
 ];
 
-/// Congestion controls, as a scenario's `cc` names them.
-pub const CONGESTION_CONTROLS: &[Entry] =
-    &[("none", "No congestion control: line rate, bounded only by the transport's own flow control")];
+/// Does something with a congestion control's type.
+pub trait Visitor {
+    /// Called once for each.
+    fn visit<C: CongestionControl>(&mut self);
+}
+
+/// Shows every congestion control to a visitor. To register one, add its line.
+pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
+    visitor.visit::<NoCongestionControl>();
+}

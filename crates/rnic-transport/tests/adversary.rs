@@ -181,7 +181,7 @@ fn attack_receiver<P: Protocol>(
         let psn = near.psn(cfg.first_psn);
         let position = absolute(psn, expected);
         let outcome = receiver.handle(cfg, Time::ZERO, Pdu::data(psn, false, Time::ZERO), RxMeta::default());
-        let RxOutcome { reply, completed, discarded } = outcome;
+        let RxOutcome { reply, completed, discarded, notify: _ } = outcome;
         let said = reply.map(|reply| {
             let expected = absolute(reply.psn(), expected);
             let trigger = (reply.kind() == PduKind::Nack).then(|| absolute(reply.trigger(), expected));

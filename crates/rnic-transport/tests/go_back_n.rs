@@ -14,6 +14,11 @@ fn without_acks() -> FlowConfig {
     FlowConfig { acks: false, ..FlowConfig::default() }
 }
 
+/// As RoCE NICs are: nothing bounds the packets in flight.
+fn uncapped() -> FlowConfig {
+    FlowConfig { bdp_cap: Psn::MAX_WINDOW, ..FlowConfig::default() }
+}
+
 /// One NACK for #3; #4 and #5 are discarded in silence. Everything from #2 on is sent again.
 #[test]
 fn middle_packet_lost() {
@@ -60,7 +65,7 @@ fn retransmissions_follow_from_the_round_trip() {
         for lost in [0, 1, 57, 200, 393, 397, 398] {
             let expected = (2 * delay_ns).div_ceil(packet_ns).saturating_add(2).min(u64::from(flow - lost));
             let script = Script::default().lose(lost, 1);
-            let (_, totals) = run_traced::<GoBackN>(&FlowConfig::default(), flow, pipe, &script);
+            let (_, totals) = run_traced::<GoBackN>(&uncapped(), flow, pipe, &script);
             assert_eq!(totals.resent, expected, "{pipe:?}, #{lost} lost: one round trip of packets");
             assert_eq!((totals.nacks, totals.timeouts), (1, 0));
         }
@@ -213,7 +218,7 @@ fn without_timeouts_nothing_times_out() {
 /// Each of the three NACKs takes the source back to #2; the copies that come too late are acknowledged as duplicates.
 #[test]
 fn a_nack_for_every_packet() {
-    let cfg = FlowConfig { nacks: NackPolicy::Every, ..FlowConfig::default() };
+    let cfg = FlowConfig { nacks: NackPolicy::Every, ..uncapped() };
     let (trace, totals) = run(&cfg, 6, &Script::default().lose(2, 1));
     assert_trace(
         &sender_view(&trace),

@@ -1,11 +1,13 @@
 //! Congestion control: how fast a flow may send, and how much it may have in flight.
 
 mod none;
+mod parameter;
 
 pub use none::NoCongestionControl;
+pub use parameter::{Kind, Parameter, Settings, Value};
 
 use crate::config::FlowConfig;
-use crate::{BitRate, Time};
+use crate::{BitRate, Bytes, Time};
 
 /// What one ACK or NACK tells the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +33,22 @@ pub enum LossSignal {
     Timeout,
 }
 
-/// One flow's congestion control. All methods but [`rate`](CongestionControl::rate) and
-/// [`window`](CongestionControl::window) have empty defaults: implement what the algorithm listens to.
+/// When a switch marks packets "congestion experienced" (RED over ECN, the CP of DCQCN section 3.1): never while its queue is
+/// at most `kmin`, with a probability that grows linearly to `pmax` at `kmax`, always above `kmax`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Marking {
+    /// No packet is marked up to this queue.
+    pub kmin: Bytes,
+    /// Every packet is marked above this queue.
+    pub kmax: Bytes,
+    /// Probability at `kmax`, from 0 to 1.
+    pub pmax: f64,
+}
+
+/// One flow's congestion control.
+///
+/// Of the constants, `NAME` and `ABOUT` are required; of the functions `params`, `new`, `rate` and `window`. The rest have defaults:
+/// implement what the algorithm listens to.
 ///
 /// An implementation is a plain value without clocks, sockets or randomness of its own, so that a run is reproducible; the
 /// flow that owns it is compiled for it, so nothing here is dispatched at run time.
@@ -40,8 +56,30 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// Parameters, shared by all flows of a run.
     type Params: Clone + Send + Sync + 'static;
 
+    /// What a scenario's `cc` calls it.
+    const NAME: &'static str;
+    /// One line for `rnic list`.
+    const ABOUT: &'static str;
+    /// The keys that a scenario may set, under the algorithm's name.
+    const PARAMETERS: &'static [Parameter] = &[];
     /// Whether [`rate`](CongestionControl::rate) can be below the link's, so that packets need pacing.
     const PACED: bool = true;
+    /// Whether it works only if data packets are acknowledged.
+    const NEEDS_ACKS: bool = true;
+
+    /// The parameters of a run, from what its scenario says.
+    ///
+    /// # Errors
+    /// One sentence when the settings contradict each other; each alone has been checked before.
+    fn params(settings: &Settings, flow: &FlowConfig) -> Result<Self::Params, String>;
+    /// The switches' default marking thresholds; `None` if it does not listen to marks: then its packets are never marked.
+    fn marking(_flow: &FlowConfig) -> Option<Marking> {
+        None
+    }
+    /// Shortest time between two congestion notification packets from the receiver; `None` if it needs none.
+    fn cnp_interval(_params: &Self::Params) -> Option<Time> {
+        None
+    }
 
     /// A flow begins. Flows start at line rate unless the algorithm says otherwise.
     fn new(params: &Self::Params, flow: &FlowConfig, now: Time) -> Self;

@@ -1,6 +1,6 @@
 //! No congestion control: line rate, no window.
 
-use super::CongestionControl;
+use super::{CongestionControl, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Time};
 
@@ -10,8 +10,14 @@ pub struct NoCongestionControl;
 
 impl CongestionControl for NoCongestionControl {
     type Params = ();
+    const NAME: &'static str = "none";
+    const ABOUT: &'static str = "no congestion control: line rate, bounded only by the transport's own flow control";
     const PACED: bool = false;
+    const NEEDS_ACKS: bool = false;
 
+    fn params(_settings: &Settings, _flow: &FlowConfig) -> Result<(), String> {
+        Ok(())
+    }
     fn new(_params: &(), _flow: &FlowConfig, _now: Time) -> NoCongestionControl {
         NoCongestionControl
     }

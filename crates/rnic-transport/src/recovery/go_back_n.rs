@@ -76,7 +76,7 @@ impl SendRecovery for GoBackNSender {
     #[inline]
     fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool {
         // Without ACKs nothing is known to be in flight, and nothing bounds it.
-        let limit = if cfg.acks { window.min(Psn::MAX_WINDOW - 1) } else { u32::MAX };
+        let limit = if cfg.acks { window.min(cfg.bdp_cap).min(Psn::MAX_WINDOW - 1) } else { u32::MAX };
         self.next < self.packets && self.next - self.acked < u64::from(limit)
     }
 
@@ -141,7 +141,7 @@ impl ReceiveRecovery for GoBackNReceiver {
             self.left -= 1;
             self.timer_start = now;
             let reply = cfg.acks.then(|| Pdu::ack(self.expected, pdu.stamp()));
-            return RxOutcome { reply, completed: self.left == 0, discarded: false };
+            return RxOutcome { reply, completed: self.left == 0, ..RxOutcome::default() };
         }
         let reply = if ahead < 0 || self.left == 0 {
             cfg.acks.then(|| Pdu::ack(self.expected, pdu.stamp()))
@@ -151,7 +151,7 @@ impl ReceiveRecovery for GoBackNReceiver {
             self.nack_sent = true;
             Some(Pdu::nack(self.expected, pdu.psn(), pdu.stamp()))
         };
-        RxOutcome { reply, completed: false, discarded: true }
+        RxOutcome { reply, discarded: true, ..RxOutcome::default() }
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {

@@ -240,19 +240,19 @@ impl ReceiveRecovery for IrnReceiver {
             self.expected = self.expected.plus(run);
             self.left -= u64::from(run);
             let reply = Some(Pdu::ack(self.expected, pdu.stamp()));
-            return RxOutcome { reply, completed: self.left == 0, discarded: false };
+            return RxOutcome { reply, completed: self.left == 0, ..RxOutcome::default() };
         }
         if ahead < 0 || self.left == 0 {
             let reply = Some(Pdu::ack(self.expected, pdu.stamp()));
-            return RxOutcome { reply, completed: false, discarded: true };
+            return RxOutcome { reply, discarded: true, ..RxOutcome::default() };
         }
         if ahead as u32 >= self.arrived.capacity() || ahead as u64 >= self.left {
             // Beyond the cap that both ends agreed on: no place to note it.
-            return RxOutcome { reply: None, completed: false, discarded: true };
+            return RxOutcome { discarded: true, ..RxOutcome::default() };
         }
         let new = self.arrived.set(pdu.psn());
         let reply = Some(Pdu::nack(self.expected, pdu.psn(), pdu.stamp()));
-        RxOutcome { reply, completed: false, discarded: !new }
+        RxOutcome { reply, discarded: !new, ..RxOutcome::default() }
     }
 
     fn deadline(&self, _cfg: &FlowConfig) -> Option<Time> {
