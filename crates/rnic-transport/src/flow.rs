@@ -148,22 +148,19 @@ pub struct Receiver<P: Protocol> {
 
 /// The NP of DCQCN (section 3.1): a marked packet is answered with a congestion notification at once if there was none in the last
 /// interval. Whatever marks fall into the interval after one earn one more when it is over: with the next packet, marked or not.
+///
+/// One word, to keep flows small: the picosecond from which on a notification may follow, and in the lowest bit whether one is due.
 #[derive(Clone, Copy, Debug)]
-struct Notifier {
-    /// No notification before this time.
-    quiet_until: Time,
-    /// A marked packet arrived since the last one.
-    due: bool,
-}
+struct Notifier(u64);
 
 impl Notifier {
     #[inline]
     fn on_packet(&mut self, interval: Time, now: Time, marked: bool) -> bool {
-        self.due |= marked;
-        if !self.due || now < self.quiet_until {
+        self.0 |= u64::from(marked);
+        if self.0 & 1 == 0 || now.as_ps() < self.0 >> 1 {
             return false;
         }
-        *self = Notifier { quiet_until: now + interval, due: false };
+        self.0 = (now + interval).as_ps() << 1;
         true
     }
 }
@@ -171,8 +168,7 @@ impl Notifier {
 impl<P: Protocol> Receiver<P> {
     /// A flow of `bytes` payload bytes begins at `now`.
     pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
-        let notifier = Notifier { quiet_until: Time::ZERO, due: false };
-        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now), notifier }
+        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now), notifier: Notifier(0) }
     }
 
     /// A data packet arrived. One of another kind is for the other half, and discarded.
@@ -203,5 +199,31 @@ impl<P: Protocol> Receiver<P> {
     /// Whether everything has arrived.
     pub fn is_complete(&self) -> bool {
         self.recovery.is_complete()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Marks at 0, 10, 60 and 200 us with an interval of 50 us, unmarked packets between.
+    #[test]
+    fn notifications_keep_their_distance() {
+        let mut notifier = Notifier(0);
+        let packets = [
+            (0, true, true),
+            (10, true, false), // within the interval: due when it is over
+            (49, false, false),
+            (50, false, true),
+            (60, true, false),
+            (99, false, false),
+            (100, true, true),
+            (150, false, false), // nothing was marked since
+            (200, true, true),
+        ];
+        for (us, marked, notify) in packets {
+            let told = notifier.on_packet(Time::from_us(50), Time::from_us(us), marked);
+            assert_eq!(told, notify, "at {us} us");
+        }
     }
 }

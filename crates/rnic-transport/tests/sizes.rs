@@ -53,9 +53,9 @@ fn state_stays_small() {
     assert!(size_of::<RxOutcome>() <= 20, "{}", size_of::<RxOutcome>());
     let sizes = [
         ("IRN sender", size_of::<Sender<Irn, NoCongestionControl>>(), 96),
-        ("IRN receiver", size_of::<Receiver<Irn>>(), 48),
+        ("IRN receiver", size_of::<Receiver<Irn>>(), 56),
         ("go-back-N sender", size_of::<Sender<GoBackN, NoCongestionControl>>(), 64),
-        ("go-back-N receiver", size_of::<Receiver<GoBackN>>(), 24),
+        ("go-back-N receiver", size_of::<Receiver<GoBackN>>(), 32),
     ];
     for (what, size, bound) in sizes {
         println!("{what}: {size} bytes");
