@@ -1,6 +1,6 @@
 //! What exists: one line per transport and congestion control.
 
-use crate::congestion::{CongestionControl, NoCongestionControl};
+use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, NoCongestionControl, PatchedTimely, Timely};
 
 /// Name and one-line description.
 pub type Entry = (&'static str, &'static str);
@@ -20,4 +20,9 @@ pub trait Visitor {
 /// Shows every congestion control to a visitor. To register one, add its line.
 pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
     visitor.visit::<NoCongestionControl>();
+    visitor.visit::<Dcqcn>();
+    visitor.visit::<Timely>();
+    visitor.visit::<PatchedTimely>();
+    visitor.visit::<Dctcp>();
+    visitor.visit::<Aimd>();
 }

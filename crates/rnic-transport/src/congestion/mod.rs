@@ -1,10 +1,19 @@
 //! Congestion control: how fast a flow may send, and how much it may have in flight.
 
+mod aimd;
+mod dcqcn;
+mod dctcp;
 mod none;
 mod parameter;
+mod timely;
+mod window;
 
+pub use aimd::{Aimd, AimdParams};
+pub use dcqcn::{Dcqcn, DcqcnParams};
+pub use dctcp::{Dctcp, DctcpParams};
 pub use none::NoCongestionControl;
 pub use parameter::{Kind, Parameter, Settings, Value};
+pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
 
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
@@ -43,6 +52,11 @@ pub struct Marking {
     pub kmax: Bytes,
     /// Probability at `kmax`, from 0 to 1.
     pub pmax: f64,
+}
+
+/// The highest rate that a flow can have: its host's link, or the flow's own cap below it.
+pub fn ceiling(flow: &FlowConfig) -> BitRate {
+    flow.max_rate.map_or(flow.line_rate, |rate| rate.min(flow.line_rate))
 }
 
 /// One flow's congestion control.
