@@ -92,6 +92,7 @@ impl SendRecovery for GoBackNSender {
             psn: self.first.plus(self.next as u32),
             last: self.next + 1 == self.packets,
             retransmission: self.next < self.highest,
+            syn: false,
         };
         self.next += 1;
         self.highest = self.highest.max(self.next);

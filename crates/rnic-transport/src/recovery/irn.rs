@@ -119,7 +119,7 @@ impl IrnSender {
         if self.sacked.count() > 0 {
             self.recover = self.next.plus(Psn::MODULUS - 1);
         }
-        Pick { psn, last: self.is_last(psn), retransmission: true }
+        Pick { psn, last: self.is_last(psn), retransmission: true, syn: false }
     }
 
     fn is_last(&self, psn: Psn) -> bool {
@@ -191,7 +191,7 @@ impl SendRecovery for IrnSender {
         }
         let psn = self.next;
         self.next = psn.plus(1);
-        Some(Pick { psn, last: self.is_last(psn), retransmission: false })
+        Some(Pick { psn, last: self.is_last(psn), retransmission: false, syn: false })
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
