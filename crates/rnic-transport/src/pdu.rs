@@ -26,6 +26,10 @@ impl Stamp {
     pub const fn at(now: Time) -> Stamp {
         Stamp((now.as_ps() / 1_000) as u32)
     }
+    /// Whether this instant is `other` or later; meaningful while they lie less than 2.1 s apart.
+    pub const fn is_from(self, other: Stamp) -> bool {
+        self.0.wrapping_sub(other.0) as i32 >= 0
+    }
     /// Time from this stamp to `now`, to the nanosecond; exact as long as it is less than 4.3 s.
     pub const fn elapsed(self, now: Time) -> Time {
         Time::from_ns(Stamp::at(now).0.wrapping_sub(self.0) as u64)
@@ -206,5 +210,7 @@ mod tests {
     fn stamps_wrap_without_error() {
         let late = Time::from_ms(4_294) + Time::from_us(960);
         assert_eq!(Stamp::at(late).elapsed(late + Time::from_us(40)), Time::from_us(40));
+        let wrapped = Stamp::at(late + Time::from_us(40));
+        assert!(wrapped.is_from(Stamp::at(late)) && wrapped.is_from(wrapped) && !Stamp::at(late).is_from(wrapped));
     }
 }
