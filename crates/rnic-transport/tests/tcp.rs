@@ -547,6 +547,9 @@ fn an_outer_window_applies() {
     }
 }
 
+/// Expected position, first and last position of the block, echoed time in us.
+type Answer = (u32, Option<(u32, u32)>, u64);
+
 /// A receiver, driven by hand.
 struct Sink {
     cfg: FlowConfig,
@@ -560,14 +563,14 @@ impl Sink {
         Sink { cfg, receiver }
     }
 
-    /// What the segment at `position`, sent and arriving at `at` us, is answered: expected position, block, echoed time in us.
-    fn data(&mut self, at: u64, position: u32) -> Option<(u32, Option<(u32, u32)>, u64)> {
+    /// What the segment at `position`, sent and arriving at `at` us, is answered.
+    fn data(&mut self, at: u64, position: u32) -> Option<Answer> {
         let pdu = Pdu::data(self.cfg.first_psn.plus(position), false, us(at));
         let outcome = self.receiver.handle(&self.cfg, us(at), pdu, RxMeta::default());
         outcome.reply.map(|reply| self.show(reply))
     }
 
-    fn show(&self, reply: Pdu) -> (u32, Option<(u32, u32)>, u64) {
+    fn show(&self, reply: Pdu) -> Answer {
         let position = |psn: Psn| psn.since(self.cfg.first_psn);
         let last = position(reply.trigger());
         let block = (reply.kind() == PduKind::Nack).then(|| (last - reply.below(), last));
