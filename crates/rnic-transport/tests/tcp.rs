@@ -116,7 +116,7 @@ fn slow_start_doubles() {
     let mut next = flow.send().len() as u32;
     let mut acked = 0;
     for round in 1..=6 {
-        for _ in acked..next {
+        while acked < next {
             acked += 1;
             flow.ack(acked);
             assert_eq!(flow.cwnd(), 4_000 + acked * 1_000);
@@ -389,6 +389,15 @@ fn new_reno_is_impatient() {
         flow.reply(pdu).send();
         assert_eq!(flow.deadline(), Some(us(deadline)), "at {now} us");
     }
+    // The next recovery has a first one again.
+    flow.ack(11).send();
+    flow.ack(11).ack(11).ack(11);
+    assert_eq!(flow.losses, 2);
+    flow.send();
+    flow.now = us(500);
+    let pdu = stamped(&flow, 12);
+    assert_eq!(flow.reply(pdu).deadline(), Some(us(1_500)));
+    assert!(flow.sender.recovery().in_fast_recovery(), "the acknowledgement was partial");
 }
 
 /// After a timeout, duplicates of what was sent again must not start fast retransmit: the acknowledgement has to cover more than
@@ -510,6 +519,81 @@ fn timeout_in_fast_recovery() {
     }
 }
 
+/// Half of what is in flight by then would be eight segments.
+#[test]
+fn timeout_in_fast_recovery_after_new_segments() {
+    let mut flow = Bench::new(with_sack(10), 100);
+    flow.send();
+    flow.sack(0, 1, 3).send();
+    flow.sack(0, 1, 9);
+    assert_eq!(flow.send(), [10, 11, 12, 13]);
+    assert_eq!(flow.sack(0, 10, 12).send(), [14, 15, 16]);
+    assert_eq!((flow.sender.in_flight(), flow.state().1), (17, 5_000));
+    assert_eq!(flow.timeout().state(), (1_000, 5_000, 0));
+}
+
+/// Fast retransmit was decided, and the timer fires before the segment could leave: it goes out once.
+#[test]
+fn timeout_before_fast_retransmit_left() {
+    for cfg in [with_sack(10), new_reno(10)] {
+        let mut flow = Bench::new(cfg, 100);
+        flow.send();
+        flow.sack(0, 1, 1).sack(0, 1, 2).sack(0, 1, 3);
+        assert_eq!(flow.losses, 1);
+        assert_eq!(flow.timeout().send(), [0]);
+    }
+}
+
+/// What is lost above the recovery point of a timeout is nobody's business before that point is reached, and counts as in flight
+/// until then.
+#[test]
+fn losses_above_the_recovery_point_of_a_timeout() {
+    let mut flow = Bench::new(with_sack(8), 100);
+    flow.send();
+    assert_eq!(flow.timeout().send(), [0]);
+    assert_eq!(flow.ack(1).send(), [1, 2]);
+    assert_eq!(flow.ack(3).send(), [3, 4, 5]);
+    assert_eq!(flow.ack(6).send(), [6, 7, 8, 9]);
+    assert_eq!(flow.ack(7).state(), (4_250, 4_000, 3));
+    assert_eq!(flow.send(), [10]);
+    // 7 is late and 8 is lost.
+    assert_eq!(flow.sack(7, 9, 10).send(), [11, 12]);
+    assert_eq!(flow.sack(7, 9, 12).state(), (4_250, 4_000, 2));
+    assert_eq!(flow.send(), [13, 14]);
+    // 8 is lost below 10, 11 and 12; 13 and 14 are on their way.
+    assert_eq!(flow.ack(8).state(), (4_485, 4_000, 2));
+    assert_eq!(flow.send(), [15, 16]);
+    assert_eq!(flow.losses, 0);
+    assert_eq!(flow.sack(8, 9, 13).send(), [8]);
+    assert_eq!((flow.losses, flow.state().1), (1, 2_242));
+}
+
+/// A new segment lost during recovery goes out again, and still counts when recovery ends.
+#[test]
+fn losses_above_the_recovery_point_of_fast_recovery() {
+    let mut flow = Bench::new(with_sack(10), 100);
+    flow.send();
+    assert_eq!(flow.sack(0, 1, 3).send(), [0]);
+    assert_eq!(flow.sack(0, 1, 9).send(), [10, 11, 12, 13]);
+    assert_eq!(flow.sack(0, 11, 13).send(), [10, 14, 15, 16]);
+    assert_eq!(flow.state(), (5_000, 5_000, 5));
+    // 10, 14, 15 and 16.
+    assert_eq!(flow.ack(10).state(), (5_000, 5_000, 4));
+    assert_eq!(flow.send(), [17]);
+}
+
+/// A SYN-ACK that comes again acknowledges nothing: it is no duplicate acknowledgement (RFC 5681 section 2).
+#[test]
+fn setup_answers_are_no_duplicates() {
+    let mut flow = Bench::new(new_reno(4), 100);
+    flow.send();
+    for _ in 0..5 {
+        let pdu = Pdu::ack(flow.psn(0), Default::default()).with_syn();
+        flow.reply(pdu);
+    }
+    assert_eq!((flow.losses, flow.send()), (0, vec![]));
+}
+
 /// RFC 7323 section 4.3: duplicate acknowledgements are not measured.
 #[test]
 fn only_new_data_is_measured() {
@@ -545,6 +629,15 @@ fn an_outer_window_applies() {
         assert_eq!((pick.psn, pick.retransmission), (cfg.first_psn, true));
         assert!(!sender.has_work(&cfg, 1));
     }
+    // Two are lost; the second one has to wait until the window takes it.
+    let cfg = with_sack(10);
+    let mut sender = TcpSender::new(&cfg, 10);
+    while sender.poll(&cfg, Time::ZERO, u32::MAX).is_some() {}
+    let sack = Pdu::nack(cfg.first_psn, cfg.first_psn.plus(9), Default::default()).with_below(7);
+    sender.on_reply(&cfg, Time::ZERO, sack);
+    assert_eq!(sender.poll(&cfg, Time::ZERO, 1).map(|pick| pick.psn), Some(cfg.first_psn));
+    assert_eq!(sender.poll(&cfg, Time::ZERO, 1), None);
+    assert_eq!(sender.poll(&cfg, Time::ZERO, 2).map(|pick| pick.psn), Some(cfg.first_psn.plus(1)));
 }
 
 /// Expected position, first and last position of the block, echoed time in us.
