@@ -519,3 +519,12 @@ fn without_sack_each_loss_takes_a_round_trip() {
     assert_eq!(with.received_at, Some(Time::from_us(13)));
     assert_eq!(without.received_at, Some(Time::from_us(16)));
 }
+
+/// The NACK of #3 is lost, so #3 looks lost when #4 is reported: it is sent again in vain. Nothing else is, though its
+/// retransmission moves the recovery sequence past packets in flight: their acknowledgements come from packets that left earlier.
+#[test]
+fn a_lost_nack_costs_one_packet() {
+    let script = Script::default().lose(2, 1).lose_reply(3);
+    let (_, totals) = run_traced::<Irn>(&cap(20), 40, Pipe::SHORT, &script);
+    assert_eq!((totals.resent, totals.timeouts, totals.completions), (2, 0, 1), "{totals:?}");
+}

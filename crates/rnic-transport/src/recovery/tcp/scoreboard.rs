@@ -190,3 +190,145 @@ impl Scoreboard {
         self.sacked.count() < self.in_flight()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const DUP_THRESH: usize = 3;
+    const WINDOW: u32 = 100;
+
+    /// The same as sets of absolute numbers, read off the definitions of RFC 6675 section 4.
+    #[derive(Default)]
+    struct Model {
+        first: u64,
+        next: u64,
+        sacked: BTreeSet<u64>,
+        /// `HighRxt` + 1.
+        retransmit_next: u64,
+        /// All below are lost: the last timeout's `HighData` + 1.
+        timed_out: u64,
+    }
+
+    impl Model {
+        fn missing(&self) -> impl Iterator<Item = u64> {
+            (self.first..self.next).filter(|segment| !self.sacked.contains(segment))
+        }
+        fn is_lost(&self, segment: u64) -> bool {
+            segment < self.timed_out || self.sacked.range(segment..).count() >= DUP_THRESH
+        }
+        fn pipe(&self) -> usize {
+            let not_lost = self.missing().filter(|segment| !self.is_lost(*segment)).count();
+            not_lost + self.missing().filter(|segment| *segment < self.retransmit_next).count()
+        }
+        fn next_lost(&self) -> Option<u64> {
+            self.missing().find(|segment| *segment >= self.retransmit_next && self.is_lost(*segment))
+        }
+        fn next_hole(&self) -> Option<u64> {
+            let highest = *self.sacked.last()?;
+            self.missing().find(|segment| *segment >= self.retransmit_next && *segment < highest)
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Send(u32),
+        Slide(u32),
+        Mark(u32, u32),
+        Retransmit,
+        Restart,
+        Timeout,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (1u32..30).prop_map(Step::Send),
+            2 => (0u32..20).prop_map(Step::Slide),
+            6 => (0u32..WINDOW, prop_oneof![0u32..3, 0u32..=255]).prop_map(|(trigger, below)| Step::Mark(trigger, below)),
+            4 => Just(Step::Retransmit),
+            1 => Just(Step::Restart),
+            1 => Just(Step::Timeout),
+        ];
+        prop::collection::vec(step, 1..200)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn agrees_with_the_definitions(start in prop_oneof![0..Psn::MODULUS, Psn::MODULUS - 60..Psn::MODULUS], steps in steps()) {
+            let psn = |absolute: u64| Psn::new(start.wrapping_add(absolute as u32));
+            let mut board = Scoreboard::new(psn(0), BitWindow::new(WINDOW));
+            let mut model = Model::default();
+            for step in steps {
+                match step {
+                    Step::Send(count) => for _ in 0..count.min(WINDOW - board.in_flight()) {
+                        prop_assert_eq!(board.send_new(), psn(model.next));
+                        model.next += 1;
+                    },
+                    Step::Slide(count) => {
+                        // A receiver acknowledges up to a segment that it does not have.
+                        let to = (model.first + u64::from(count)).min(model.next);
+                        let to = (to..).find(|segment| !model.sacked.contains(segment)).unwrap_or(to);
+                        prop_assert_eq!(u64::from(board.slide(psn(to))), to - model.first);
+                        model.first = to;
+                        model.sacked = model.sacked.split_off(&to);
+                        model.retransmit_next = model.retransmit_next.max(to);
+                    }
+                    Step::Mark(trigger, below) => {
+                        let trigger = model.first + u64::from(trigger);
+                        let before = model.sacked.len();
+                        if trigger > model.first && trigger < model.next {
+                            let from = trigger.saturating_sub(u64::from(below)).max(model.first + 1);
+                            model.sacked.extend(from..=trigger);
+                        }
+                        prop_assert_eq!(board.mark(psn(trigger), below), model.sacked.len() > before);
+                    }
+                    Step::Retransmit => {
+                        board.conclude_losses(DUP_THRESH as u32);
+                        let due = model.next_lost().or(model.next_hole());
+                        if let Some(segment) = due {
+                            prop_assert_eq!(board.retransmit(), psn(segment));
+                            model.retransmit_next = segment + 1;
+                        }
+                    }
+                    Step::Restart => {
+                        board.forget_retransmissions();
+                        model.retransmit_next = model.first;
+                    }
+                    Step::Timeout => {
+                        board.lose_all();
+                        model.timed_out = model.next;
+                        model.retransmit_next = model.first;
+                    }
+                }
+                // What is lost is concluded when asked for.
+                board.conclude_losses(DUP_THRESH as u32);
+                prop_assert_eq!(board.pipe() as usize, model.pipe());
+                prop_assert_eq!(u64::from(board.in_flight()), model.next - model.first);
+                prop_assert_eq!(board.has_lost(), model.next_lost().is_some());
+                prop_assert_eq!(board.has_lost() || board.has_hole(), model.next_lost().or(model.next_hole()).is_some());
+                prop_assert_eq!(board.has_missing(), model.missing().next().is_some());
+                prop_assert_eq!(board.last_missing(), model.missing().last().map(psn));
+                let first_lost = model.first < model.next && model.is_lost(model.first);
+                prop_assert_eq!(board.first_is_lost(), first_lost);
+            }
+        }
+    }
+
+    /// A receiver that acknowledged selectively what it then misses has dropped data: nothing it said counts.
+    #[test]
+    fn a_receiver_that_drops_data_is_not_believed() {
+        let mut board = Scoreboard::new(Psn::new(0), BitWindow::new(WINDOW));
+        for _ in 0..10 {
+            board.send_new();
+        }
+        assert!(board.mark(Psn::new(3), 1) && board.mark(Psn::new(7), 0));
+        board.slide(Psn::new(3));
+        board.lose_all();
+        let again: Vec<u32> = std::iter::from_fn(|| board.has_lost().then(|| board.retransmit().value())).collect();
+        assert_eq!(again, [3, 4, 5, 6, 7, 8, 9]);
+    }
+}

@@ -156,7 +156,6 @@ impl TcpSender {
             }
             Phase::Fast if recovered => {
                 self.phase = Phase::Open;
-                self.board.forget_retransmissions();
                 if !cfg.tcp.sack {
                     // RFC 6582 section 3.2 step 3, full acknowledgement: the first of its two ways, which avoids a burst.
                     let flight = self.board.in_flight().max(1).saturating_add(1).saturating_mul(cfg.mtu);
@@ -303,9 +302,7 @@ impl SendRecovery for TcpSender {
         if self.setup != Setup::Done {
             let retransmission = self.setup == Setup::SynAgain;
             self.setup = Setup::SynSent;
-            if !retransmission {
-                self.restart_timer(cfg, now);
-            }
+            self.restart_timer(cfg, now);
             return Some(Pick { psn: self.board.first(), last: false, retransmission, syn: true });
         }
         if self.retransmit_first {
@@ -361,7 +358,6 @@ impl SendRecovery for TcpSender {
         self.phase = Phase::Timeout;
         self.recover = self.board.next();
         self.board.lose_all();
-        self.duplicates = 0;
         self.retransmit_first = false;
     }
 
