@@ -85,7 +85,8 @@ impl CongestionControl for Dctcp {
         self.window.note(sample);
         if self.window.was_full(sample) {
             if self.window.whole() < self.threshold {
-                self.window.packets += f64::from(sample.acked);
+                // RFC 5681: one packet per acknowledgement, however much it covers.
+                self.window.packets += f64::from(sample.acked.min(1));
             } else {
                 self.window.grow(1.0, sample.acked);
             }
