@@ -4,13 +4,13 @@ use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::{load_selected, output, set_up};
 use rnic_fabric::config::TopologySpec;
+use rnic_sim::catalogue::Catalogue;
 use rnic_sim::resolve::Resolved;
 use rnic_sim::scenario::{RunSpec, Traffic, TrafficPattern, hosts};
 
 /// Prints a headline, and for each run one line, its settings on request, and what a reader of its results should know.
-pub(crate) fn check(arguments: &CheckArgs) -> Result<(), CliError> {
-    let scenario = load_selected(&arguments.selection)?;
-    let set_up = |run| set_up(run, scenario.seed);
+pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+    let scenario = load_selected(catalogue, &arguments.selection)?;
     let resolved: Vec<Resolved> = scenario.runs.iter().map(set_up).collect::<Result<_, _>>()?;
     let plural = if scenario.runs.len() == 1 { "" } else { "s" };
     output::print(|out| {
@@ -29,7 +29,7 @@ pub(crate) fn check(arguments: &CheckArgs) -> Result<(), CliError> {
 /// Transport, fabric and traffic of a run.
 fn describe(run: &RunSpec) -> String {
     let pfc = if run.transport.pfc { "PFC" } else { "no PFC" };
-    let cc = match run.transport.cc.as_str() {
+    let cc = match run.transport.cc.name {
         "none" => "no congestion control",
         name => name,
     };

@@ -4,15 +4,16 @@ use crate::args::{FlowList, FlowsArgs, TopologyArgs, TopologyFile};
 use crate::error::CliError;
 use crate::{load_selected, output, select, set_up};
 use rnic_fabric::Topology;
+use rnic_sim::catalogue::Catalogue;
 use rnic_sim::format::{Cable, FatTreeShape, FlowExport, Graph, Node, TopologyExport};
 use rnic_sim::format::{write_flows, write_topology};
 use rnic_sim::workload::generate;
 
 /// Prints the flows of a run.
-pub(crate) fn flows(arguments: &FlowsArgs) -> Result<(), CliError> {
-    let scenario = load_selected(&arguments.selection)?;
+pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+    let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
-    let network = set_up(run, scenario.seed)?.network;
+    let network = set_up(run)?.network;
     let flows = generate(&run.traffic, &network, scenario.seed);
     let total = flows.total();
     let format = match arguments.format {
@@ -24,10 +25,10 @@ pub(crate) fn flows(arguments: &FlowsArgs) -> Result<(), CliError> {
 }
 
 /// Prints the fabric of a run.
-pub(crate) fn topology(arguments: &TopologyArgs) -> Result<(), CliError> {
-    let scenario = load_selected(&arguments.selection)?;
+pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+    let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
-    let fabric = set_up(run, scenario.seed)?.fabric;
+    let fabric = set_up(run)?.fabric;
     let graph = graph(&Topology::build(&fabric).map_err(|error| CliError::Input(error.to_string()))?);
     // Single cables that differ make a tree irregular.
     let shape = match fabric.links.is_empty() {

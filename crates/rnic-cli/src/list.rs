@@ -3,9 +3,10 @@
 use crate::args::{ListArgs, Listing};
 use crate::error::CliError;
 use crate::output;
-use rnic_sim::scenario::{PATTERNS, TOPOLOGIES, load};
+use rnic_sim::catalogue::Catalogue;
+use rnic_sim::scenario::{PATTERNS, TOPOLOGIES, load_with};
 use rnic_sim::workload::BUILT_IN_SIZES;
-use rnic_transport::registry::{CONGESTION_CONTROLS, TRANSPORTS};
+use rnic_transport::registry::TRANSPORTS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,13 +18,13 @@ const OTHER_SIZES: [(&str, &str); 3] = [
 ];
 
 /// Prints what exists, a line each.
-pub(crate) fn list(arguments: &ListArgs) -> Result<(), CliError> {
+pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let lines = match arguments.what {
         Listing::Transports => pairs(TRANSPORTS),
-        Listing::Congestion => pairs(CONGESTION_CONTROLS),
+        Listing::Congestion => congestion(catalogue),
         Listing::Topologies => pairs(TOPOLOGIES),
         Listing::Workloads => workloads(),
-        Listing::Scenarios => scenarios(&arguments.dir)?,
+        Listing::Scenarios => scenarios(&arguments.dir, catalogue)?,
     };
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     output::print(|out| lines.iter().try_for_each(|(name, about)| writeln!(out, "{name:width$}  {about}")))
@@ -33,6 +34,19 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, about)| (name.to_string(), about.to_string())).collect()
 }
 
+/// Each congestion control, and below it its parameters.
+fn congestion(catalogue: &Catalogue) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    for cc in catalogue.congestion_controls() {
+        lines.push((cc.name.to_string(), cc.about.to_string()));
+        for parameter in cc.parameters {
+            let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
+            lines.push((format!("  {}.{}", cc.name, parameter.name), format!("{default}: {}", parameter.about)));
+        }
+    }
+    lines
+}
+
 fn workloads() -> Vec<(String, String)> {
     let patterns = PATTERNS.iter().map(|(name, about)| (name.to_string(), format!("pattern: {about}")));
     let sizes = BUILT_IN_SIZES.iter().chain(&OTHER_SIZES);
@@ -40,14 +54,14 @@ fn workloads() -> Vec<(String, String)> {
 }
 
 /// Every TOML file below `folder`, with its title or with what is wrong with it.
-fn scenarios(folder: &Path) -> Result<Vec<(String, String)>, CliError> {
+fn scenarios(folder: &Path, catalogue: &Catalogue) -> Result<Vec<(String, String)>, CliError> {
     let mut files = Vec::new();
     collect(folder, &mut files).map_err(|error| {
         let folder = folder.display();
         CliError::Input(format!("cannot look for scenarios in `{folder}`: {error}; name their folder with --dir"))
     })?;
     files.sort();
-    let about = |path: &PathBuf| match load(path, &[], None) {
+    let about = |path: &PathBuf| match load_with(catalogue, path, &[], None) {
         Ok(scenario) => format!("{} ({})", scenario.title, runs(scenario.runs.len())),
         Err(error) => format!("cannot be read: {error}"),
     };

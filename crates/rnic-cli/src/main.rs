@@ -1,65 +1,7 @@
-//! The `rnic` command: parses its arguments, calls the library, prints.
+//! The `rnic` command.
 
-mod args;
-mod describe;
-mod error;
-mod export;
-mod list;
-mod output;
-mod progress;
-mod run;
-
-use args::{Cli, Command, Selection};
-use clap::Parser;
-use error::CliError;
-use rnic_sim::resolve::{Resolved, resolve};
-use rnic_sim::scenario::{RunSpec, Scenario, load};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help and version come this way too, with code 0. If nobody reads them, nothing is lost.
-            let _ = error.print();
-            return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
-        }
-    };
-    match dispatch(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report(),
-    }
-}
-
-fn dispatch(command: Command) -> Result<(), CliError> {
-    match command {
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Flows(arguments) => export::flows(&arguments),
-        Command::Topology(arguments) => export::topology(&arguments),
-        Command::List(arguments) => list::list(&arguments),
-        Command::Check(arguments) => describe::check(&arguments),
-    }
-}
-
-/// Reads the scenario that the arguments select.
-fn load_selected(selection: &Selection) -> Result<Scenario, CliError> {
-    Ok(load(&selection.scenario, &selection.set, selection.seed)?)
-}
-
-/// The run of this name, or the first.
-fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec, CliError> {
-    let run = match name {
-        Some(name) => scenario.runs.iter().find(|run| run.name == name),
-        None => scenario.runs.first(),
-    };
-    run.ok_or_else(|| {
-        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
-        let name = name.unwrap_or_default();
-        CliError::Input(format!("no run is called \"{name}\"; there are: {}", names.join(", ")))
-    })
-}
-
-/// Works out everything that a run leaves open.
-fn set_up(run: &RunSpec, seed: u64) -> Result<Resolved, CliError> {
-    resolve(run, seed).map_err(|error| CliError::Input(format!("run \"{}\" cannot be set up: {error}", run.name)))
+    rnic_cli::main(rnic_sim::catalogue::Catalogue::standard())
 }

@@ -4,6 +4,7 @@ use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
 use crate::progress::{Bars, Silent};
 use crate::{load_selected, output, select};
+use rnic_sim::catalogue::Catalogue;
 use rnic_sim::results::RunStatus;
 use rnic_sim::results::files::{FlowFormat, write_all};
 use rnic_sim::results::summary::{ScenarioSummary, summarise};
@@ -14,8 +15,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Simulates, writes the files, prints.
-pub(crate) fn run(arguments: &RunArgs) -> Result<(), CliError> {
-    let mut scenario = load_selected(&arguments.selection)?;
+pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+    let mut scenario = load_selected(catalogue, &arguments.selection)?;
     for name in &arguments.runs {
         select(&scenario, Some(name))?;
     }

@@ -1,5 +1,6 @@
 //! What a fabric is made of, before it is built: plain data.
 
+use rnic_transport::congestion::Marking;
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// One full-duplex cable; both directions have the same properties.
@@ -97,6 +98,10 @@ pub struct SwitchSpec {
     pub buffer: Bytes,
     /// PFC, or `None` for a lossy fabric.
     pub pfc: Option<PfcThresholds>,
+    /// ECN marking of data packets by the egress queue that they join, or `None` for no marks. The egress queue of an output and
+    /// priority is what this switch holds for it in the buffers of all inputs: neither the packet that arrives nor the one that is being
+    /// transmitted is part of it.
+    pub marking: Option<Marking>,
     /// Number of priorities in use, 1 to 8; a higher number is served first.
     pub priorities: u8,
 }

@@ -51,7 +51,7 @@ impl<B: Copy + Default> Fabric<B> {
             .map(|node| {
                 let range = topology.ports_of(node);
                 most_ports = most_ports.max(range.len());
-                Switch::new(node, range.start, range.len(), &spec.switch)
+                Switch::new(node, range.start, range.len(), &spec.switch, seed)
             })
             .collect();
         let shortest = u64::from(MIN_FRAME) + u64::from(spec.frame_gap);

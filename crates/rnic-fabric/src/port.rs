@@ -18,6 +18,8 @@ pub struct PriorityCounters {
     pub control_drops: u64,
     /// Frames transmitted here that the cable lost.
     pub lost: u64,
+    /// Frames that this switch marked "congestion experienced" on their way to this output.
+    pub marked: u64,
     /// Times this port told its peer to pause.
     pub pause_sent: u64,
     /// Times its peer told it to pause.

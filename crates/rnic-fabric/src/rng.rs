@@ -16,6 +16,8 @@ pub enum Purpose {
     LinkLoss = 2,
     /// A flow's hash, as its UDP source port would give.
     FlowHash = 3,
+    /// Random marks at one output port of a switch.
+    Marking = 4,
     /// Arrivals, destinations and sizes of flows.
     Workload = 0x776f_726b_6c6f_6164,
 }

@@ -4,13 +4,16 @@
 //! input that has any for it. Inputs are not limited to one output at a time (a crossbar with enough speed-up). A frame leaves its
 //! input buffer when its transmission begins. Each input port has `buffer` bytes per priority: what does not fit is dropped.
 //! With PFC, an occupancy above `xoff` pauses the upstream transmitter in that priority, one that has fallen to `xon` resumes it, and
-//! `headroom` bytes above `xoff` take what is still on its way.
+//! `headroom` bytes above `xoff` take what is still on its way. With ECN, a data packet that has to wait is marked by what already waits
+//! for the same output and priority, at whichever inputs ([`SwitchSpec::marking`]).
 
 use crate::config::SwitchSpec;
 use crate::event::EventTree;
 use crate::packet::Packet;
 use crate::port::Ports;
+use crate::rng::{Purpose, Stream};
 use crate::routing::Routes;
+use rnic_transport::congestion::Marking;
 
 /// No cell.
 const NONE: u32 = u32::MAX;
@@ -37,6 +40,46 @@ struct Thresholds {
     xon: u32,
 }
 
+/// ECN marking: thresholds, and the state of each output.
+struct Marker {
+    kmin: u64,
+    kmax: u64,
+    /// Probability at `kmax` in units of 2^-64.
+    pmax: f64,
+    /// Per (output, priority): bytes that wait for it at all inputs.
+    waiting: Vec<u64>,
+    /// Per output.
+    streams: Vec<Stream>,
+}
+
+impl Marker {
+    fn new(marking: Marking, first_port: usize, ports: usize, priorities: usize, seed: u64) -> Marker {
+        Marker {
+            kmin: marking.kmin.0,
+            kmax: marking.kmax.0,
+            pmax: marking.pmax * u64::MAX as f64,
+            waiting: vec![0; ports * priorities],
+            streams: (0..ports)
+                .map(|port| Stream::new(seed, Purpose::Marking, &[(first_port + port) as u64]))
+                .collect(),
+        }
+    }
+
+    /// Whether a packet that joins the queue is to be marked. A random number is drawn only where it matters.
+    #[inline]
+    fn marks(&mut self, output: usize, lane: usize) -> bool {
+        let queue = self.waiting[lane];
+        if queue <= self.kmin {
+            return false;
+        }
+        if queue > self.kmax {
+            return true;
+        }
+        let share = (queue - self.kmin) as f64 / (self.kmax - self.kmin) as f64;
+        self.streams[output].next_u64() < (self.pmax * share) as u64
+    }
+}
+
 /// One switch.
 pub(crate) struct Switch<B> {
     node: u32,
@@ -55,13 +98,14 @@ pub(crate) struct Switch<B> {
     backlog: Vec<u8>,
     /// Per (input, priority): bytes queued.
     occupancy: Vec<u32>,
+    marker: Option<Box<Marker>>,
     pool: Vec<Cell<B>>,
     free: u32,
     queued: usize,
 }
 
 impl<B: Copy + Default> Switch<B> {
-    pub(crate) fn new(node: u32, first_port: usize, ports: usize, spec: &SwitchSpec) -> Switch<B> {
+    pub(crate) fn new(node: u32, first_port: usize, ports: usize, spec: &SwitchSpec, seed: u64) -> Switch<B> {
         let priorities = spec.priorities as usize;
         let words = ports.div_ceil(64);
         let limit = |bytes: u64| bytes.min(u64::from(u32::MAX / 2)) as u32;
@@ -82,6 +126,7 @@ impl<B: Copy + Default> Switch<B> {
             turn: vec![0; ports * priorities],
             backlog: vec![0; ports],
             occupancy: vec![0; ports * priorities],
+            marker: spec.marking.map(|marking| Box::new(Marker::new(marking, first_port, ports, priorities, seed))),
             pool: Vec::new(),
             free: NONE,
             queued: 0,
@@ -177,11 +222,19 @@ impl<B: Copy + Default> Switch<B> {
 
     #[inline]
     fn enqueue(
-        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, packet: Packet<B>, now: u64,
+        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, mut packet: Packet<B>,
+        now: u64,
     ) {
         let priority = packet.priority as usize;
-        let cell = self.allocate(packet);
         let lane = output * self.priorities + priority;
+        if let Some(marker) = &mut self.marker {
+            if packet.flags & Packet::<B>::CONTROL == 0 && marker.marks(output, lane) {
+                packet.flags |= Packet::<B>::MARKED;
+                links.counters[(self.first_port + output) * self.priorities + priority].marked += 1;
+            }
+            marker.waiting[lane] += u64::from(packet.bytes);
+        }
+        let cell = self.allocate(packet);
         let queue = &mut self.queues[lane * self.ports + input];
         if queue.head == NONE {
             queue.head = cell;
@@ -237,6 +290,9 @@ impl<B: Copy + Default> Switch<B> {
         self.free = index;
         self.queued -= 1;
         let packet = cell.packet;
+        if let Some(marker) = &mut self.marker {
+            marker.waiting[lane] -= u64::from(packet.bytes);
+        }
         if queue.head == NONE {
             let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
             words[input / 64] &= !(1 << (input % 64));

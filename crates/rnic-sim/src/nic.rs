@@ -37,9 +37,11 @@ pub struct Hosting {
     pub ack_bytes: u32,
     /// Frame length of a NACK.
     pub nack_bytes: u32,
+    /// Frame length of a congestion notification packet.
+    pub cnp_bytes: u32,
     /// Packets sent of one flow before the next ready one has its turn, at least 1.
     pub burst: u32,
-    /// Priority of ACKs and NACKs.
+    /// Priority of ACKs, NACKs and CNPs.
     pub control_priority: u8,
     /// Give up when the simulated time reaches this.
     pub max_time: Time,
@@ -104,6 +106,8 @@ pub struct HostTotals {
     pub delivered: u64,
     /// Marked packets received.
     pub marked: u64,
+    /// Congestion notifications sent.
+    pub notifications: u64,
     /// Timeouts that fired.
     pub timeouts: u64,
 }
@@ -306,10 +310,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                 return; // superseded, or the slot is another flow's now
             }
             end.armed = Time::MAX;
-            if let Some(nack) = end.receiver.on_deadline(&self.cfg, at) {
-                self.totals.timeouts += 1;
-                self.senders[slot as usize].timeouts += 1;
-                self.reply(host, slot, nack);
+            if let Some(pdu) = end.receiver.on_deadline(&self.cfg, at) {
+                // A late ACK is no timeout.
+                if pdu.kind() == PduKind::Nack {
+                    self.totals.timeouts += 1;
+                    self.senders[slot as usize].timeouts += 1;
+                }
+                self.reply(host, slot, pdu);
             }
             self.arm_receiver(host, slot);
             return;
@@ -331,7 +338,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     #[inline]
     fn reply(&mut self, host: u32, slot: u32, pdu: Pdu) {
         let end = &self.receivers[slot as usize];
-        let bytes = if pdu.kind() == PduKind::Nack { self.hosting.nack_bytes } else { self.hosting.ack_bytes };
+        let bytes = match pdu.kind() {
+            PduKind::Nack => self.hosting.nack_bytes,
+            PduKind::Cnp => self.hosting.cnp_bytes,
+            PduKind::Ack | PduKind::Data => self.hosting.ack_bytes,
+        };
         self.hosts[host as usize].control.push_back(Packet {
             dst: end.src,
             flow_hash: end.reply_hash,
@@ -360,6 +371,10 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             self.finished += 1;
             self.active -= 1;
             self.closing.push(slot);
+        }
+        if outcome.notify {
+            self.totals.notifications += 1;
+            self.reply(host, slot, Pdu::cnp());
         }
         if let Some(pdu) = outcome.reply {
             self.reply(host, slot, pdu);

@@ -4,11 +4,12 @@
 //! of twice the BDP, `RTO_high` from one congested link.
 
 use crate::nic::Hosting;
-use crate::scenario::RunSpec;
+use crate::scenario::{EcnSetup, Recovery, RunSpec, TransportSpec};
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
-use rnic_transport::headers::{IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::congestion::{Marking, Settings};
+use rnic_transport::headers::{CNP, IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, Time, Timeouts};
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
@@ -25,11 +26,24 @@ pub enum SetupError {
     Impossible(String),
 }
 
+/// The loss recovery that a run's flows are compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// Go-back-N: RoCE, and a variant of IRN.
+    GoBackN,
+    /// IRN's selective retransmission, with or without SACK.
+    Irn,
+}
+
 /// Everything that a run needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resolved {
     /// The fabric.
     pub fabric: FabricSpec,
+    /// The loss recovery.
+    pub stack: Stack,
+    /// Parameters of the congestion control.
+    pub settings: Settings,
     /// Settings of every flow.
     pub flow: FlowConfig,
     /// Settings of every NIC.
@@ -47,7 +61,7 @@ pub struct Resolved {
 }
 
 /// Works out everything that the run leaves open, or says what is impossible.
-pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
+pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let mut fabric = FabricSpec {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
@@ -55,6 +69,7 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
         switch: SwitchSpec {
             buffer: Bytes(0),
             pfc: None,
+            marking: None,
             priorities: if run.transport.control_priority { 2 } else { 1 },
         },
         frame_gap: run.fabric.frame_gap.0 as u32,
@@ -82,34 +97,77 @@ pub fn resolve(run: &RunSpec, seed: u64) -> Result<Resolved, SetupError> {
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
-    let bdp_cap = run.transport.bdp_cap.unwrap_or(derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32);
-    let flow = FlowConfig {
+    let bdp_packets = derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32;
+    let stack = match (run.transport.transport.as_str(), run.transport.recovery) {
+        ("roce", _) | (_, Recovery::GoBackN) => Stack::GoBackN,
+        (_, Recovery::Selective | Recovery::NoSack) => Stack::Irn,
+    };
+    let mut flow = FlowConfig {
         mtu: run.fabric.mtu.0 as u32,
         header: frames.header,
         line_rate: network.host_rate.iter().copied().min().unwrap_or_default(),
         base_rtt,
-        bdp_cap,
+        bdp: bdp_packets,
+        bdp_cap: bdp_cap(&run.transport, bdp_packets),
+        sack: run.transport.recovery != Recovery::NoSack,
         timeouts,
-        acks: run.transport.acks.unwrap_or(false) || run.transport.transport == "irn",
+        acks: acks(&run.transport),
         nacks: run.transport.nacks,
+        cnp_interval: None,
         max_rate: run.transport.max_rate,
         first_psn: Psn::new(0),
     };
+    let cc = &run.transport.cc;
+    let demands = (cc.demands)(&run.transport.cc_settings, &flow)
+        .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
+    flow.cnp_interval = demands.cnp_interval;
+    fabric.switch.marking = marking(&run.fabric.switch.ecn, demands.marking)?;
     if run.transport.transport == "irn" {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
     let hosting = Hosting {
         frame_gap: frames.gap,
-        burst: run.transport.nic_burst,
+        burst: run.transport.nic_burst.unwrap_or(1),
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
+        cnp_bytes: frames.cnp,
         control_priority: fabric.switch.priorities - 1,
         max_time: run.limits.max_time.unwrap_or(Time::MAX),
         stall_time: run.limits.stall_time,
-        seed,
+        seed: run.seed,
     };
     let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
-    Ok(Resolved { fabric, flow, hosting, network, lossless, longest, parameters, warnings })
+    let settings = run.transport.cc_settings.clone();
+    Ok(Resolved { fabric, stack, settings, flow, hosting, network, lossless, longest, parameters, warnings })
+}
+
+/// Whether data packets are acknowledged.
+fn acks(transport: &TransportSpec) -> bool {
+    let capped = transport.bdp_fc == Some(true) || transport.bdp_cap.is_some();
+    transport.transport != "roce" || transport.acks.unwrap_or(transport.cc.needs_acks || capped)
+}
+
+/// The most packets in flight.
+fn bdp_cap(transport: &TransportSpec, bdp: u32) -> u32 {
+    let by_default = transport.transport == "irn" || transport.bdp_cap.is_some();
+    if transport.bdp_fc.unwrap_or(by_default) { transport.bdp_cap.unwrap_or(bdp) } else { Psn::MAX_WINDOW }
+}
+
+/// Marking thresholds: what the scenario says over what the congestion control asks for.
+fn marking(ecn: &EcnSetup, demanded: Option<Marking>) -> Result<Option<Marking>, SetupError> {
+    let Some(default) = demanded.filter(|_| !ecn.off) else {
+        return Ok(None);
+    };
+    let (kmin, kmax) = match (ecn.kmin, ecn.kmax) {
+        (None, None) => (default.kmin, default.kmax),
+        (Some(kmin), None) => (kmin, default.kmax.max(kmin)),
+        (None, Some(kmax)) => (default.kmin.min(kmax), kmax),
+        (Some(kmin), Some(kmax)) => (kmin, kmax),
+    };
+    if kmin > kmax {
+        return Err(SetupError::Impossible(format!("kmin = \"{kmin}\" is above kmax = \"{kmax}\"")));
+    }
+    Ok(Some(Marking { kmin, kmax, pmax: ecn.pmax.unwrap_or(default.pmax) }))
 }
 
 /// Frame lengths.
@@ -119,6 +177,7 @@ struct Frames {
     data: u32,
     ack: u32,
     nack: u32,
+    cnp: u32,
     /// The longest of all.
     longest: u32,
     gap: u32,
@@ -139,8 +198,9 @@ impl Frames {
         let data = frame("a full data packet", run.fabric.mtu.0.saturating_add(header))?;
         let ack = frame("an ACK", size(run.transport.ack_size, ROCE_ACK))?;
         let nack = frame("a NACK", size(run.transport.nack_size, if irn { IRN_NACK } else { ROCE_ACK }))?;
-        let longest = data.max(ack).max(nack);
-        Ok(Frames { header: header as u32, data, ack, nack, longest, gap: fabric.frame_gap })
+        let cnp = frame("a CNP", size(run.transport.cnp_size, CNP))?;
+        let longest = data.max(ack).max(nack).max(cnp);
+        Ok(Frames { header: header as u32, data, ack, nack, cnp, longest, gap: fabric.frame_gap })
     }
 }
 
@@ -162,7 +222,7 @@ fn switch(
             frames.longest
         )));
     }
-    let mut spec = SwitchSpec { buffer, pfc: None, priorities: fabric.switch.priorities };
+    let mut spec = SwitchSpec { buffer, ..fabric.switch };
     if !run.transport.pfc {
         return Ok(spec);
     }
@@ -227,7 +287,7 @@ fn timeouts(
         Some(false) => return None,
         None if lossless => return None,
         None if meant_lossless => {
-            return Some(Timeouts { high: SAFETY_TIMEOUT, low: SAFETY_TIMEOUT, low_packets });
+            return Some(Timeouts { high: SAFETY_TIMEOUT, low: SAFETY_TIMEOUT, low_packets, dynamic: None });
         }
         _ => {}
     }
@@ -235,7 +295,10 @@ fn timeouts(
     let congested = longest.rate.time_for(fabric.switch.buffer.0 * most_ports as u64);
     let high = transport.rto_high.unwrap_or(longest.delay * 2 + congested);
     let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
-    Some(Timeouts { high, low, low_packets })
+    // RoCE has one timeout, whatever is in flight.
+    let low = if transport.transport == "irn" { low } else { high };
+    let dynamic = transport.dynamic_rto.then(|| transport.rto_min.unwrap_or(Time::from_us(100)));
+    Some(Timeouts { high, low, low_packets, dynamic })
 }
 
 /// Warns when the cap alone keeps a lone flow clearly below line rate.
@@ -270,14 +333,38 @@ fn parameters(
         put("headroom", pfc.headroom.to_string());
     }
     if run.transport.transport == "irn" {
-        put("bdp_cap", format!("{} packets", flow.bdp_cap));
+        let recovery = match run.transport.recovery {
+            Recovery::Selective => "selective",
+            Recovery::NoSack => "no-sack",
+            Recovery::GoBackN => "go-back-n",
+        };
+        put("recovery", recovery.to_string());
         put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
+    }
+    match flow.bdp_cap {
+        Psn::MAX_WINDOW => put("bdp_fc", "off".to_string()),
+        cap => put("bdp_cap", format!("{cap} packets")),
+    }
+    for parameter in run.transport.cc.parameters {
+        let value = run.transport.cc_settings.value(parameter.name);
+        put(
+            &format!("{}.{}", run.transport.cc.name, parameter.name),
+            value.map_or("derived from the fabric".to_string(), |value| value.to_string()),
+        );
+    }
+    if let Some(marking) = fabric.switch.marking {
+        put("ecn.kmin", marking.kmin.to_string());
+        put("ecn.kmax", marking.kmax.to_string());
+        put("ecn.pmax", marking.pmax.to_string());
     }
     put("nic_burst", format!("{} packets", hosting.burst));
     put("acks", if flow.acks { "every packet" } else { "none (all Reads)" }.to_string());
     put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
     match flow.timeouts {
         None => put("timeouts", "off".to_string()),
+        Some(Timeouts { high, dynamic: Some(least), .. }) => {
+            put("rto", format!("dynamic, from {high}, at least {least}"));
+        }
         Some(t) if run.transport.transport == "irn" => {
             put("rto_high", t.high.to_string());
             put("rto_low", t.low.to_string());

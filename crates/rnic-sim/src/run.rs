@@ -1,5 +1,6 @@
 //! Running a scenario: every run on a thread of its own, as many at a time as asked for.
 
+use crate::catalogue::Job;
 use crate::nic::{Hosts, Stop};
 use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
@@ -8,8 +9,8 @@ use crate::workload::{self, FlowSpec};
 use cpu_time::ThreadTime;
 use rnic_fabric::{Ending, Fabric, blockage};
 use rnic_transport::Time;
-use rnic_transport::congestion::{CongestionControl, NoCongestionControl};
-use rnic_transport::recovery::{GoBackN, Irn, Protocol};
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::recovery::Protocol;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +63,7 @@ pub fn run_scenario(
 ) -> Result<Vec<RunReport>, (String, SetupError)> {
     let mut prepared = Vec::new();
     for run in &scenario.runs {
-        prepared.push(resolve(run, scenario.seed).map_err(|error| (run.name.clone(), error))?);
+        prepared.push(resolve(run).map_err(|error| (run.name.clone(), error))?);
     }
     let next = AtomicUsize::new(0);
     let slots: Vec<Mutex<Option<RunReport>>> = scenario.runs.iter().map(|_| Mutex::new(None)).collect();
@@ -72,7 +73,7 @@ pub fn run_scenario(
             let Some(run) = scenario.runs.get(index) else {
                 return;
             };
-            let report = run_one(scenario.seed, run, &prepared[index], &mut |state| progress.update(index, state));
+            let report = run_one(run, &prepared[index], &mut |state| progress.update(index, state));
             *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
         }
     };
@@ -87,9 +88,9 @@ pub fn run_scenario(
 }
 
 #[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
-fn run_one(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunReport {
+fn run_one(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunReport {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
-    let output = simulate_named(seed, run, resolved, progress);
+    let output = simulate_run(run, resolved, progress);
     RunReport {
         output,
         wall_s: wall.elapsed().as_secs_f64(),
@@ -106,19 +107,17 @@ fn peak_rss_bytes() -> u64 {
     kib.map_or(0, |kib| kib * 1_024)
 }
 
-/// Picks the protocol by name: from here on everything is compiled for it.
-fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
+/// Simulates a run with its own traffic, by the code compiled for its transport and congestion control.
+fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
+    let seed = run.seed;
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
     let total = stream.total();
     let mut observer = |done: u64, now: Time, hops: u64| {
         progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });
         ControlFlow::Continue(())
     };
-    let output = match (run.transport.transport.as_str(), run.transport.cc.as_str()) {
-        ("irn", "none") => simulate::<Irn, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
-        ("roce", "none") => simulate::<GoBackN, NoCongestionControl, _>(resolved, (), seed, stream, &mut observer),
-        (transport, cc) => RunOutput::not_started(format!("transport \"{transport}\" cannot run with cc \"{cc}\"")),
-    };
+    let job = Job { resolved, settings: &resolved.settings, seed, flows: stream, observer: &mut observer };
+    let output = (run.transport.cc.simulate)(job);
     // A stream that ended early (starts beyond the end of time) must not pass for a finished run.
     let status = match output.status {
         RunStatus::Completed if (output.flows.len() as u64) < total => RunStatus::Failed(format!(
@@ -130,11 +129,12 @@ fn simulate_named(seed: u64, run: &RunSpec, resolved: &Resolved, progress: &mut 
     RunOutput { status, offered: total, ..output }
 }
 
-/// Simulates one run with the given flows, which must be in order of start. `observer` is called now and then with flows finished, simulated
-/// time and packet transmissions.
+/// Is called now and then with flows finished, simulated time and packet transmissions; `Break` cancels the run.
+pub type Observer<'o> = &'o mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>;
+
+/// Simulates one run with the given flows, which must be in order of start.
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    resolved: &Resolved, params: C::Params, seed: u64, flows: S,
-    observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+    resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
     let fabric = match Fabric::new(&resolved.fabric, seed) {
         Ok(fabric) => fabric,
@@ -145,8 +145,7 @@ pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S,
-    observer: &mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
     let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
     let mut hosts =
@@ -242,6 +241,7 @@ fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: cr
         retransmitted: hosts.retransmitted,
         delivered: hosts.delivered,
         marked: hosts.marked,
+        notifications: hosts.notifications,
         hops: fabric.hops(),
         in_flight: fabric.in_flight(),
         ..Totals::default()
@@ -265,6 +265,7 @@ impl From<&rnic_fabric::PriorityCounters> for PriorityCounters {
             tx_bytes: c.tx_bytes,
             drops: c.drops,
             lost: c.lost,
+            marked: c.marked,
             pause_sent: c.pause_sent,
             pause_received: c.pause_received,
             paused_ps: c.paused_ps,

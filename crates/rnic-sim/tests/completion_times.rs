@@ -192,8 +192,8 @@ fn a_nic_takes_turns_in_bursts() {
     const T: u64 = 221_200;
     // The first flow has the wire before the second is known, so it leads by one packet.
     assert_eq!(late(&run), [6 * T, 8 * T]);
-    run.transport.nic_burst = 8;
+    run.transport.nic_burst = Some(8);
     assert_eq!(late(&run), [0, 8 * T]);
-    run.transport.nic_burst = 4;
+    run.transport.nic_burst = Some(4);
     assert_eq!(late(&run), [4 * T, 8 * T]);
 }

@@ -89,7 +89,7 @@ fn invariants_hold_on_random_runs() {
     let count = |which: usize| counts[which].set(counts[which].get() + 1);
     let check = |(run, flows): (RunSpec, Vec<FlowSpec>)| {
         let with_traffic = RunSpec { traffic: list(&flows), ..run.clone() };
-        let Ok(resolved) = rnic_sim::resolve::resolve(&with_traffic, 1) else {
+        let Ok(resolved) = rnic_sim::resolve::resolve(&with_traffic) else {
             count(0); // a buffer too small for PFC's headroom
             prop_assert!(run.transport.pfc);
             return Ok(());

@@ -93,7 +93,7 @@ fn what_is_not_written_is_open_or_has_its_default() {
     assert_eq!((run.fabric.mtu, run.fabric.frame_gap, run.fabric.link.loss), (Bytes(1_024), Bytes(20), 0.0));
     assert_eq!((run.fabric.switch.buffer, run.fabric.switch.xoff, run.fabric.switch.xon), (None, None, None));
     assert_eq!((run.limits.max_time, run.limits.stall_time), (None, Time::from_ms(1_000)));
-    assert_eq!((run.transport.cc.as_str(), run.transport.pfc, run.transport.control_priority), ("none", false, false));
+    assert_eq!((run.transport.cc.name, run.transport.pfc, run.transport.control_priority), ("none", false, false));
     assert_eq!((run.transport.timeouts, run.transport.bdp_cap, run.transport.max_rate), (None, None, None));
     assert_eq!((run.traffic[0].name.as_str(), run.traffic[0].start), ("poisson", Time::ZERO));
 }

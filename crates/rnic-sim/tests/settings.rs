@@ -11,7 +11,7 @@ use rnic_transport::Bytes;
 
 fn refused(run: &RunSpec) -> String {
     let run = RunSpec { traffic: list(&[flow(0, 0, 1, 1_000)]), ..run.clone() };
-    resolve(&run, 1).unwrap_err().to_string()
+    resolve(&run).unwrap_err().to_string()
 }
 
 #[test]

@@ -16,6 +16,13 @@ pub struct Timeouts {
     pub dynamic: Option<Time>,
 }
 
+impl Timeouts {
+    /// The fixed timeout that applies with so many packets in flight.
+    pub fn span(&self, in_flight: u32) -> Time {
+        if in_flight <= self.low_packets { self.low } else { self.high }
+    }
+}
+
 /// When a go-back-N receiver sends a NACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NackPolicy {

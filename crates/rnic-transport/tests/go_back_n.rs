@@ -4,25 +4,27 @@ mod common;
 
 use common::{Pipe, Script, Source, Totals, assert_trace, run_traced, sender_view};
 use rnic_transport::recovery::GoBackN;
-use rnic_transport::{FlowConfig, NackPolicy, Pdu, Psn, Time, Timer};
+use rnic_transport::{FlowConfig, NackPolicy, Pdu, Psn, Time, Timeouts, Timer};
 
 fn run(cfg: &FlowConfig, packets: u32, script: &Script) -> (String, Totals) {
     run_traced::<GoBackN>(cfg, packets, Pipe::SHORT, script)
 }
 
-fn without_acks() -> FlowConfig {
-    FlowConfig { acks: false, ..FlowConfig::default() }
+/// As RoCE NICs are: one timeout, and nothing bounds the packets in flight.
+fn roce() -> FlowConfig {
+    let high = Time::from_us(320);
+    let timeouts = Some(Timeouts { high, low: high, low_packets: 0, dynamic: None });
+    FlowConfig { bdp_cap: Psn::MAX_WINDOW, timeouts, ..FlowConfig::default() }
 }
 
-/// As RoCE NICs are: nothing bounds the packets in flight.
-fn uncapped() -> FlowConfig {
-    FlowConfig { bdp_cap: Psn::MAX_WINDOW, ..FlowConfig::default() }
+fn without_acks() -> FlowConfig {
+    FlowConfig { acks: false, ..roce() }
 }
 
 /// One NACK for #3; #4 and #5 are discarded in silence. Everything from #2 on is sent again.
 #[test]
 fn middle_packet_lost() {
-    let (trace, totals) = run(&FlowConfig::default(), 6, &Script::default().lose(2, 1));
+    let (trace, totals) = run(&roce(), 6, &Script::default().lose(2, 1));
     assert_trace(
         &trace,
         "t=0us send #0
@@ -65,7 +67,7 @@ fn retransmissions_follow_from_the_round_trip() {
         for lost in [0, 1, 57, 200, 393, 397, 398] {
             let expected = (2 * delay_ns).div_ceil(packet_ns).saturating_add(2).min(u64::from(flow - lost));
             let script = Script::default().lose(lost, 1);
-            let (_, totals) = run_traced::<GoBackN>(&uncapped(), flow, pipe, &script);
+            let (_, totals) = run_traced::<GoBackN>(&roce(), flow, pipe, &script);
             assert_eq!(totals.resent, expected, "{pipe:?}, #{lost} lost: one round trip of packets");
             assert_eq!((totals.nacks, totals.timeouts), (1, 0));
         }
@@ -77,7 +79,7 @@ fn retransmissions_follow_from_the_round_trip() {
 #[test]
 fn lost_retransmission_waits_for_the_timeout() {
     let script = Script::default().lose(2, 1).lose(2, 2);
-    let (trace, totals) = run(&FlowConfig::default(), 6, &script);
+    let (trace, totals) = run(&roce(), 6, &script);
     assert_trace(
         &sender_view(&trace),
         "t=0us send #0
@@ -109,7 +111,7 @@ fn lost_retransmission_waits_for_the_timeout() {
 /// The only timeout is the long one, even for a lone packet.
 #[test]
 fn last_packet_and_last_ack_lost() {
-    let (trace, _) = run(&FlowConfig::default(), 1, &Script::default().lose(0, 1));
+    let (trace, _) = run(&roce(), 1, &Script::default().lose(0, 1));
     assert_trace(
         &sender_view(&trace),
         "t=0us send #0 (lost)
@@ -117,7 +119,7 @@ fn last_packet_and_last_ack_lost() {
          t=320us resend #0
          t=325us ACK 1 arrives, complete",
     );
-    let (trace, totals) = run(&FlowConfig::default(), 2, &Script::default().lose_reply(2));
+    let (trace, totals) = run(&roce(), 2, &Script::default().lose_reply(2));
     assert_trace(
         &trace,
         "t=0us send #0
@@ -136,9 +138,9 @@ fn last_packet_and_last_ack_lost() {
 /// ACK 2 covers the lost ACK 1. A lost NACK is not repeated: the timer runs from the last progress, 6 us.
 #[test]
 fn lost_replies() {
-    let (_, totals) = run(&FlowConfig::default(), 4, &Script::default().lose_reply(1));
+    let (_, totals) = run(&roce(), 4, &Script::default().lose_reply(1));
     assert_eq!((totals.resent, totals.acknowledged_at), (0, Some(Time::from_us(8))));
-    let (trace, totals) = run(&FlowConfig::default(), 4, &Script::default().lose(2, 1).lose_reply(3));
+    let (trace, totals) = run(&roce(), 4, &Script::default().lose(2, 1).lose_reply(3));
     assert!(trace.contains("t=6us recv #3 discarded, NACK 2/3 (lost)"));
     assert!(trace.contains("t=326us timeout\nt=326us resend #2"));
     assert_eq!((totals.nacks, totals.resent), (1, 2));
@@ -148,7 +150,7 @@ fn lost_replies() {
 #[test]
 fn one_nack_until_order_resumes() {
     let script = Script::default().lose(10, 1).lose(30, 1).lose(31, 1);
-    let (_, totals) = run(&FlowConfig::default(), 60, &script);
+    let (_, totals) = run(&roce(), 60, &script);
     assert_eq!((totals.nacks, totals.losses, totals.timeouts), (2, 2, 0));
     assert_eq!(totals.resent, 6 + 7, "#31's loss delays the second NACK by a packet");
 }
@@ -203,7 +205,7 @@ fn sink_asks_for_a_lost_tail_and_a_lost_flow() {
 #[test]
 fn without_timeouts_nothing_times_out() {
     for acks in [false, true] {
-        let cfg = FlowConfig { acks, timeouts: None, ..FlowConfig::default() };
+        let cfg = FlowConfig { acks, timeouts: None, ..roce() };
         for script in [Script::default().lose(3, 1), Script::default().lose(1, 1).lose(1, 2)] {
             let (trace, totals) = run(&cfg, 4, &script);
             assert_eq!((totals.completions, totals.timeouts, totals.sink_timeouts), (0, 0, 0));
@@ -218,7 +220,7 @@ fn without_timeouts_nothing_times_out() {
 /// Each of the three NACKs takes the source back to #2; the copies that come too late are acknowledged as duplicates.
 #[test]
 fn a_nack_for_every_packet() {
-    let cfg = FlowConfig { nacks: NackPolicy::Every, ..uncapped() };
+    let cfg = FlowConfig { nacks: NackPolicy::Every, ..roce() };
     let (trace, totals) = run(&cfg, 6, &Script::default().lose(2, 1));
     assert_trace(
         &sender_view(&trace),
@@ -278,9 +280,21 @@ fn a_request_for_the_next_packet_is_no_loss() {
 /// The timer of a flow that begins late runs from its first packet.
 #[test]
 fn the_timer_starts_with_the_first_packet() {
-    let cfg = FlowConfig::default();
+    let cfg = roce();
     let start = Time::from_us(50);
     let mut sender = Source::<GoBackN>::new(&cfg, &(), 1, start);
     assert!(sender.poll_transmit(&cfg, &(), start).is_some());
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(370), Timer::Retransmit)));
+}
+
+/// As a variant of IRN it has IRN's cap and both of its timeouts: three packets in flight time out after 100 us, four after 320.
+#[test]
+fn with_the_cap_and_timeouts_of_irn() {
+    let cfg = FlowConfig { bdp_cap: 4, ..FlowConfig::default() };
+    for (packets, timeout) in [(3, 100), (9, 320)] {
+        let mut sender = Source::<GoBackN>::new(&cfg, &(), packets * 1_024, Time::ZERO);
+        while sender.poll_transmit(&cfg, &(), Time::from_us(1)).is_some() {}
+        assert_eq!(u64::from(sender.in_flight()), packets.min(4));
+        assert_eq!(sender.deadline(&cfg), Some((Time::from_us(1 + timeout), Timer::Retransmit)));
+    }
 }

@@ -89,6 +89,7 @@ fn ports() -> Vec<PortRecord> {
             tx_bytes: 318_600,
             drops,
             lost: 1,
+            marked: 0,
             pause_sent: 2,
             pause_received: 3,
             paused_ps,
@@ -107,6 +108,7 @@ fn totals() -> Totals {
         dropped_data: 4,
         lost: 1,
         marked: 2,
+        notifications: 0,
         hops: 1_200,
         delivered: 610,
         in_flight: 4,
@@ -129,6 +131,9 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
     let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
     RunSpec {
         name: name.into(),
+        base: name.into(),
+        point: Vec::new(),
+        seed: 7,
         fabric: FabricSetup {
             topology: TopologySpec::SingleSwitch { hosts: 3 },
             link,
@@ -144,24 +149,7 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
 }
 
 fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
-    TransportSpec {
-        transport: transport.into(),
-        cc: "none".into(),
-        pfc,
-        timeouts: None,
-        rto_high: None,
-        rto_low: None,
-        rto_low_packets: None,
-        bdp_cap: None,
-        acks: None,
-        nacks: Default::default(),
-        nic_burst: 1,
-        header: None,
-        ack_size: None,
-        nack_size: None,
-        control_priority: false,
-        max_rate: None,
-    }
+    TransportSpec { transport: transport.into(), pfc, ..TransportSpec::default() }
 }
 
 /// Four runs of many synthetic flows, one of them failed: what a real report looks like.

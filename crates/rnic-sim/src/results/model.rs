@@ -105,6 +105,8 @@ pub struct PriorityCounters {
     pub drops: u64,
     /// Frames transmitted here that the cable lost.
     pub lost: u64,
+    /// Frames that this switch marked (ECN) on their way to this output.
+    pub marked: u64,
     /// Pause (XOFF) frames that this port sent to its peer.
     pub pause_sent: u64,
     /// Pause (XOFF) frames that this port received from its peer.
@@ -130,8 +132,10 @@ pub struct Totals {
     pub dropped_data: u64,
     /// Packets lost on cables (random loss).
     pub lost: u64,
-    /// Packets that a switch marked (ECN).
+    /// Marked (ECN) packets that arrived at hosts.
     pub marked: u64,
+    /// Congestion notifications (CNPs) that the hosts sent; part of `control`.
+    pub notifications: u64,
     /// Transmissions of data or control packets on a link.
     pub hops: u64,
     /// Packets delivered to hosts.

@@ -83,7 +83,6 @@ mod tests {
         scenario.name = nasty.into();
         for run in &mut scenario.runs {
             run.name += nasty;
-            run.transport.cc = nasty.into();
             run.traffic[0].name = nasty.into();
         }
         reports[0].output.parameters.push((nasty.into(), nasty.into()));

@@ -154,7 +154,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
     RunSummary {
         name: spec.name.clone(),
         transport: spec.transport.transport.clone(),
-        cc: spec.transport.cc.clone(),
+        cc: spec.transport.cc.name.to_string(),
         pfc: spec.transport.pfc,
         flows: FlowCounts {
             offered: output.offered,

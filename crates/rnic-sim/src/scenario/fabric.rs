@@ -1,7 +1,7 @@
 //! The `[fabric]` table.
 
 use super::graph;
-use super::model::{FabricSetup, SwitchSetup};
+use super::model::{EcnSetup, FabricSetup, SwitchSetup};
 use super::names::{TOPOLOGIES, names};
 use super::reader::{Item, Result, Table, Variant};
 use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
@@ -178,7 +178,7 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
 }
 
 fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
-    table.accept(&["queueing", "buffer", "xoff", "xon", "headroom"])?;
+    table.accept(&["queueing", "buffer", "xoff", "xon", "headroom", "ecn"])?;
     if let Some(item) = table.get("queueing") {
         if item.string("input")? == "shared" {
             return Err(item.error("queueing \"shared\" is not available yet", "available: \"input\""));
@@ -186,13 +186,44 @@ fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
         item.choice(&["input"])?;
     }
     let size = |key: &str| table.get(key).map(|item| item.bytes(1..=1_000_000_000_000, "240 KB")).transpose();
-    let switch =
-        SwitchSetup { buffer: size("buffer")?, xoff: size("xoff")?, xon: size("xon")?, headroom: size("headroom")? };
+    let ecn = table.get("ecn").map_or(Ok(EcnSetup::default()), |item| read_ecn(&item))?;
+    let switch = SwitchSetup {
+        buffer: size("buffer")?,
+        xoff: size("xoff")?,
+        xon: size("xon")?,
+        headroom: size("headroom")?,
+        ecn,
+    };
     const OR_ELSE: &str = ": change both, or leave it out";
     table.ordered(("xoff", switch.xoff), ("buffer", switch.buffer), OR_ELSE)?;
     table.ordered(("xon", switch.xon), ("xoff", switch.xoff), OR_ELSE)?;
     table.ordered(("xon", switch.xon), ("buffer", switch.buffer), OR_ELSE)?;
     Ok(switch)
+}
+
+/// `ecn = false`, or a table of thresholds.
+fn read_ecn(item: &Item<'_>) -> Result<EcnSetup> {
+    if !item.is_table() {
+        let off = !item.boolean()?;
+        return Ok(EcnSetup { off, ..EcnSetup::default() });
+    }
+    let table = item.table("[fabric.switch.ecn]")?;
+    table.accept(&["kmin", "kmax", "pmax"])?;
+    let size = |key: &str| table.get(key).map(|item| item.bytes(0..=1_000_000_000_000, "5 KB")).transpose();
+    let pmax = |item: Item<'_>| match item.number("0.01")? {
+        pmax if (0.0..=1.0).contains(&pmax) => Ok(pmax),
+        pmax => {
+            Err(item.error(format!("`pmax` is out of range: {pmax}"), "accepted: a probability, 0 to 1".to_string()))
+        }
+    };
+    let ecn = EcnSetup {
+        off: false,
+        kmin: size("kmin")?,
+        kmax: size("kmax")?,
+        pmax: table.get("pmax").map(pmax).transpose()?,
+    };
+    table.ordered(("kmin", ecn.kmin), ("kmax", ecn.kmax), "")?;
+    Ok(ecn)
 }
 
 /// Checks that a switch's buffer, where given, holds one full packet of `mtu` and `header`.

@@ -19,9 +19,12 @@ mod tree;
 
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
-pub use model::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
+pub use model::{
+    EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec,
+};
 pub use names::{PATTERNS, TOPOLOGIES};
 
+use crate::catalogue::Catalogue;
 use std::path::Path;
 
 /// Reads a scenario file.
@@ -34,9 +37,20 @@ use std::path::Path;
 ///
 /// When the file cannot be read, is not TOML, or says something that cannot be simulated.
 pub fn load(path: &Path, overrides: &[(String, String)], seed: Option<u64>) -> Result<Scenario, ScenarioError> {
+    load_with(&Catalogue::standard(), path, overrides, seed)
+}
+
+/// As [`load`], with the congestion controls of a catalogue of one's own.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_with(
+    catalogue: &Catalogue, path: &Path, overrides: &[(String, String)], seed: Option<u64>,
+) -> Result<Scenario, ScenarioError> {
     let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Io { path: path.to_path_buf(), error })?;
     let base_dir = path.parent().unwrap_or(Path::new(""));
-    from_str(&text, &path.to_string_lossy(), base_dir, overrides, seed)
+    read::scenario(catalogue, &text, &path.to_string_lossy(), base_dir, overrides, seed)
 }
 
 /// Reads a scenario from its text, as [`load`] does; `name` is the file's name, `base_dir` its folder.
@@ -47,5 +61,5 @@ pub fn load(path: &Path, overrides: &[(String, String)], seed: Option<u64>) -> R
 pub fn from_str(
     text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
-    read::scenario(text, name, base_dir, overrides, seed)
+    read::scenario(&Catalogue::standard(), text, name, base_dir, overrides, seed)
 }

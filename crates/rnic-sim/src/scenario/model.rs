@@ -2,8 +2,10 @@
 //!
 //! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
 
+use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
 use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
+use rnic_transport::congestion::Settings;
 use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
 use std::sync::Arc;
 
@@ -25,6 +27,12 @@ pub struct Scenario {
 pub struct RunSpec {
     /// Its name; unique in the scenario.
     pub name: String,
+    /// Its name in the file; the same but in a sweep, which makes many runs of one.
+    pub base: String,
+    /// In a sweep: the swept keys and their values, as written.
+    pub point: Vec<(String, String)>,
+    /// Seed of its random streams.
+    pub seed: u64,
     /// The fabric it runs on.
     pub fabric: FabricSetup,
     /// What the hosts send.
@@ -63,6 +71,22 @@ pub struct SwitchSetup {
     pub xon: Option<Bytes>,
     /// Buffer reserved above `xoff`; default what the fabric needs to be lossless, and at least `buffer` minus `xoff`.
     pub headroom: Option<Bytes>,
+    /// `ecn`.
+    pub ecn: EcnSetup,
+}
+
+/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control listens to marks,
+/// and has that one's thresholds by default.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct EcnSetup {
+    /// No marks at all (`ecn = false`).
+    pub off: bool,
+    /// No packet is marked up to this egress queue.
+    pub kmin: Option<Bytes>,
+    /// Every packet is marked above this egress queue.
+    pub kmax: Option<Bytes>,
+    /// Probability of a mark at `kmax`.
+    pub pmax: Option<f64>,
 }
 
 /// One source of flows: `[traffic]`, or one of several `[[traffic]]`.
@@ -132,28 +156,50 @@ pub enum TrafficPattern {
     },
 }
 
+/// How a transport recovers from loss: `recovery`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recovery {
+    /// IRN (`selective`): the source retransmits what selective acknowledgements show to be lost.
+    #[default]
+    Selective,
+    /// IRN (`no-sack`): selective retransmission of what cumulative acknowledgements alone show to be lost.
+    NoSack,
+    /// RoCE and IRN (`go-back-n`): the source goes back to the first lost packet.
+    GoBackN,
+}
+
 /// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct TransportSpec {
     /// Name of the transport, one of `rnic list transports`: `roce`, `irn`.
     pub transport: String,
-    /// Name of the congestion control, one of `rnic list congestion`: `none`.
-    pub cc: String,
+    /// The congestion control, one of `rnic list congestion` (`cc`); default `none`.
+    pub cc: CongestionEntry,
+    /// Its parameters, under its own name.
+    pub cc_settings: Settings,
+    /// How it recovers from loss; default IRN `selective`, RoCE always `go-back-n`.
+    pub recovery: Recovery,
     /// Whether the switches send PFC pauses.
     pub pfc: bool,
     /// Whether retransmission timers run; default: unless the fabric is lossless.
     pub timeouts: Option<bool>,
+    /// Whether the timeout follows measured round-trip times as TCP's does (`rto = "dynamic"`); default no.
+    pub dynamic_rto: bool,
+    /// Lower bound of a dynamic timeout (`rto_min`); default 100 us.
+    pub rto_min: Option<Time>,
     /// Retransmission timeout; default the longest path's round-trip propagation plus all buffers of the largest switch sent over one link.
     pub rto_high: Option<Time>,
     /// IRN's short timeout; default 100 us.
     pub rto_low: Option<Time>,
     /// IRN uses `rto_low` while at most this many packets are in flight (`rto_low_packets`); default 3.
     pub rto_low_packets: Option<u32>,
-    /// IRN's cap on packets in flight; default the longest path's bandwidth-delay product.
+    /// Whether packets in flight are capped (`bdp_fc`); default yes for IRN, no for RoCE unless it gives a `bdp_cap`.
+    pub bdp_fc: Option<bool>,
+    /// Cap on packets in flight; default the longest path's bandwidth-delay product.
     pub bdp_cap: Option<u32>,
-    /// RoCE: whether every data packet is acknowledged; default no (all Reads).
+    /// RoCE: whether every data packet is acknowledged; default no (all Reads), unless the congestion control needs it.
     pub acks: Option<bool>,
-    /// RoCE: which packets out of order earn a NACK (`nacks`, `"first"` or `"every"`); default the first.
+    /// Go-back-N: which packets out of order earn a NACK (`nacks`, `"first"` or `"every"`); default the first.
     pub nacks: NackPolicy,
     /// Bytes of headers and trailers of a data packet (`header`); default 62 B, IRN 78 B.
     pub header: Option<Bytes>,
@@ -161,10 +207,12 @@ pub struct TransportSpec {
     pub ack_size: Option<Bytes>,
     /// Bytes of a NACK frame; default 66 B, IRN 70 B.
     pub nack_size: Option<Bytes>,
-    /// Whether ACKs and NACKs travel in a higher priority than data; default no.
+    /// Bytes of a congestion notification packet; default 78 B.
+    pub cnp_size: Option<Bytes>,
+    /// Whether ACKs, NACKs and CNPs travel in a higher priority than data; default no.
     pub control_priority: bool,
     /// Packets that a NIC sends of one flow before it turns to the next ready one (`nic_burst`); default 1.
-    pub nic_burst: u32,
+    pub nic_burst: Option<u32>,
     /// Rate of a lone flow if lower than the link's (`max_rate`); default the host link's rate.
     pub max_rate: Option<BitRate>,
 }

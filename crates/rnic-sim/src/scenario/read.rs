@@ -7,6 +7,7 @@ use super::reader::{Result, Table};
 use super::traffic::{self, Context, Lists};
 use super::transport;
 use super::tree::{Documents, Node};
+use crate::catalogue::Catalogue;
 use rnic_transport::Time;
 use std::path::Path;
 
@@ -16,7 +17,7 @@ const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
 
 /// Reads the text of a scenario. `name` is the file's name, for messages and for the scenario's own name.
 pub(super) fn scenario(
-    text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
+    catalogue: &Catalogue, text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario> {
     let mut documents = Documents::default();
     let file = documents.add(name, text, false);
@@ -27,22 +28,24 @@ pub(super) fn scenario(
     let stem = Path::new(name).file_stem().map_or_else(|| name.to_string(), |stem| stem.to_string_lossy().into_owned());
     let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
     let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
+    let seed = seed.unwrap_or(written_seed);
+    let lists = Lists::default();
+    let source = Source { catalogue, seed, base_dir, lists: &lists };
     Ok(Scenario {
         title: title.map_or_else(|| stem.clone(), str::to_string),
         name: stem,
-        seed: seed.unwrap_or(written_seed),
-        runs: runs(&documents, &tree, &root, base_dir)?,
+        seed,
+        runs: runs(&documents, &tree, &root, &source)?,
     })
 }
 
-fn runs(documents: &Documents, tree: &Node, root: &Table<'_>, base_dir: &Path) -> Result<Vec<RunSpec>> {
+fn runs(documents: &Documents, tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpec>> {
     const HELP: &str = "add [[run]] with `name` and `transport`";
     let item = root.get("run").ok_or_else(|| root.error("the scenario has no run", HELP))?;
     let tables = item.tables("run")?;
     if tables.is_empty() {
         return Err(item.error("the scenario has no run", HELP));
     }
-    let lists = Lists::default();
     let mut runs: Vec<RunSpec> = Vec::new();
     for table in tables {
         let name_item = table.require("name", "name = \"IRN\"")?;
@@ -52,18 +55,21 @@ fn runs(documents: &Documents, tree: &Node, root: &Table<'_>, base_dir: &Path) -
             return Err(name_item.error(message, "give each run its own name"));
         }
         let table = table.labelled(format!("run \"{name}\""));
-        runs.push(run(documents, tree, &table, name, &Files { base_dir, lists: &lists })?);
+        runs.push(run(documents, tree, &table, name, source)?);
     }
     Ok(runs)
 }
 
-/// What the runs of a scenario share when they read other files.
-struct Files<'a> {
+/// What the runs of a scenario share.
+struct Source<'a> {
+    catalogue: &'a Catalogue,
+    seed: u64,
+    /// Folder of the files that the scenario names.
     base_dir: &'a Path,
     lists: &'a Lists,
 }
 
-fn run(documents: &Documents, tree: &Node, table: &Table<'_>, name: &str, files: &Files<'_>) -> Result<RunSpec> {
+fn run(documents: &Documents, tree: &Node, table: &Table<'_>, name: &str, source: &Source<'_>) -> Result<RunSpec> {
     let mut tree = tree.clone();
     if let Some(set) = table.get("set") {
         overrides::apply_run_set(documents, &mut tree, &set.table(&format!("`set` of run \"{name}\""))?)?;
@@ -72,16 +78,17 @@ fn run(documents: &Documents, tree: &Node, table: &Table<'_>, name: &str, files:
     let fabric_table = root.require("fabric", "[fabric]")?.table("[fabric]")?;
     let fabric = fabric::read(&fabric_table)?;
     let hosts = fabric::hosts(&fabric.topology);
-    let context = Context { base_dir: files.base_dir, hosts, lists: files.lists };
+    let context = Context { base_dir: source.base_dir, hosts, lists: source.lists };
     let traffic = traffic::read(&root.require("traffic", "[traffic]")?, &context)?;
     let defaults = root.get("transport").map(|item| item.table("[transport]")).transpose()?;
     if let Some(defaults) = &defaults {
-        transport::check_defaults(defaults)?;
+        transport::check_defaults(defaults, source.catalogue)?;
     }
-    let transport = transport::read(table, defaults.as_ref(), &RUN_KEYS)?;
+    let transport = transport::read(table, defaults.as_ref(), &RUN_KEYS, source.catalogue)?;
     fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
     let limits = limits(&root)?;
-    Ok(RunSpec { name: name.to_string(), fabric, traffic, transport, limits })
+    let (name, base, point, seed) = (name.to_string(), name.to_string(), Vec::new(), source.seed);
+    Ok(RunSpec { name, base, point, seed, fabric, traffic, transport, limits })
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {

@@ -175,6 +175,11 @@ impl<'a> Item<'a> {
         matches!(self.node.value, Value::Array(_))
     }
 
+    /// Whether the value is a table.
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.node.value, Value::Table(_))
+    }
+
     /// A string, `example` being one.
     pub(super) fn string(&self, example: &str) -> Result<&'a str> {
         match &self.node.value {

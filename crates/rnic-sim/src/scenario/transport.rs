@@ -1,29 +1,35 @@
 //! How the hosts of a run send: the keys of `[[run]]` and their defaults in `[transport]`.
 
-use super::model::TransportSpec;
+use super::model::{Recovery, TransportSpec};
 use super::names::names;
 use super::reader::{Item, Result, Table, Variant};
+use crate::catalogue::{Catalogue, CongestionEntry};
+use rnic_transport::congestion::{Kind, Parameter, Settings, Value};
 use rnic_transport::headers::{IRN_DATA, ROCE_DATA};
-use rnic_transport::registry::{CONGESTION_CONTROLS, TRANSPORTS};
+use rnic_transport::registry::TRANSPORTS;
 use rnic_transport::{Bytes, NackPolicy};
 
-/// Keys that every transport uses.
-const COMMON: [&str; 10] = [
+/// Keys that every transport uses, beside the congestion controls' names.
+const COMMON: [&str; 14] = [
     "cc",
     "pfc",
     "timeouts",
+    "rto",
+    "rto_min",
     "rto_high",
+    "nacks",
     "header",
     "ack_size",
     "nack_size",
+    "cnp_size",
     "control_priority",
     "nic_burst",
     "max_rate",
 ];
 /// Keys that only some use.
 const VARIANTS: [Variant; 2] = [
-    Variant { name: "roce", keys: &["acks", "nacks"] },
-    Variant { name: "irn", keys: &["rto_low", "rto_low_packets", "bdp_cap"] },
+    Variant { name: "roce", keys: &["acks", "bdp_fc", "bdp_cap"] },
+    Variant { name: "irn", keys: &["recovery", "rto_low", "rto_low_packets", "bdp_fc", "bdp_cap"] },
 ];
 /// Most packets in flight: half of the 24-bit packet sequence numbers.
 const MOST_IN_FLIGHT: u32 = (1 << 23) - 1;
@@ -44,61 +50,152 @@ impl<'a> Layers<'_, 'a> {
     }
 }
 
+/// Names of the congestion controls that have parameters: each is a key that holds a table of them.
+fn parameter_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static str> {
+    catalogue.congestion_controls().iter().filter(|cc| !cc.parameters.is_empty()).map(|cc| cc.name)
+}
+
 /// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
-pub(super) fn check_defaults(table: &Table<'_>) -> Result<()> {
+pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result<()> {
     let used = COMMON.iter().chain(VARIANTS.iter().flat_map(|variant| variant.keys)).copied().collect();
     let layers = Layers { run: table, defaults: None, used };
-    table.accept(&layers.used)?;
-    check_timeouts(table, None, &read_settings("", &layers)?)
+    let keys: Vec<&str> = layers.used.iter().copied().chain(parameter_tables(catalogue)).collect();
+    table.accept(&keys)?;
+    for cc in catalogue.congestion_controls() {
+        read_parameters(cc, table.get(cc.name), &mut Settings::new(cc.parameters))?;
+    }
+    check_timeouts(table, None, &read_settings("", &layers, catalogue)?)
 }
 
 /// Reads a run's transport; `own` are the keys of a run that belong to no transport.
-pub(super) fn read(run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str]) -> Result<TransportSpec> {
+pub(super) fn read(
+    run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], catalogue: &Catalogue,
+) -> Result<TransportSpec> {
     let transport = run.require("transport", "transport = \"irn\"")?.choice(&names(TRANSPORTS))?;
-    run.accept_variant(&[own, &COMMON].concat(), "transport", transport, &VARIANTS)?;
+    let tables: Vec<&str> = parameter_tables(catalogue).collect();
+    run.accept_variant(&[own, &COMMON, &tables].concat(), "transport", transport, &VARIANTS)?;
     let specific = VARIANTS.iter().filter(|variant| variant.name == transport).flat_map(|variant| variant.keys);
     let used = COMMON.iter().chain(specific).copied().collect();
-    let spec = read_settings(transport, &Layers { run, defaults, used })?;
+    let layers = Layers { run, defaults, used };
+    let mut spec = read_settings(transport, &layers, catalogue)?;
+    spec.cc_settings = Settings::new(spec.cc.parameters);
+    for table in [defaults, Some(run)].into_iter().flatten() {
+        read_parameters(&spec.cc, table.get(spec.cc.name), &mut spec.cc_settings)?;
+    }
+    if let Some((name, item)) = tables.iter().filter(|name| **name != spec.cc.name).find_map(|n| Some((n, run.get(n)?)))
+    {
+        let message = format!("`{name}` holds parameters of cc \"{name}\", but this run has cc \"{}\"", spec.cc.name);
+        return Err(item.error(message, format!("set cc = \"{name}\", or move the parameters to [transport.{name}]")));
+    }
     check_timeouts(run, defaults, &spec)?;
+    check_acks(&layers, &spec)?;
     Ok(spec)
 }
 
-fn read_settings(transport: &str, layers: &Layers<'_, '_>) -> Result<TransportSpec> {
+fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue) -> Result<TransportSpec> {
     let flag = |key: &str| layers.get(key).map(|item| item.boolean()).transpose();
     let time = |key: &str, example: &str| layers.get(key).map(|item| item.positive_time(example)).transpose();
     let size = |key: &str| layers.get(key).map(|item| item.bytes(1..=9_000, "66 B")).transpose();
+    let choice = |key: &str, names: &[&'static str]| layers.get(key).map(|item| item.choice(names)).transpose();
     let packets = |key: &str, least: u32| {
         let range = u64::from(least)..=u64::from(MOST_IN_FLIGHT);
         layers.get(key).map(|item| item.integer(range).map(|packets| packets as u32)).transpose()
     };
+    let congestion = catalogue.congestion_controls();
+    let cc = choice("cc", &congestion.iter().map(|cc| cc.name).collect::<Vec<_>>())?;
     let spec = TransportSpec {
         transport: transport.to_string(),
-        cc: layers.get("cc").map_or(Ok("none"), |item| item.choice(&names(CONGESTION_CONTROLS)))?.to_string(),
+        cc: congestion.iter().find(|entry| Some(entry.name) == cc).copied().unwrap_or_default(),
+        cc_settings: Settings::default(),
+        recovery: match choice("recovery", &["selective", "no-sack", "go-back-n"])? {
+            Some("go-back-n") => Recovery::GoBackN,
+            None if transport == "roce" => Recovery::GoBackN,
+            Some("no-sack") => Recovery::NoSack,
+            _ => Recovery::Selective,
+        },
         pfc: flag("pfc")?.unwrap_or(false),
         timeouts: flag("timeouts")?,
+        dynamic_rto: choice("rto", &["fixed", "dynamic"])? == Some("dynamic"),
+        rto_min: time("rto_min", "100 us")?,
         rto_high: time("rto_high", "320 us")?,
         rto_low: time("rto_low", "100 us")?,
         rto_low_packets: packets("rto_low_packets", 0)?,
+        bdp_fc: flag("bdp_fc")?,
         bdp_cap: packets("bdp_cap", 1)?,
         acks: flag("acks")?,
-        nacks: match layers.get("nacks").map(|item| item.choice(&["first", "every"])).transpose()? {
+        nacks: match choice("nacks", &["first", "every"])? {
             Some("every") => NackPolicy::Every,
             _ => NackPolicy::First,
         },
         header: size("header")?,
         ack_size: size("ack_size")?,
         nack_size: size("nack_size")?,
+        cnp_size: size("cnp_size")?,
         control_priority: flag("control_priority")?.unwrap_or(false),
-        nic_burst: packets("nic_burst", 1)?.unwrap_or(1),
+        nic_burst: packets("nic_burst", 1)?,
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
     };
     Ok(spec)
+}
+
+/// Reads the table that holds a congestion control's parameters.
+fn read_parameters(cc: &CongestionEntry, item: Option<Item<'_>>, settings: &mut Settings) -> Result<()> {
+    let Some(item) = item else {
+        return Ok(());
+    };
+    let table = item.table(&format!("`{}`", cc.name))?;
+    let names: Vec<&str> = cc.parameters.iter().map(|parameter| parameter.name).collect();
+    table.accept(&names)?;
+    for parameter in cc.parameters {
+        if let Some(item) = table.get(parameter.name) {
+            let value = read_parameter(parameter, &item)?;
+            settings.set(parameter.name, value).map_err(|sentence| item.sentence(&sentence))?;
+        }
+    }
+    Ok(())
+}
+
+fn read_parameter(parameter: &Parameter, item: &Item<'_>) -> Result<Value> {
+    let example = |otherwise: &str| parameter.default.map_or(otherwise.to_string(), |value| value.to_string());
+    Ok(match parameter.kind {
+        Kind::Rate => Value::Rate(item.rate()?),
+        Kind::Time => Value::Time(item.positive_time(&example("50 us"))?),
+        Kind::Bytes => Value::Bytes(item.bytes(1..=1_000_000_000_000_000, &example("16 KB"))?),
+        Kind::Flag => Value::Flag(item.boolean()?),
+        Kind::Count { least, most } => Value::Count(item.integer(least..=most)?),
+        Kind::Number { least, most } => {
+            let number = item.number(&example("0.5"))?;
+            if !(least..=most).contains(&number) {
+                let message = format!("`{}` is out of range: {number}", parameter.name);
+                return Err(item.error(message, format!("accepted: {least} to {most}")));
+            }
+            Value::Number(number)
+        }
+    })
 }
 
 /// Checks that the short timeout is not the longer one; the two may stand in different tables.
 fn check_timeouts(run: &Table<'_>, defaults: Option<&Table<'_>>, spec: &TransportSpec) -> Result<()> {
     let table = if run.get("rto_low").or(run.get("rto_high")).is_some() { run } else { defaults.unwrap_or(run) };
     table.ordered(("rto_low", spec.rto_low), ("rto_high", spec.rto_high), "")
+}
+
+/// Checks that whoever needs acknowledgements has them.
+fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
+    if spec.acks != Some(false) {
+        return Ok(());
+    }
+    let needs = if spec.cc.needs_acks {
+        format!("cc \"{}\" needs acknowledgements", spec.cc.name)
+    } else if spec.bdp_fc == Some(true) || (spec.bdp_cap.is_some() && spec.bdp_fc != Some(false)) {
+        "a cap on packets in flight needs acknowledgements".to_string()
+    } else {
+        return Ok(());
+    };
+    match layers.get("acks") {
+        Some(item) => Err(item.error(needs, "write `acks = true`, or leave `acks` out")),
+        None => Ok(()),
+    }
 }
 
 /// Headers and trailers of a data packet: what the run says, else the transport's own.

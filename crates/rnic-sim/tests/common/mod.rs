@@ -25,6 +25,9 @@ pub(crate) const D: u64 = 2_000_000;
 pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
     RunSpec {
         name: "run".to_string(),
+        base: "run".to_string(),
+        point: Vec::new(),
+        seed: 1,
         fabric: FabricSetup {
             topology,
             link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
@@ -34,24 +37,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             switch: SwitchSetup::default(),
         },
         traffic: Vec::new(),
-        transport: TransportSpec {
-            transport: transport.to_string(),
-            cc: "none".to_string(),
-            pfc: false,
-            timeouts: None,
-            rto_high: None,
-            rto_low: None,
-            rto_low_packets: None,
-            bdp_cap: None,
-            acks: None,
-            nacks: Default::default(),
-            nic_burst: 1,
-            header: None,
-            ack_size: None,
-            nack_size: None,
-            control_priority: false,
-            max_rate: None,
-        },
+        transport: TransportSpec { transport: transport.to_string(), ..TransportSpec::default() },
         limits: Limits { max_time: None, stall_time: Time::from_ms(1_000) },
     }
 }
@@ -97,7 +83,7 @@ pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
 /// Works the run's settings out.
 pub(crate) fn resolved(run: &RunSpec, flows: &[FlowSpec]) -> Resolved {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
-    resolve(&run, 1).unwrap()
+    resolve(&run).unwrap()
 }
 
 /// Runs exactly these flows, which must be in order of start, with seed 1.

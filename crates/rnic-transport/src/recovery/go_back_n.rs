@@ -100,7 +100,7 @@ impl SendRecovery for GoBackNSender {
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
         let timeouts = cfg.timeouts.filter(|_| cfg.acks && self.next > self.acked)?;
-        Some(self.timer_start + timeouts.high)
+        Some(self.timer_start + timeouts.span(self.in_flight()))
     }
 
     fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) {

@@ -145,7 +145,7 @@ impl SendRecovery for IrnSender {
     }
 
     #[inline]
-    fn on_reply(&mut self, _cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
+    fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
         let expected = pdu.psn();
         let advance = expected.distance_from(self.first_missing);
         if advance < 0 || advance as u32 > self.in_flight() {
@@ -160,7 +160,7 @@ impl SendRecovery for IrnSender {
             return Progress { acked, loss: None };
         }
         let none_before = self.sacked.count() == 0;
-        if self.sacked.set(pdu.trigger()) && (none_before || self.highest_sacked.is_before(pdu.trigger())) {
+        if cfg.sack && self.sacked.set(pdu.trigger()) && (none_before || self.highest_sacked.is_before(pdu.trigger())) {
             self.highest_sacked = pdu.trigger();
         }
         let entered = !self.in_recovery;
@@ -200,8 +200,7 @@ impl SendRecovery for IrnSender {
         if in_flight == 0 {
             return None;
         }
-        let span = if in_flight <= timeouts.low_packets { timeouts.low } else { timeouts.high };
-        Some(self.timer_start + span)
+        Some(self.timer_start + timeouts.span(in_flight))
     }
 
     fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) {
