@@ -11,7 +11,7 @@
 
 use crate::congestion::{AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Settings, Value, ceiling};
 use crate::recovery::{GoBackN, Irn, Protocol};
-use crate::{BitRate, Bytes, FlowConfig, Pdu, PduKind, Receiver, RxMeta, Sender, Time};
+use crate::{BitRate, Bytes, FlowConfig, NackPolicy, Pdu, PduKind, Receiver, RxMeta, Sender, Time};
 use std::collections::BTreeMap;
 
 /// All checks.
@@ -42,6 +42,7 @@ fn flows() -> Vec<FlowConfig> {
         FlowConfig { line_rate: BitRate::from_gbps(1), base_rtt: Time::from_us(80), bdp: 10, ..usual.clone() },
         FlowConfig { line_rate: BitRate::from_gbps(800), mtu: 4_096, bdp: 600, bdp_cap: 600, ..usual.clone() },
         FlowConfig { max_rate: Some(BitRate::from_gbps(7)), ..usual.clone() },
+        FlowConfig { sack: false, nacks: NackPolicy::Every, ..usual.clone() },
         FlowConfig { bdp: 1, bdp_cap: 1, base_rtt: Time::from_us(2), ..usual.clone() },
         usual,
     ]
