@@ -175,7 +175,13 @@ fn patched_timely_step_by_step() {
     // Below T_low: a step, whatever the gradient. There is no HAI.
     flow.completes(49, 38.357_758_344_058_4);
     // g = 2.5 at 99 us: err = 0.98.
-    flow.completes(99, 38.357_758_344_058_4 * (1.0 - 0.008 * 0.98));
+    let rate = 38.357_758_344_058_4 * (1.0 - 0.008 * 0.98);
+    flow.completes(99, rate);
+    // Just inside the edges: g = -0.2, w = 0.1, err = 0.9; then g = 0.2, w = 0.9, err = 0.98.
+    let rate = 0.04 * 0.9 + rate * (1.0 - 0.008 * 0.1 * 0.9);
+    flow.completes(95, rate);
+    let rate = 0.04 * 0.1 + rate * (1.0 - 0.008 * 0.9 * 0.98);
+    flow.completes(99, rate);
 }
 
 #[test]
