@@ -52,9 +52,9 @@ fn state_stays_small() {
     assert!(size_of::<TxDesc>() <= 20, "{}", size_of::<TxDesc>());
     assert!(size_of::<RxOutcome>() <= 20, "{}", size_of::<RxOutcome>());
     let sizes = [
-        ("IRN sender", size_of::<Sender<Irn, NoCongestionControl>>(), 96),
+        ("IRN sender", size_of::<Sender<Irn, NoCongestionControl>>(), 112),
         ("IRN receiver", size_of::<Receiver<Irn>>(), 56),
-        ("go-back-N sender", size_of::<Sender<GoBackN, NoCongestionControl>>(), 64),
+        ("go-back-N sender", size_of::<Sender<GoBackN, NoCongestionControl>>(), 80),
         ("go-back-N receiver", size_of::<Receiver<GoBackN>>(), 32),
         ("no congestion control", size_of::<NoCongestionControl>(), 0),
         ("DCQCN", size_of::<Dcqcn>(), 48),

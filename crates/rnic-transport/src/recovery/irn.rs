@@ -22,6 +22,7 @@ use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
+use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
 /// Marker of the protocol.
@@ -63,6 +64,8 @@ pub struct IrnSender {
     /// Packets of the flow not acknowledged cumulatively, sent or not.
     left: u64,
     timer_start: Time,
+    /// Round-trip times, measured for a dynamic timeout only.
+    rtt: RttEstimator,
     sacked: BitWindow,
 }
 
@@ -119,7 +122,7 @@ impl IrnSender {
         if self.sacked.count() > 0 {
             self.recover = self.next.plus(Psn::MODULUS - 1);
         }
-        Pick { psn, last: self.is_last(psn), retransmission: true }
+        Pick { psn, last: self.is_last(psn), retransmission: true, syn: false }
     }
 
     fn is_last(&self, psn: Psn) -> bool {
@@ -140,6 +143,7 @@ impl SendRecovery for IrnSender {
             retransmit_first: false,
             left: packets,
             timer_start: Time::ZERO,
+            rtt: RttEstimator::new(),
             sacked: window(cfg, packets),
         }
     }
@@ -152,6 +156,9 @@ impl SendRecovery for IrnSender {
             return Progress::default(); // stale, or of packets never sent
         }
         let acked = if advance > 0 { self.slide(now, expected) } else { 0 };
+        if acked > 0 && cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {
+            self.rtt.sample(pdu.stamp().elapsed(now));
+        }
         if pdu.kind() != PduKind::Nack {
             return Progress { acked, loss: None };
         }
@@ -191,7 +198,7 @@ impl SendRecovery for IrnSender {
         }
         let psn = self.next;
         self.next = psn.plus(1);
-        Some(Pick { psn, last: self.is_last(psn), retransmission: false })
+        Some(Pick { psn, last: self.is_last(psn), retransmission: false, syn: false })
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
@@ -200,11 +207,12 @@ impl SendRecovery for IrnSender {
         if in_flight == 0 {
             return None;
         }
-        Some(self.timer_start + timeouts.span(in_flight))
+        Some(self.timer_start + timeouts.span(in_flight, &self.rtt))
     }
 
     fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) {
         self.enter_recovery();
+        self.rtt.back_off();
         self.timer_start = now;
     }
 
