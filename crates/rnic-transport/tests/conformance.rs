@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use rnic_transport::conformance::{self, Driver, Path};
 use rnic_transport::congestion::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings};
-use rnic_transport::recovery::{GoBackN, Irn};
+use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, FlowConfig, Time};
 
@@ -51,6 +51,7 @@ impl Visitor for Run<'_> {
         conformance::check_events::<C>(&settings, flow, path.seed, 2_000).unwrap();
         conformance::check_flow::<Irn, C>(&settings, flow, *path, *packets).unwrap();
         conformance::check_flow::<GoBackN, C>(&settings, flow, *path, *packets).unwrap();
+        conformance::check_flow::<Tcp, C>(&settings, flow, *path, *packets).unwrap();
         if !C::NEEDS_ACKS {
             let flow = FlowConfig { acks: false, ..flow.clone() };
             conformance::check_flow::<GoBackN, C>(&settings, &flow, *path, *packets).unwrap();
