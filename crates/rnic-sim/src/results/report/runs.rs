@@ -13,7 +13,7 @@ use crate::scenario::{RunSpec, Scenario};
 use std::collections::BTreeMap;
 
 /// With more runs than this, bars take their colour from the transport, and curves are shown for the first few only.
-const MANY: usize = 12;
+const MANY: usize = 8;
 /// How many.
 const FEW: usize = 8;
 
@@ -39,7 +39,7 @@ pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRepo
         .map(|lines| vec![Figure::Lines(lines)])
         .collect();
     if names.len() > MANY {
-        boards.push(("All runs".into(), Board { series: kinds(summary), shown: 0, rows: vec![bars] }));
+        boards.push(("All runs".into(), Board { series: names_of_kinds(summary), shown: 0, rows: vec![bars] }));
         if !curves.is_empty() {
             boards.push(("Single runs".into(), Board { series: names, shown: FEW, rows: curves }));
         }
@@ -90,14 +90,15 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
     }
 }
 
-fn kind(run: &RunSummary) -> String {
-    let cc = if run.cc == "none" { String::new() } else { format!(", {}", run.cc) };
-    let pfc = if run.pfc { " + PFC" } else { "" };
-    format!("{}{cc}{pfc}", run.transport)
+/// Transport, congestion control and PFC, which tell kinds of runs apart.
+type Kind<'a> = (&'a str, &'a str, bool);
+
+fn kind(run: &RunSummary) -> Kind<'_> {
+    (&run.transport, &run.cc, run.pfc)
 }
 
 /// Kinds of runs in order of first appearance.
-fn kinds(summary: &ScenarioSummary) -> Vec<String> {
+fn kinds(summary: &ScenarioSummary) -> Vec<Kind<'_>> {
     let mut kinds = Vec::new();
     for kind in summary.runs.iter().map(kind) {
         if !kinds.contains(&kind) {
@@ -105,6 +106,16 @@ fn kinds(summary: &ScenarioSummary) -> Vec<String> {
         }
     }
     kinds
+}
+
+/// What to call them.
+fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
+    let runs_of = |wanted: &Kind<'_>| {
+        let runs = summary.runs.iter().enumerate().filter(|(_, run)| kind(run) == *wanted);
+        runs.map(|(index, _)| index).collect()
+    };
+    let groups: Vec<Vec<usize>> = kinds(summary).iter().map(runs_of).collect();
+    sweep::names(summary, &groups)
 }
 
 /// Request completion time against fan-in, and its ratio to that of the first series.
@@ -147,7 +158,7 @@ fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
             title: title(metric).to_string(),
             caption: "lower is better".into(),
             x: Axis { name: name.clone(), unit: Unit::Number, scale: Scale::Linear },
-            y: Axis { name: title(metric).to_string(), unit: unit(metric), scale: Scale::Zero },
+            y: Axis { name: String::new(), unit: unit(metric), scale: Scale::Zero },
             dots: true,
             views: vec![view(summary, sweep, |_, run| metric.value(&summary.runs[run]))],
             ..Lines::default()
@@ -400,7 +411,7 @@ mod tests {
             found.iter().map(|(heading, _)| heading.as_str()).collect::<Vec<_>>(),
             ["Incast", "All runs", "Single runs"]
         );
-        assert_eq!(found[1].1.series, ["roce + PFC", "irn"]);
+        assert_eq!(found[1].1.series, ["RoCE + PFC", "IRN"]);
         assert_eq!((found[2].1.series.len(), found[2].1.shown), (14, 8));
     }
 }

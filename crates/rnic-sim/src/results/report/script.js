@@ -11,7 +11,10 @@
   const side = [1, 1, 2, 3, 2];
 
   // ---- Numbers with units -------------------------------------------------------------------------------------
-  const digits = (v, n) => Number(v.toPrecision(n)).toLocaleString("en", { maximumSignificantDigits: n });
+  // Three digits are always shown as three, as in the tables; six without trailing zeros.
+  const digits = (v, n) => (n === 3 && v !== 0
+    ? v.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 })
+    : v.toLocaleString("en", { maximumSignificantDigits: n }));
   const scaled = (units) => (v, n) => {
     if (v === 0) return "0";
     // Compared after rounding, or 999.9 would become 1,000 of the smaller unit.
@@ -48,7 +51,7 @@
     const [a, b] = [Math.log(low), Math.log(high)];
     const sets = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]].map((steps) => decimals(steps, low, high));
     for (const step of [2, 3, 4, 6]) sets.push(decimals([1], low, high).filter((_, i) => i % step === 0));
-    return { at: (v) => (Math.log(v) - a) / (b - a), ticks: [...sets.filter((s) => s.length > 1), [low, high]] };
+    return { at: (v) => (Math.log(v) - a) / (b - a), ticks: [...sets.filter((s) => s.length > 1), [low, high]], apart: 22 };
   };
   const linearScale = (low, high, own) => {
     const sets = own ? [own] : [];
@@ -58,7 +61,7 @@
       for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) set.push(Number((i * step).toPrecision(9)));
       sets.push(set);
     }
-    return { at: (v) => (v - low) / (high - low), ticks: sets };
+    return { at: (v) => (v - low) / (high - low), ticks: sets, apart: 34 };
   };
   const NINES = [50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 99.999];
   const ninesScale = (low, high) => {
@@ -66,10 +69,11 @@
     const [a, b] = [nines(low), nines(high > low ? high : (low + 100) / 2)];
     const inside = (set) => set.filter((p) => p >= low && p <= high);
     const sets = [NINES, [50, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999], [50, 90, 99, 99.9, 99.99, 99.999]];
-    return { at: (p) => (nines(p) - a) / (b - a), ticks: sets.map(inside) };
+    return { at: (p) => (nines(p) - a) / (b - a), ticks: sets.map(inside), apart: 18 };
   };
   const above = (v) => Math.min(...[1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((s) => s * 10 ** Math.floor(Math.log10(v))).filter((s) => s >= v * 0.9999));
   const scaleFor = (kind, values) => {
+    if (!values.length) values = [0, 1];
     let low = values.reduce((a, b) => Math.min(a, b), Infinity);
     let high = values.reduce((a, b) => Math.max(a, b), -Infinity);
     if (kind === "nines") return ninesScale(low, high);
@@ -117,14 +121,23 @@
   };
 
   // The empty figure: axes with labels. Returns where values go.
-  const canvas = (box, { label, height, width, x, y, yUnit, xUnit, yTitle, xTitle, below = 0 }) => {
-    const frame = { top: yTitle ? 26 : 14, right: width - 10, bottom: height - (xTitle ? 44 : 8) - below };
-    const yLabels = fitting(y.ticks, yUnit, (v) => (frame.bottom - frame.top) * y.at(v), () => 18);
+  const canvas = (box, { label, height, width, x, y, yUnit, xUnit, yTitle, xTitle, below = 0, key = [] }) => {
+    const keys = key.filter(Boolean);
+    const frame = { top: (yTitle ? 26 : 14) + (keys.length ? 20 : 0), right: width - 10, bottom: height - (xTitle ? 44 : 8) - below };
+    const yLabels = fitting(y.ticks, yUnit, (v) => (frame.bottom - frame.top) * y.at(v), () => y.apart);
     frame.left = Math.max(20, ...yLabels.map(([, text]) => textWidth(text) + 12));
     const px = (v) => frame.left + (frame.right - frame.left) * x.at(v);
     const py = (v) => frame.bottom - (frame.bottom - frame.top) * y.at(v);
     const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "group", "aria-label": label }, box);
     if (yTitle) node("text", { x: 0, y: 12, class: "axis-title" }, svg, yTitle);
+    let left = 0;
+    for (const [style, text] of keys) {
+      const at = frame.top - 16;
+      if (style === "stated") node("rect", { x: left, y: at - 6, width: 20, height: 12, class: style }, svg);
+      else node("line", { x1: left, x2: left + 20, y1: at, y2: at, class: style }, svg);
+      node("text", { x: left + 26, y: at + 4 }, svg, text);
+      left += 26 + textWidth(text) + 18;
+    }
     for (const [v, text] of yLabels) {
       node("line", { x1: frame.left, x2: frame.right, y1: py(v), y2: py(v), class: "grid" }, svg);
       node("text", { x: frame.left - 7, y: py(v) + 4, "text-anchor": "end" }, svg, text);
@@ -141,13 +154,15 @@
     node("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom, class: "axis" }, svg);
     return { svg, frame, px, py };
   };
-  const across = ({ svg, frame, py }, reference, unit) => {
+  const across = ({ svg, frame, py }, reference) => {
     if (!reference) return;
     const y = py(reference.value);
     node("line", { x1: frame.left, x2: frame.right, y1: y, y2: y, class: "reference" }, svg);
-    const text = `${reference.name} (${brief(unit, reference.value)})`;
-    node("text", { x: frame.right, y: y - 5, "text-anchor": "end", class: "over" }, svg, text);
   };
+  const keyOf = (figure, unit, stated) => [
+    stated && ["stated", "stated"],
+    figure.reference && ["reference", `${figure.reference.name} (${exact(unit, figure.reference.value)})`],
+  ];
   const band = (svg, stated, x1, x2, py) => {
     const [top, bottom] = [py(stated[1]), py(stated[0])];
     node("rect", { x: x1, y: top, width: x2 - x1, height: Math.max(1, bottom - top), class: "stated" }, svg);
@@ -157,7 +172,8 @@
   const drawBars = (box, figure, board, width) => {
     const bars = figure.groups.flatMap((g) => g.bars);
     const stated = figure.groups.flatMap((g) => g.stated || []);
-    const reach = bars.flatMap((b) => [b.value || 0, ...(b.interval || [])]).concat(stated, figure.reference ? figure.reference.value : 0);
+    // The visible bars take the whole height: hiding a giant shows what it dwarfs.
+    const reach = bars.filter((b) => !board.hidden.has(b.series)).flatMap((b) => [b.value || 0, ...(b.interval || [])]).concat(stated, figure.reference ? figure.reference.value : 0);
     const shown = figure.groups.map((g) => g.bars.filter((b) => !board.hidden.has(b.series)));
     const named = figure.groups.some((g) => g.name);
     const inner = width - 60;
@@ -168,11 +184,14 @@
     const below = named ? 8 + 15 * Math.max(...lines.map((l) => l.length)) : 0;
     const c = canvas(box, {
       label: `${figure.title}: bars. Arrow keys move between them.`,
-      width, height: (width < 420 ? 220 : 270) + below, below,
+      width, height: (width < 420 ? 230 : 270) + below, below,
       x: { at: (v) => v, ticks: [] }, y: scaleFor("zero", [...reach.map((v) => v * 1.07), 0]), yUnit: figure.unit,
+      key: keyOf(figure, figure.unit, stated.length > 0),
     });
     const { svg, frame, py } = c;
     const unit = (frame.right - frame.left) / slots.reduce((a, b) => a + b, 0);
+    // Values above the bars: all of them or none.
+    const labelled = shown.flat().every((b) => b.value === null || textWidth(brief(figure.unit, b.value)) < Math.min(unit, 96) * 1.04);
     const spots = [];
     let left = frame.left;
     figure.groups.forEach((group, g) => {
@@ -201,9 +220,8 @@
             node("path", { class: "whisker", "data-series": bar.series, d: `M${centre - cap} ${high}h${2 * cap}M${centre} ${high}V${low}M${centre - cap} ${low}h${2 * cap}` }, svg);
             top = Math.min(top, high);
           }
-          const label = brief(figure.unit, bar.value);
-          if (textWidth(label) < size * 1.02) {
-            node("text", { x: centre, y: top - 5, "text-anchor": "middle", class: "over value", "data-series": bar.series }, svg, label);
+          if (labelled) {
+            node("text", { x: centre, y: top - 5, "text-anchor": "middle", class: "over value", "data-series": bar.series }, svg, brief(figure.unit, bar.value));
           }
           spots.push({ x: centre, y: top, wide: size / 2, series: bar.series, tip });
         }
@@ -212,14 +230,17 @@
       lines[g].forEach((line, i) => node("text", { x: left + (slots[g] * unit) / 2, y: frame.bottom + 17 + 15 * i, "text-anchor": "middle", class: "group" }, svg, line));
       left += slots[g] * unit;
     });
-    across(c, figure.reference, figure.unit);
+    across(c, figure.reference);
     hover(svg, spots, (spot, x, y) => (Math.abs(spot.x - x) <= (spot.wide || 12) ? Math.abs(spot.x - x) : Infinity));
   };
 
   const drawLines = (box, figure, board, width) => {
     const all = figure.views.flatMap((v) => v.lines.flatMap((l) => l.points)).filter((p) => p[0] !== null && p[1] !== null);
-    const xs = all.map((p) => p[0]);
-    const ys = all.flatMap((p) => [p[1], ...(p[2] || [])]).concat(figure.stated || [], figure.reference ? figure.reference.value : []);
+    // All views share their axes; like the bars they are as long as the visible series need.
+    const visible = figure.views.flatMap((v) => v.lines.filter((l) => !board.hidden.has(l.series)).flatMap((l) => l.points)).filter((p) => p[0] !== null && p[1] !== null);
+    const reach = visible.length ? visible : all;
+    const xs = reach.map((p) => p[0]);
+    const ys = reach.flatMap((p) => [p[1], ...(p[2] || [])]).concat(figure.stated || [], figure.reference ? figure.reference.value : []);
     if (!all.length) {
       box.appendChild(document.createElement("p")).textContent = "Nothing to show: no run has enough measured flows.";
       return;
@@ -231,10 +252,11 @@
       width, height: width < 420 ? 280 : width < 600 ? 310 : 380,
       x: scaleFor(figure.x.scale, xs), y: scaleFor(figure.y.scale, ys),
       xUnit: figure.x.unit, yUnit: figure.y.unit, xTitle: figure.x.name, yTitle,
+      key: keyOf(figure, figure.y.unit, figure.stated),
     });
     const { svg, frame, px, py } = c;
     if (figure.stated) band(svg, figure.stated, frame.left, frame.right, py);
-    across(c, figure.reference, figure.y.unit);
+    across(c, figure.reference);
     const spots = [];
     const place = (x, y) => `${px(x).toFixed(1)} ${py(y).toFixed(1)}`;
     for (const { series, points } of view.lines) {

@@ -70,7 +70,8 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     if series.is_empty() || series.len() > SERIES {
         return None;
     }
-    let names = names(summary, &series);
+    let runs: Vec<Vec<usize>> = series.iter().map(|points| points.iter().map(|(_, run)| *run).collect()).collect();
+    let names = names(summary, &runs);
     Some(Sweep { key: settings.keys[key].clone(), unit: unit.to_string(), names, series })
 }
 
@@ -81,28 +82,28 @@ fn number(text: &str) -> Option<(f64, &str)> {
     value.is_finite().then_some((value, unit))
 }
 
-/// What the names of a series' runs have in common, or its transport where that says nothing or the same of two series.
-fn names(summary: &ScenarioSummary, series: &[Vec<(f64, usize)>]) -> Vec<String> {
+/// What the names of each group of runs have in common, or their transport where that says nothing or the same of two.
+pub(super) fn names(summary: &ScenarioSummary, groups: &[Vec<usize>]) -> Vec<String> {
     let of = |split: fn(&str) -> Vec<&str>, joint: &str| -> Option<Vec<String>> {
-        let common = |points: &Vec<(f64, usize)>| {
-            let mut names = points.iter().map(|(_, run)| split(&summary.runs[*run].name));
+        let common = |runs: &Vec<usize>| {
+            let mut names = runs.iter().map(|run| split(&summary.runs[*run].name));
             let first = names.next().unwrap_or_default();
             let others: Vec<Vec<&str>> = names.collect();
             let kept = first.iter().enumerate().filter(|(i, part)| others.iter().all(|o| o.get(*i) == Some(part)));
             kept.map(|(_, part)| *part).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(joint)
         };
-        let names: Vec<String> = series.iter().map(common).collect();
+        let names: Vec<String> = groups.iter().map(common).collect();
         let distinct: BTreeSet<&String> = names.iter().collect();
-        (distinct.len() == names.len() && names.iter().all(|name| name.chars().any(char::is_alphabetic)))
-            .then_some(names)
+        let telling = distinct.len() == names.len() && names.iter().all(|name| name.chars().any(char::is_alphabetic));
+        telling.then_some(names)
     };
     of(|name| name.split([',', ';', '/', '|', '(', ')', '@', ':']).map(str::trim).collect(), ", ")
         .or_else(|| of(|name| name.split_whitespace().collect(), " "))
-        .unwrap_or_else(|| series.iter().enumerate().map(|(index, points)| plain(summary, index, points)).collect())
+        .unwrap_or_else(|| groups.iter().enumerate().map(|(index, runs)| plain(summary, index, runs)).collect())
 }
 
-fn plain(summary: &ScenarioSummary, index: usize, points: &[(f64, usize)]) -> String {
-    let Some(run) = points.first().map(|(_, run)| &summary.runs[*run]) else {
+fn plain(summary: &ScenarioSummary, index: usize, runs: &[usize]) -> String {
+    let Some(run) = runs.first().map(|run| &summary.runs[*run]) else {
         return String::new();
     };
     let pfc = if run.pfc { ", PFC" } else { "" };

@@ -73,7 +73,12 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
         if noted {
             cells.push(inline(&verdict.note));
         }
-        let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+        // On a phone the labels stand before the cells.
+        let cell = |(cell, label): (&String, &String)| match cell.as_str() {
+            "" => "<td></td>".to_string(),
+            cell => format!("<td data-label=\"{label}\"><span>{cell}</span></td>"),
+        };
+        let cells: String = cells.iter().zip(&head[1..]).map(cell).collect();
         let first = if again { "" } else { " class=\"first\"" };
         rows.push(format!("<tr{first}><th scope=\"row\">{name}</th>{cells}</tr>\n"));
     }
