@@ -191,7 +191,7 @@
     const { svg, frame, py } = c;
     const unit = (frame.right - frame.left) / slots.reduce((a, b) => a + b, 0);
     // Values above the bars: all of them or none.
-    const labelled = shown.flat().every((b) => b.value === null || textWidth(brief(figure.unit, b.value)) < Math.min(unit, 96) * 1.04);
+    const labelled = shown.flat().every((b) => b.value === null || textWidth(brief(figure.unit, b.value)) * 1.15 < Math.min(unit, 96));
     const spots = [];
     let left = frame.left;
     figure.groups.forEach((group, g) => {
