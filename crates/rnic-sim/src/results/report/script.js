@@ -72,13 +72,18 @@
     return { at: (p) => (nines(p) - a) / (b - a), ticks: sets.map(inside), apart: 18 };
   };
   const above = (v) => Math.min(...[1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((s) => s * 10 ** Math.floor(Math.log10(v))).filter((s) => s >= v * 0.9999));
-  const scaleFor = (kind, values) => {
+  // `round`: a logarithmic axis ends at labels.
+  const ends = (low, high) => {
+    const outer = decimals([1, 2, 5], low / 5, high * 5);
+    return [outer.filter((v) => v <= low * 1.001).pop() ?? low, outer.find((v) => v >= high * 0.999) ?? high];
+  };
+  const scaleFor = (kind, values, round) => {
     if (!values.length) values = [0, 1];
     let low = values.reduce((a, b) => Math.min(a, b), Infinity);
     let high = values.reduce((a, b) => Math.max(a, b), -Infinity);
     if (kind === "nines") return ninesScale(low, high);
     if (kind === "zero") return linearScale(0, high > 0 ? above(high) : 1);
-    if (low > 0 && (kind === "log" || (kind === "auto" && high / low >= 5))) return logScale(low, high);
+    if (low > 0 && (kind === "log" || (kind === "auto" && high / low >= 5))) return logScale(...(round ? ends(low, high) : [low, high]));
     const distinct = [...new Set(values)].sort((a, b) => a - b);
     const pad = high > low ? (high - low) * 0.06 : Math.max(Math.abs(high), 1) * 0.1;
     return linearScale(low >= 0 ? Math.max(0, low - pad) : low - pad, high + pad, kind === "linear" && distinct.length <= 10 ? distinct : null);
@@ -135,7 +140,7 @@
       const at = frame.top - 16;
       if (style === "stated") node("rect", { x: left, y: at - 6, width: 20, height: 12, class: style }, svg);
       else node("line", { x1: left, x2: left + 20, y1: at, y2: at, class: style }, svg);
-      node("text", { x: left + 26, y: at + 4 }, svg, text);
+      node("text", { x: left + 26, y: at + 4 }, svg, wrap(text, width - left - 26, 1)[0]);
       left += 26 + textWidth(text) + 18;
     }
     for (const [v, text] of yLabels) {
@@ -250,7 +255,7 @@
     const c = canvas(box, {
       label: `${figure.title}: curves. Arrow keys move along a curve and between curves.`,
       width, height: width < 420 ? 280 : width < 600 ? 310 : 380,
-      x: scaleFor(figure.x.scale, xs), y: scaleFor(figure.y.scale, ys),
+      x: scaleFor(figure.x.scale, xs), y: scaleFor(figure.y.scale, ys, true),
       xUnit: figure.x.unit, yUnit: figure.y.unit, xTitle: figure.x.name, yTitle,
       key: keyOf(figure, figure.y.unit, figure.stated),
     });

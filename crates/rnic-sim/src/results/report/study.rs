@@ -40,6 +40,38 @@ pub struct Experiment {
 }
 
 /// The whole file: offline and without anything of the machine, as [`super::render`]'s.
+///
+/// ```
+/// use rnic_sim::results::report::figure::{Bar, BarGroup, Bars, Board, Figure, Unit};
+/// use rnic_sim::results::report::{Experiment, Study, Verdict, Within, render_study};
+///
+/// let bar = |series, value| Bar { series, value: Some(value), interval: Some([value - 0.1, value + 0.1]), ..Bar::default() };
+/// let bars = Bars {
+///     title: "RoCE + PFC over IRN".into(),
+///     unit: Unit::Factor,
+///     groups: vec![BarGroup { name: "average FCT".into(), bars: vec![bar(0, 1.7), bar(1, 2.9)], stated: Some([2.8, 3.7]) }],
+///     ..Bars::default()
+/// };
+/// let series = vec!["default".into(), "bursts of 32".into()];
+/// let study = Study {
+///     title: "The IRN paper".into(),
+///     verdicts: vec![Verdict {
+///         experiment: "Figure 1".into(),
+///         metric: "average FCT".into(),
+///         stated: "2.8 to 3.7".into(),
+///         measured: "1.7".into(),
+///         within: Within::Outside,
+///         note: "depends on `nic_burst`".into(),
+///     }],
+///     experiments: vec![Experiment {
+///         name: "Figure 1".into(),
+///         boards: vec![Board { series, shown: 0, rows: vec![vec![Figure::Bars(bars)]] }],
+///         ..Experiment::default()
+///     }],
+///     ..Study::default()
+/// };
+/// assert!(render_study(&study).starts_with("<!doctype html>"));
+/// ```
 pub fn render_study(study: &Study) -> String {
     let anchor = |name: &str| {
         let found = study.experiments.iter().position(|e| e.name == name);

@@ -109,3 +109,54 @@ fn plain(summary: &ScenarioSummary, index: usize, runs: &[usize]) -> String {
     let pfc = if run.pfc { ", PFC" } else { "" };
     format!("{}: {}, {}{pfc}", index + 1, run.transport, run.cc)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{fixture, summarise};
+    use super::*;
+
+    /// RoCE and IRN with each of these buffers; `xoff` follows from the buffer, `seed` is as given.
+    fn sweep(runs: &[(u32, &str)]) -> Option<Sweep> {
+        let (scenario, reports) = fixture::two_runs();
+        let (mut specs, mut outputs) = (Vec::new(), Vec::new());
+        for (buffer, other) in runs {
+            for (spec, report) in scenario.runs.iter().zip(&reports) {
+                let mut spec = spec.clone();
+                spec.name = format!("{}, {buffer} KB, {other}", spec.name);
+                specs.push(spec);
+                let mut report = report.clone();
+                report.output.parameters = vec![
+                    ("buffer".into(), format!("{buffer} KB")),
+                    ("xoff".into(), format!("{} KB", buffer - 20)),
+                    ("other".into(), (*other).into()),
+                ];
+                outputs.push(report);
+            }
+        }
+        let scenario = fixture::scenario(specs);
+        let summary = summarise(&scenario, &outputs);
+        find(&summary, &Settings::of(&scenario, &summary), |_| true)
+    }
+
+    #[test]
+    fn settings_that_follow_make_no_series() {
+        let found = sweep(&[(240, "a"), (120, "a"), (480, "a")]).unwrap();
+        assert_eq!((found.key.as_str(), found.unit.as_str()), ("buffer", "KB"));
+        assert_eq!(found.names, ["RoCE + PFC, a", "IRN, a"]);
+        assert_eq!(found.series[1], [(120.0, 3), (240.0, 1), (480.0, 5)]);
+    }
+
+    #[test]
+    fn settings_that_do_not_follow_make_series() {
+        let found = sweep(&[(120, "a"), (240, "a"), (120, "b"), (240, "b")]).unwrap();
+        assert_eq!(found.names, ["RoCE + PFC, a", "IRN, a", "RoCE + PFC, b", "IRN, b"]);
+        assert_eq!(found.series[3], [(120.0, 5), (240.0, 7)]);
+    }
+
+    #[test]
+    fn no_number_no_sweep() {
+        assert_eq!(sweep(&[(120, "a"), (120, "b")]), None);
+        assert_eq!(sweep(&[(120, "a")]), None);
+        assert_eq!(sweep(&[(120, "a"), (240, "a"), (120, "a")]), None, "two runs of the same settings");
+    }
+}
