@@ -107,8 +107,9 @@ fn peak_rss_bytes() -> u64 {
     kib.map_or(0, |kib| kib * 1_024)
 }
 
-/// Simulates a run with its own traffic, by the code compiled for its transport and congestion control.
-fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
+/// Simulates a run with its own traffic, by the code compiled for its transport and congestion control; `resolved` is what
+/// [`resolve`] makes of it.
+pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
     let seed = run.seed;
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
     let total = stream.total();
