@@ -7,7 +7,7 @@ use crate::catalogue::{Catalogue, CongestionEntry};
 use rnic_transport::congestion::{Kind, Parameter, Settings, Value};
 use rnic_transport::headers::{IRN_DATA, ROCE_DATA};
 use rnic_transport::registry::TRANSPORTS;
-use rnic_transport::{Bytes, NackPolicy};
+use rnic_transport::{Bytes, NackPolicy, Time};
 
 /// Keys that every transport uses, beside the congestion controls' names.
 const COMMON: [&str; 14] = [
@@ -33,6 +33,9 @@ const VARIANTS: [Variant; 2] = [
 ];
 /// Most packets in flight: half of the 24-bit packet sequence numbers.
 const MOST_IN_FLIGHT: u32 = (1 << 23) - 1;
+
+/// Shortest timeout: less than any round trip, and few enough timers that a run still comes to its end.
+const SHORTEST_TIMEOUT: Time = Time::from_ns(100);
 
 /// A run's own table over the defaults; keys that its transport does not use are not looked up.
 struct Layers<'t, 'a> {
@@ -94,7 +97,7 @@ pub(super) fn read(
 
 fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue) -> Result<TransportSpec> {
     let flag = |key: &str| layers.get(key).map(|item| item.boolean()).transpose();
-    let time = |key: &str, example: &str| layers.get(key).map(|item| item.positive_time(example)).transpose();
+    let timeout = |key: &str, example: &str| layers.get(key).map(|item| read_timeout(key, &item, example)).transpose();
     let size = |key: &str| layers.get(key).map(|item| item.bytes(1..=9_000, "66 B")).transpose();
     let choice = |key: &str, names: &[&'static str]| layers.get(key).map(|item| item.choice(names)).transpose();
     let packets = |key: &str, least: u32| {
@@ -116,9 +119,9 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         pfc: flag("pfc")?.unwrap_or(false),
         timeouts: flag("timeouts")?,
         dynamic_rto: choice("rto", &["fixed", "dynamic"])? == Some("dynamic"),
-        rto_min: time("rto_min", "100 us")?,
-        rto_high: time("rto_high", "320 us")?,
-        rto_low: time("rto_low", "100 us")?,
+        rto_min: timeout("rto_min", "100 us")?,
+        rto_high: timeout("rto_high", "320 us")?,
+        rto_low: timeout("rto_low", "100 us")?,
         rto_low_packets: packets("rto_low_packets", 0)?,
         bdp_fc: flag("bdp_fc")?,
         bdp_cap: packets("bdp_cap", 1)?,
@@ -136,6 +139,15 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
     };
     Ok(spec)
+}
+
+fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
+    let time = item.positive_time(example)?;
+    if time < SHORTEST_TIMEOUT {
+        let help = format!("accepted: {SHORTEST_TIMEOUT} to 30 days, for example {example:?}");
+        return Err(item.error(format!("`{key}` is too short: {time}"), help));
+    }
+    Ok(time)
 }
 
 /// Reads the table that holds a congestion control's parameters.
