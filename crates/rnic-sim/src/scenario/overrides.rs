@@ -39,7 +39,8 @@ pub(super) fn apply_arguments(
 /// Applies a run's `set` table to its own copy of the tree.
 pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<'_>) -> Result<()> {
     let mut changes = Vec::new();
-    collect(documents, set.entries(), &[], &mut changes)?;
+    let inline = |node: &Node| documents.text_at(&node.at).starts_with(['{', '[']);
+    collect(documents, set.entries(), &[], &inline, &mut changes)?;
     for (steps, value) in changes {
         if let Some(first) = steps.first().filter(|step| !RUN_MAY_SET.contains(&step.name.as_str())) {
             let message = format!("{} cannot change `{}`", set.label(), first.name);
@@ -51,9 +52,11 @@ pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<
     Ok(())
 }
 
-/// Flattens `set`: keys are paths, and a dotted key that was left unquoted means the same as the quoted one.
+/// Flattens a table whose keys are paths: a dotted key that was left unquoted means the same as the quoted one. A table
+/// that `whole` picks is a value.
 pub(super) fn collect(
-    documents: &Documents, entries: &[Entry], before: &[Step], into: &mut Vec<(Vec<Step>, Node)>,
+    documents: &Documents, entries: &[Entry], before: &[Step], whole: &dyn Fn(&Node) -> bool,
+    into: &mut Vec<(Vec<Step>, Node)>,
 ) -> Result<()> {
     for entry in entries {
         let names =
@@ -61,8 +64,8 @@ pub(super) fn collect(
         let mut steps = before.to_vec();
         steps.extend(names.into_iter().map(|(name, _)| Step { name, at: entry.key_at.clone() }));
         match &entry.node.value {
-            Value::Table(below) if !documents.text_at(&entry.node.at).starts_with(['{', '[']) => {
-                collect(documents, below, &steps, into)?;
+            Value::Table(below) if !whole(&entry.node) => {
+                collect(documents, below, &steps, whole, into)?;
             }
             _ => into.push((steps, entry.node.clone())),
         }

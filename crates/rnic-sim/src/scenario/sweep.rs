@@ -40,7 +40,7 @@ impl Sweep {
         let table = item.table("[sweep]")?;
         let zip = table.get("mode").map_or(Ok("grid"), |item| item.choice(&["grid", "zip"]))? == "zip";
         let mut lists = Vec::new();
-        overrides::collect(documents, table.entries(), &[], &mut lists)?;
+        overrides::collect(documents, table.entries(), &[], &|_| false, &mut lists)?;
         let lists = lists.into_iter().filter(|(steps, _)| !(steps.len() == 1 && steps[0].name == "mode"));
         let mut axes: Vec<Axis> = lists.map(|(steps, list)| axis(documents, steps, &list)).collect::<Result<_>>()?;
         check_overlap(documents, &axes)?;

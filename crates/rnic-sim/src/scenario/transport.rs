@@ -60,7 +60,12 @@ fn parameter_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static str>
 
 /// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
 pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result<()> {
-    let used = COMMON.iter().chain(VARIANTS.iter().flat_map(|variant| variant.keys)).copied().collect();
+    let mut used = Vec::new();
+    for key in COMMON.iter().chain(VARIANTS.iter().flat_map(|variant| variant.keys)) {
+        if !used.contains(key) {
+            used.push(*key);
+        }
+    }
     let layers = Layers { run: table, defaults: None, used };
     let keys: Vec<&str> = layers.used.iter().copied().chain(parameter_tables(catalogue)).collect();
     table.accept(&keys)?;
