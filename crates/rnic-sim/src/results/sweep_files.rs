@@ -69,7 +69,7 @@ impl Cells {
 
     /// Physical type, meaning, and whether values may be missing.
     fn kind(&self) -> (PhysicalType, Option<LogicalType>, Repetition) {
-        let unsigned = LogicalType::Integer { bit_width: 64, is_signed: false };
+        let unsigned = LogicalType::integer(64, false);
         match self {
             Cells::Text(_) => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
             Cells::Count(_) => (PhysicalType::INT64, Some(unsigned), Repetition::REQUIRED),
@@ -247,7 +247,8 @@ mod tests {
         let json = summary.to_json(false);
         let file = tempfile::tempfile().unwrap();
         write_parquet(&file, &summary).unwrap();
-        let rows = SerializedFileReader::new(file).unwrap().get_row_iter(None).unwrap().map(Result::unwrap);
+        let reader = SerializedFileReader::new(file).unwrap();
+        let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
         let text = csv_text(&summary);
         let mut csv = csv::Reader::from_reader(text.as_bytes());
         let header = csv.headers().unwrap().clone();

@@ -184,10 +184,14 @@ pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
         }
     }
     let all = summary.runs.len();
-    let runs = |names: Vec<&str>| match names.len() {
-        n if n > 1 && n == all => "all runs".to_string(),
-        n if n > NAMES + 1 => format!("{} and {} more runs", names[..NAMES].join(", "), n - NAMES),
-        _ => names.join(", "),
+    let runs = |names: Vec<&str>| {
+        // A run of a sweep has commas in its name.
+        let comma = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
+        match names.len() {
+            n if n > 1 && n == all => "all runs".to_string(),
+            n if n > NAMES + 1 => format!("{} and {} more runs", names[..NAMES].join(comma), n - NAMES),
+            _ => names.join(comma),
+        }
     };
     found.into_iter().map(|(names, text)| (runs(names), text)).collect()
 }
@@ -320,7 +324,16 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
         assert!(!narrow.contains("pauses") && narrow.contains("99th"), "{narrow}");
     }
 
-    const COMPACT: &str = "";
+    const COMPACT: &str = "\
+────────────────────────────────────────────────────────────────────────────────────
+load   run            average  average  99th perc.  request  dropped    sent  pauses
+                     slowdown      FCT         FCT     time            again
+────────────────────────────────────────────────────────────────────────────────────
+0.3    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %  1.00 %       3
+0.3    IRN               2.50  93.8 us      200 us   210 us   0.67 %  1.00 %       3
+0.5    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %  1.00 %       3
+0.5    IRN FAILED           -        -           -        -        -       -       3
+";
 
     #[test]
     fn a_small_sweep_compares_at_each_point() {
