@@ -7,7 +7,7 @@ use crate::results::RunOutput;
 use crate::run::{Observer, simulate};
 use crate::workload::FlowStream;
 use rnic_transport::congestion::{CongestionControl, Marking, NoCongestionControl, Parameter, Settings};
-use rnic_transport::recovery::{GoBackN, Irn};
+use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{FlowConfig, Time};
 use std::fmt;
@@ -92,6 +92,7 @@ fn simulate_named<C: CongestionControl>(job: Job<'_, '_>) -> RunOutput {
     match resolved.stack {
         Stack::GoBackN => simulate::<GoBackN, C, _>(resolved, params, seed, flows, observer),
         Stack::Irn => simulate::<Irn, C, _>(resolved, params, seed, flows, observer),
+        Stack::Tcp => simulate::<Tcp, C, _>(resolved, params, seed, flows, observer),
     }
 }
 

@@ -379,6 +379,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         if let Some(pdu) = outcome.reply {
             self.reply(host, slot, pdu);
         }
+        if P::receiver_has_timer(&self.cfg) && !outcome.completed {
+            self.arm_receiver(host, slot);
+        }
     }
 
     #[inline]

@@ -9,8 +9,8 @@ use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
 use rnic_transport::congestion::{Marking, Settings};
-use rnic_transport::headers::{CNP, IRN_DATA, IRN_NACK, ROCE_ACK, ROCE_DATA};
-use rnic_transport::{Bytes, FlowConfig, Psn, Time, Timeouts};
+use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
 const SAFETY_TIMEOUT: Time = Time::from_ps(4_096_000 << 14);
@@ -33,6 +33,8 @@ pub enum Stack {
     GoBackN,
     /// IRN's selective retransmission, with or without SACK.
     Irn,
+    /// TCP, under iWARP.
+    Tcp,
 }
 
 /// Everything that a run needs.
@@ -99,8 +101,9 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
     let bdp_packets = derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32;
     let stack = match (run.transport.transport.as_str(), run.transport.recovery) {
+        ("iwarp", _) => Stack::Tcp,
         ("roce", _) | (_, Recovery::GoBackN) => Stack::GoBackN,
-        (_, Recovery::Selective | Recovery::NoSack) => Stack::Irn,
+        _ => Stack::Irn,
     };
     let mut flow = FlowConfig {
         mtu: run.fabric.mtu.0 as u32,
@@ -116,6 +119,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         cnp_interval: None,
         max_rate: run.transport.max_rate,
         first_psn: Psn::new(0),
+        tcp: tcp(&run.transport)?,
     };
     let cc = &run.transport.cc;
     let demands = (cc.demands)(&run.transport.cc_settings, &flow)
@@ -139,6 +143,27 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
     let settings = run.transport.cc_settings.clone();
     Ok(Resolved { fabric, stack, settings, flow, hosting, network, lossless, longest, parameters, warnings })
+}
+
+/// What a scenario says of TCP, over the model's defaults.
+fn tcp(transport: &TransportSpec) -> Result<TcpConfig, SetupError> {
+    let default = TcpConfig::default();
+    let rto_min = transport.rto_min.unwrap_or(default.rto_min);
+    let rto_max = transport.rto_max.unwrap_or(default.rto_max.max(rto_min));
+    if rto_min > rto_max {
+        return Err(SetupError::Impossible(format!("rto_min = \"{rto_min}\" is above rto_max = \"{rto_max}\"")));
+    }
+    Ok(TcpConfig {
+        sack: transport.recovery != Recovery::NewReno,
+        delayed_acks: transport.delayed_acks.then(|| transport.delayed_ack_timeout.unwrap_or(TcpConfig::DELAYED_ACK)),
+        initial_window: transport.initial_window,
+        receive_window: transport.receive_window.map_or(default.receive_window, |bytes| bytes.0 as u32),
+        rto_min,
+        rto_initial: transport.rto_initial.unwrap_or(default.rto_initial.max(rto_min)).min(rto_max),
+        rto_max,
+        handshake: transport.handshake,
+        ..default
+    })
 }
 
 /// Whether data packets are acknowledged.
@@ -185,9 +210,13 @@ struct Frames {
 
 impl Frames {
     fn new(run: &RunSpec, fabric: &FabricSpec) -> Result<Frames, SetupError> {
-        let irn = run.transport.transport == "irn";
+        let (ack, nack) = match run.transport.transport.as_str() {
+            "irn" => (ROCE_ACK, IRN_NACK),
+            "iwarp" => (IWARP_ACK, IWARP_SACK),
+            _ => (ROCE_ACK, ROCE_ACK),
+        };
         let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
-        let header = size(run.transport.header, if irn { IRN_DATA } else { ROCE_DATA });
+        let header = crate::scenario::header(&run.transport).0;
         let frame = |what: &str, bytes: u64| match u16::try_from(bytes.max(u64::from(MIN_FRAME))) {
             Ok(bytes) => Ok(u32::from(bytes)),
             Err(_) => Err(SetupError::Impossible(format!(
@@ -196,8 +225,8 @@ impl Frames {
             ))),
         };
         let data = frame("a full data packet", run.fabric.mtu.0.saturating_add(header))?;
-        let ack = frame("an ACK", size(run.transport.ack_size, ROCE_ACK))?;
-        let nack = frame("a NACK", size(run.transport.nack_size, if irn { IRN_NACK } else { ROCE_ACK }))?;
+        let ack = frame("an ACK", size(run.transport.ack_size, ack))?;
+        let nack = frame("a NACK", size(run.transport.nack_size, nack))?;
         let cnp = frame("a CNP", size(run.transport.cnp_size, CNP))?;
         let longest = data.max(ack).max(nack).max(cnp);
         Ok(Frames { header: header as u32, data, ack, nack, cnp, longest, gap: fabric.frame_gap })
@@ -332,18 +361,28 @@ fn parameters(
         put("xon", pfc.xon.to_string());
         put("headroom", pfc.headroom.to_string());
     }
-    if run.transport.transport == "irn" {
+    if run.transport.transport != "roce" {
         let recovery = match run.transport.recovery {
             Recovery::Selective => "selective",
             Recovery::NoSack => "no-sack",
             Recovery::GoBackN => "go-back-n",
+            Recovery::Sack => "sack",
+            Recovery::NewReno => "newreno",
         };
         put("recovery", recovery.to_string());
         put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
     }
-    match flow.bdp_cap {
-        Psn::MAX_WINDOW => put("bdp_fc", "off".to_string()),
-        cap => put("bdp_cap", format!("{cap} packets")),
+    if run.transport.transport == "iwarp" {
+        let tcp = flow.tcp;
+        put("initial_window", format!("{} packets", tcp.initial_window_bytes(flow.mtu) / flow.mtu));
+        put("receive_window", Bytes(u64::from(tcp.receive_window)).to_string());
+        put("rto", format!("from {}, {} to {}", tcp.rto_initial, tcp.rto_min, tcp.rto_max));
+        put("connection setup", if tcp.handshake { "part of the flow" } else { "not simulated" }.to_string());
+    } else {
+        match flow.bdp_cap {
+            Psn::MAX_WINDOW => put("bdp_fc", "off".to_string()),
+            cap => put("bdp_cap", format!("{cap} packets")),
+        }
     }
     for parameter in run.transport.cc.parameters {
         let value = run.transport.cc_settings.value(parameter.name);
@@ -358,9 +397,15 @@ fn parameters(
         put("ecn.pmax", marking.pmax.to_string());
     }
     put("nic_burst", format!("{} packets", hosting.burst));
-    put("acks", if flow.acks { "every packet" } else { "none (all Reads)" }.to_string());
+    let acks = match (flow.acks, run.transport.delayed_acks) {
+        (false, _) => "none (all Reads)".to_string(),
+        (true, false) => "every packet".to_string(),
+        (true, true) => "every second packet".to_string(),
+    };
+    put("acks", acks);
     put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
     match flow.timeouts {
+        _ if run.transport.transport == "iwarp" => {}
         None => put("timeouts", "off".to_string()),
         Some(Timeouts { high, dynamic: Some(least), .. }) => {
             put("rto", format!("dynamic, from {high}, at least {least}"));

@@ -54,6 +54,24 @@ impl BitWindow {
         new
     }
 
+    /// Sets the bits of the `count` packets from `first` on; returns how many were clear before.
+    pub fn set_run(&mut self, first: Psn, count: u32) -> u32 {
+        let before = self.set;
+        let mut at = first.value() & (self.capacity() - 1);
+        let mut left = count.min(self.capacity());
+        while left > 0 {
+            let offset = at & 63;
+            let span = (64 - offset).min(left);
+            let mask = (u64::MAX >> (64 - span)) << offset;
+            let word = &mut self.words[(at >> 6) as usize];
+            self.set += (!*word & mask).count_ones();
+            *word |= mask;
+            at = (at + span) & (self.capacity() - 1);
+            left -= span;
+        }
+        self.set - before
+    }
+
     /// Clears the bits of `count` packets from `first` on: the window slides past them.
     pub fn clear(&mut self, first: Psn, count: u32) {
         if self.set == 0 {
@@ -88,6 +106,41 @@ impl BitWindow {
         }
         let run = self.distance_to(first, count.min(self.capacity()), true);
         (run < count).then(|| first.plus(run))
+    }
+
+    /// First packet whose bit is set among the `count` from `first` on.
+    pub fn first_set(&self, first: Psn, count: u32) -> Option<Psn> {
+        if self.set == 0 {
+            return None;
+        }
+        let run = self.distance_to(first, count.min(self.capacity()), false);
+        (run < count.min(self.capacity())).then(|| first.plus(run))
+    }
+
+    /// Last packet whose bit is clear among the `count` from `first` on.
+    pub fn last_clear(&self, first: Psn, count: u32) -> Option<Psn> {
+        let count = count.min(self.capacity());
+        let run = self.run_length_below(first.plus(count), count);
+        (run < count).then(|| first.plus(count - run - 1))
+    }
+
+    /// Length of the run of set bits that ends just before `end`, at most `limit`.
+    pub fn run_length_below(&self, end: Psn, limit: u32) -> u32 {
+        let limit = limit.min(self.set);
+        let mut at = end.value() & (self.capacity() - 1);
+        let mut run = 0;
+        while run < limit {
+            at = at.wrapping_sub(1) & (self.capacity() - 1);
+            let offset = at & 63;
+            let other = !self.words[(at >> 6) as usize] << (63 - offset);
+            let here = other.leading_zeros().min(offset + 1);
+            run += here;
+            if here <= offset {
+                break;
+            }
+            at -= offset;
+        }
+        run.min(limit)
     }
 
     /// Number of consecutive bits equal to `value` from `first` on, at most `limit`.
@@ -157,6 +210,19 @@ mod tests {
                 prop_assert_eq!(window.run_length(psn(base)), run.min(capacity));
                 let hole = (base..base + u64::from(capacity)).find(|n| !model.contains(n));
                 prop_assert_eq!(window.first_clear(psn(base), capacity), hole.map(psn));
+                let set = (base..base + u64::from(capacity)).find(|n| model.contains(n));
+                prop_assert_eq!(window.first_set(psn(base), capacity), set.map(psn));
+                let within = 1 + slide.min(capacity - 1);
+                let last = (base..base + u64::from(within)).rev().find(|n| !model.contains(n));
+                prop_assert_eq!(window.last_clear(psn(base), within), last.map(psn));
+                let below = (base..absolute).rev().take_while(|n| model.contains(n)).count() as u32;
+                prop_assert_eq!(window.run_length_below(psn(absolute), (absolute - base) as u32), below);
+                prop_assert_eq!(window.run_length_below(psn(absolute), below / 2), below / 2);
+                let run = slide.min(capacity - offset % capacity);
+                let before = model.len();
+                model.extend(absolute..absolute + u64::from(run));
+                prop_assert_eq!(window.set_run(psn(absolute), run) as usize, model.len() - before);
+                prop_assert_eq!(window.count() as usize, model.len());
                 window.clear(psn(base), slide);
                 model = model.split_off(&(base + u64::from(slide)));
                 base += u64::from(slide);

@@ -1,5 +1,6 @@
 //! Settings that all flows of a run share; passed by reference so that flow state stays small.
 
+use crate::rto::{RtoBounds, RttEstimator};
 use crate::{BitRate, Psn, Time};
 
 /// Retransmission timeouts.
@@ -17,10 +18,18 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// The fixed timeout that applies with so many packets in flight.
-    pub fn span(&self, in_flight: u32) -> Time {
-        if in_flight <= self.low_packets { self.low } else { self.high }
+    /// The timeout that applies with so many packets in flight; `rtt` is what the source has measured.
+    #[inline]
+    pub fn span(&self, in_flight: u32, rtt: &RttEstimator) -> Time {
+        match self.dynamic {
+            Some(min) => rtt.timeout(&RtoBounds { min, initial: self.high, max: self.high * Timeouts::MOST }),
+            None if in_flight <= self.low_packets => self.low,
+            None => self.high,
+        }
     }
+
+    /// A dynamic timeout grows to at most this many times `high`.
+    const MOST: u64 = 64;
 }
 
 /// When a go-back-N receiver sends a NACK.
@@ -31,6 +40,74 @@ pub enum NackPolicy {
     First,
     /// For every packet out of order.
     Every,
+}
+
+/// How a TCP (iWARP) connection behaves. Its retransmission timer always runs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TcpConfig {
+    /// Selective acknowledgements and the recovery of RFC 6675; without, NewReno (RFC 6582).
+    pub sack: bool,
+    /// Longest delay of an acknowledgement, `None`: every segment is acknowledged at once. With it, every second one is
+    /// (RFC 5681 section 4.2).
+    pub delayed_acks: Option<Time>,
+    /// Initial congestion window in segments, `None`: what RFC 5681 section 3.1 makes of the segment size.
+    pub initial_window: Option<u32>,
+    /// The receiver's buffer in bytes: bounds what is in flight, to at least one segment and at most
+    /// [`Psn::MAX_WINDOW`].
+    pub receive_window: u32,
+    /// Shortest retransmission timeout.
+    pub rto_min: Time,
+    /// Retransmission timeout before the first RTT measurement, and of a first SYN.
+    pub rto_initial: Time,
+    /// Longest retransmission timeout.
+    pub rto_max: Time,
+    /// Set up the connection first, which takes a round trip. Without, it exists already.
+    pub handshake: bool,
+    /// Duplicate acknowledgements, or segments reported above it, that prove a segment lost; at least 1.
+    pub dup_thresh: u32,
+}
+
+impl TcpConfig {
+    /// A delay of acknowledgements fit for a data center: the 0.5 s that RFC 5681 section 4.2 allows at most, a thousandth of
+    /// it.
+    pub const DELAYED_ACK: Time = Time::from_us(500);
+
+    /// Initial congestion window in bytes for segments of `mss` bytes.
+    pub fn initial_window_bytes(&self, mss: u32) -> u32 {
+        let segments = self.initial_window.unwrap_or(match mss {
+            0..=1_095 => 4,
+            1_096..=2_190 => 3,
+            _ => 2,
+        });
+        segments.max(1).saturating_mul(mss)
+    }
+
+    /// Segments of `mss` bytes that the receive window takes.
+    pub fn receive_window_segments(&self, mss: u32) -> u32 {
+        (self.receive_window / mss).clamp(1, Psn::MAX_WINDOW)
+    }
+
+    /// The bounds of the retransmission timeout.
+    pub fn rto_bounds(&self) -> RtoBounds {
+        RtoBounds { min: self.rto_min, initial: self.rto_initial, max: self.rto_max }
+    }
+}
+
+/// The timeouts are those of RFC 6298 (1 s, 1 s and 60 s), a thousandth of them.
+impl Default for TcpConfig {
+    fn default() -> TcpConfig {
+        TcpConfig {
+            sack: true,
+            delayed_acks: None,
+            initial_window: None,
+            receive_window: 4_000_000,
+            rto_min: Time::from_ms(1),
+            rto_initial: Time::from_ms(1),
+            rto_max: Time::from_ms(60),
+            handshake: false,
+            dup_thresh: 3,
+        }
+    }
 }
 
 /// What every flow of a run has in common.
@@ -62,6 +139,8 @@ pub struct FlowConfig {
     pub max_rate: Option<BitRate>,
     /// Sequence number of every flow's first packet; results do not depend on it.
     pub first_psn: Psn,
+    /// TCP: how connections behave.
+    pub tcp: TcpConfig,
 }
 
 impl FlowConfig {
@@ -93,6 +172,7 @@ impl Default for FlowConfig {
             cnp_interval: None,
             max_rate: None,
             first_psn: Psn::new(0),
+            tcp: TcpConfig::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::config::FlowConfig;
 use crate::congestion::{AckSample, CongestionControl, LossSignal};
-use crate::recovery::{Progress, Protocol, ReceiveRecovery, SendRecovery};
+use crate::recovery::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
 use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
 
 /// What the timer of a flow is for.
@@ -81,7 +81,11 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
             return None;
         }
         let pick = self.recovery.poll(cfg, now, self.congestion.window())?;
-        let payload = if pick.last { self.last_payload } else { cfg.mtu };
+        let payload = match pick {
+            Pick { syn: true, .. } => 0,
+            Pick { last: true, .. } => self.last_payload,
+            _ => cfg.mtu,
+        };
         let bytes = payload + cfg.header;
         self.congestion.on_send(params, now, bytes);
         if paced {
@@ -92,6 +96,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
             }
         }
         let pdu = Pdu::data(pick.psn, pick.last, now);
+        let pdu = if pick.syn { pdu.with_syn() } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 
@@ -131,6 +136,11 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.recovery.is_complete()
+    }
+
+    /// The flow's loss recovery.
+    pub fn recovery(&self) -> &P::Sender {
+        &self.recovery
     }
 
     /// The flow's congestion control.
@@ -190,7 +200,7 @@ impl<P: Protocol> Receiver<P> {
         self.recovery.deadline(cfg)
     }
 
-    /// The deadline may have come: the NACK to send, if it has.
+    /// The deadline may have come: the NACK, or delayed ACK, to send, if it has.
     pub fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu> {
         self.recovery.deadline(cfg).filter(|at| *at <= now)?;
         self.recovery.on_deadline(cfg, now)

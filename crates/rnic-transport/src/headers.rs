@@ -9,6 +9,11 @@
 //! | AETH (in ACK and NACK) | 4 |
 //! | RETH (in every packet of an IRN Write) | 16 |
 //! | reserved (in a CNP) | 16 |
+//! | TCP | 20 |
+//! | TCP timestamp option, with two no-operations (RFC 7323 appendix A) | 12 |
+//! | TCP SACK option with one block, with two no-operations (RFC 2018 section 3) | 12 |
+//! | MPA length and CRC (RFC 5044 section 4), padding not counted | 2 + 4 |
+//! | DDP and RDMAP header of a tagged message (RFC 5041 section 4.2) | 14 |
 //!
 //! Preamble, start-of-frame delimiter and inter-frame gap (20 bytes) are not part of a frame: the fabric adds them to
 //! the time on the cable ([`FRAME_GAP`]), no buffer holds them.
@@ -21,6 +26,12 @@ pub const IRN_DATA: u32 = ROCE_DATA + 16;
 pub const ROCE_ACK: u32 = ROCE_DATA + 4;
 /// An IRN NACK: it also carries the sequence number that triggered it.
 pub const IRN_NACK: u32 = ROCE_ACK + 4;
+/// Headers and trailers around the payload of an iWARP data packet: one MPA frame in one TCP segment.
+pub const IWARP_DATA: u32 = IWARP_ACK + 2 + 4 + 14;
+/// A TCP segment without data.
+pub const IWARP_ACK: u32 = 14 + 20 + 20 + 12 + 4;
+/// The same with one SACK block.
+pub const IWARP_SACK: u32 = IWARP_ACK + 12;
 /// Preamble and start-of-frame delimiter (8) and inter-frame gap (12).
 pub const FRAME_GAP: u32 = 20;
 /// A congestion notification packet: BTH and 16 reserved bytes (RoCEv2, annex A17.9.3).

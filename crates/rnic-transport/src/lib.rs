@@ -8,7 +8,8 @@
 //! | [`time`], [`units`] | picosecond time, rates, sizes |
 //! | [`psn`], [`bitmap`] | 24-bit sequence numbers, the sliding bitmap of a window |
 //! | [`pdu`], [`headers`] | what travels between the halves of a flow, and how large it is on a wire |
-//! | [`recovery`] | go-back-N and IRN, sender and receiver |
+//! | [`recovery`] | go-back-N, IRN and TCP, sender and receiver |
+//! | [`rto`] | the retransmission timeout that follows from measured round trips |
 //! | [`congestion`] | the congestion control trait and its implementations |
 //! | [`flow`] | recovery and congestion control together: [`flow::Sender`], [`flow::Receiver`] |
 //! | [`registry`] | what exists, by name |
@@ -22,10 +23,11 @@ pub mod pdu;
 pub mod psn;
 pub mod recovery;
 pub mod registry;
+pub mod rto;
 pub mod time;
 pub mod units;
 
-pub use config::{FlowConfig, NackPolicy, Timeouts};
+pub use config::{FlowConfig, NackPolicy, TcpConfig, Timeouts};
 pub use flow::{Receiver, Sender, Timer};
 pub use pdu::{Pdu, PduKind, RxMeta, RxOutcome, TxDesc};
 pub use psn::Psn;

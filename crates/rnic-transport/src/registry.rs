@@ -9,6 +9,10 @@ pub type Entry = (&'static str, &'static str);
 pub const TRANSPORTS: &[Entry] = &[
     ("roce", "RoCE NIC: go-back-N, NACK on the first packet out of order (or every one), fixed timeout; ACKs optional"),
     ("irn", "IRN: selective retransmission (bitmap SACK), BDP-FC, two timeouts; no lossless network needed"),
+    (
+        "iwarp",
+        "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); no lossless network needed",
+    ),
 ];
 
 /// Does something with a congestion control's type.

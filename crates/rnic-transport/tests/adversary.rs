@@ -4,8 +4,8 @@ mod common;
 
 use common::Source;
 use proptest::prelude::*;
-use rnic_transport::recovery::{GoBackN, Irn, Protocol};
-use rnic_transport::{FlowConfig, NackPolicy, Pdu, PduKind, Psn, Receiver, RxMeta, RxOutcome, Time};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::{FlowConfig, NackPolicy, Pdu, PduKind, Psn, Receiver, RxMeta, RxOutcome, TcpConfig, Time};
 use std::collections::{BTreeSet, VecDeque};
 
 /// One move against a sender.
@@ -16,7 +16,7 @@ enum Move {
     /// The oldest real reply arrives.
     Reply,
     /// A forged packet arrives.
-    Forge { kind: u8, psn: Near, trigger: Near },
+    Forge { kind: u8, psn: Near, trigger: Near, extra: u32 },
     /// Time passes, and timers fire.
     Wait { us: u64 },
 }
@@ -45,19 +45,22 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         8 => prop::bool::weighted(0.8).prop_map(|arrives| Move::Send { arrives }),
         5 => Just(Move::Reply),
-        2 => (0u8..4, near(), near()).prop_map(|(kind, psn, trigger)| Move::Forge { kind, psn, trigger }),
+        2 => (0u8..4, near(), near(), any::<u32>())
+            .prop_map(|(kind, psn, trigger, extra)| Move::Forge { kind, psn, trigger, extra }),
         2 => (0u64..400).prop_map(|us| Move::Wait { us }),
     ];
     prop::collection::vec(one, 1..300)
 }
 
-fn forge(kind: u8, psn: Psn, trigger: Psn) -> Pdu {
-    match kind {
+/// `extra` decides about what only TCP reads: a setup flag, and a reported run.
+fn forge(kind: u8, psn: Psn, trigger: Psn, extra: u32) -> Pdu {
+    let pdu = match kind {
         0 => Pdu::data(psn, false, Time::ZERO),
         1 => Pdu::ack(psn, Default::default()),
-        2 => Pdu::nack(psn, trigger, Default::default()),
+        2 => Pdu::nack(psn, trigger, Default::default()).with_below(extra & 0xff),
         _ => Pdu::cnp(),
-    }
+    };
+    if extra >> 8 & 3 == 0 { pdu.with_syn() } else { pdu }
 }
 
 fn attack_sender<P: Protocol>(cfg: &FlowConfig, packets: u32, moves: &[Move], cap: u32) -> Result<(), TestCaseError> {
@@ -77,6 +80,13 @@ fn attack_sender<P: Protocol>(cfg: &FlowConfig, packets: u32, moves: &[Move], ca
                 let tx = sender.poll_transmit(cfg, &(), now);
                 prop_assert_eq!(tx.is_some(), can, "next_transmit and poll_transmit disagree");
                 let Some(tx) = tx else { continue };
+                if tx.pdu.is_syn() {
+                    prop_assert_eq!((tx.payload, highest), (0, 0), "no setup once there is data");
+                    if arrives {
+                        replies.extend(receiver.handle(cfg, now, tx.pdu, RxMeta::default()).reply);
+                    }
+                    continue;
+                }
                 let position = tx.pdu.psn().since(cfg.first_psn);
                 prop_assert!(position < packets, "#{} is not of the flow", position);
                 prop_assert!(position <= highest, "#{} before all packets below it", position);
@@ -95,8 +105,8 @@ fn attack_sender<P: Protocol>(cfg: &FlowConfig, packets: u32, moves: &[Move], ca
                 claimed |= reply.psn() == end;
                 sender.handle(cfg, &(), now, reply);
             }
-            Move::Forge { kind, psn, trigger } => {
-                let pdu = forge(kind, psn.psn(cfg.first_psn), trigger.psn(cfg.first_psn));
+            Move::Forge { kind, psn, trigger, extra } => {
+                let pdu = forge(kind, psn.psn(cfg.first_psn), trigger.psn(cfg.first_psn), extra);
                 let acknowledges = matches!(pdu.kind(), PduKind::Ack | PduKind::Nack);
                 claimed |= acknowledges && pdu.psn() == end;
                 let before = sender.in_flight();
@@ -150,6 +160,17 @@ impl Model {
         let trigger = (position > self.expected).then_some(position);
         let completed = self.expected == self.packets && before < self.packets;
         (Some((self.expected, trigger)), new, completed)
+    }
+
+    /// Every arrival is answered; the window of `reach` counts for what is kept.
+    fn tcp(&mut self, position: i64, reach: i64, sack: bool) -> (Option<(i64, Option<i64>)>, bool, bool) {
+        let out = position >= self.packets || position >= self.expected + reach;
+        if out {
+            return (Some((self.expected, None)), false, false);
+        }
+        let (answer, new, completed) = self.irn(position, reach);
+        let answer = answer.map(|(expected, trigger)| (expected, trigger.filter(|_| sack)));
+        (answer, new, completed)
     }
 
     fn go_back_n(&mut self, position: i64, cfg: &FlowConfig) -> (Option<(i64, Option<i64>)>, bool, bool) {
@@ -216,6 +237,24 @@ proptest! {
     }
 
     #[test]
+    fn a_connection_survives_forged_replies(
+        packets in 1u32..200, segments in 1u32..300, sack: bool, handshake: bool, delayed: bool, first: u32,
+        initial in 1u32..200, dup_thresh in 0u32..5, moves in moves(),
+    ) {
+        let tcp = TcpConfig {
+            sack, handshake, dup_thresh,
+            initial_window: Some(initial),
+            receive_window: segments * 1_024,
+            delayed_acks: delayed.then_some(Time::from_us(100)),
+            rto_min: Time::from_us(200),
+            rto_initial: Time::from_us(200),
+            ..TcpConfig::default()
+        };
+        let cfg = FlowConfig { tcp, first_psn: Psn::new(first), ..FlowConfig::default() };
+        attack_sender::<Tcp>(&cfg, packets, &moves, segments)?;
+    }
+
+    #[test]
     fn a_receiver_survives_arbitrary_data(
         packets in prop_oneof![1u32..60, 100u32..400], bdp_cap in 1u32..80, acks: bool, every: bool, first: u32,
         attack in prop::collection::vec(near(), 1..600),
@@ -224,6 +263,12 @@ proptest! {
         let cfg = FlowConfig { bdp_cap, acks, nacks, first_psn: Psn::new(first), ..FlowConfig::default() };
         let mut irn = Model::new(packets);
         attack_receiver::<Irn>(&cfg, packets, &attack, |position| irn.irn(position, 128))?;
+        for sack in [true, false] {
+            let tcp = TcpConfig { sack, receive_window: bdp_cap * 1_024, ..TcpConfig::default() };
+            let cfg = FlowConfig { tcp, ..cfg.clone() };
+            let mut model = Model::new(packets);
+            attack_receiver::<Tcp>(&cfg, packets, &attack, |position| model.tcp(position, i64::from(bdp_cap), sack))?;
+        }
         let mut go_back_n = Model::new(packets);
         attack_receiver::<GoBackN>(&cfg, packets, &attack, |position| go_back_n.go_back_n(position, &cfg))?;
     }
@@ -252,6 +297,7 @@ fn kinds_for_the_other_half_are_ignored() {
     }
     check::<Irn>();
     check::<GoBackN>();
+    check::<Tcp>();
 }
 
 /// The largest cap that the configuration allows, all of it in flight, and one ACK for everything.

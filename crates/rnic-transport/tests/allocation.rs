@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Pair, Pipe, Random, Rates};
-use rnic_transport::recovery::{GoBackN, Irn, Protocol};
-use rnic_transport::{FlowConfig, Time};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::{FlowConfig, TcpConfig, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -70,6 +70,16 @@ fn packets_do_not_allocate() {
     run::<Irn>(&cfg);
     run::<GoBackN>(&cfg);
     run::<GoBackN>(&FlowConfig { acks: false, ..cfg });
+}
+
+/// Losses keep TCP's window small; the bitmaps are there for the whole receive window all the same.
+#[test]
+fn segments_do_not_allocate() {
+    for sack in [true, false] {
+        let tcp =
+            TcpConfig { sack, delayed_acks: Some(TcpConfig::DELAYED_ACK), handshake: true, ..TcpConfig::default() };
+        run::<Tcp>(&FlowConfig { tcp, ..FlowConfig::default() });
+    }
 }
 
 /// The default cap's bitmap lies inside the flow: a flow costs no allocation at all. A larger

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Pipe, STARTS, Script, Totals, assert_trace, run_traced, sender_view};
+use common::{Pipe, STARTS, Script, Source, Totals, assert_trace, run_traced, sender_view};
 use rnic_transport::congestion::{LossSignal, NoCongestionControl};
 use rnic_transport::recovery::Irn;
-use rnic_transport::{FlowConfig, Pdu, Psn, Sender, Time, Timer};
+use rnic_transport::{FlowConfig, Pdu, Psn, Sender, Time, Timeouts, Timer};
 
 fn cap(bdp_cap: u32) -> FlowConfig {
     FlowConfig { bdp_cap, ..FlowConfig::default() }
@@ -486,4 +486,45 @@ fn the_timer_starts_with_the_first_packet() {
     let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 1, start);
     assert!(sender.poll_transmit(&cfg, &(), start).is_some());
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(150), Timer::Retransmit)));
+}
+
+/// A computed timeout (RFC 6298): 320 us before the first measurement; then 5 us of round trip and half of that four times, 15 us,
+/// but at least 12; after one timeout twice as long.
+#[test]
+fn a_dynamic_timeout_follows_the_round_trip() {
+    let mut cfg = FlowConfig::default();
+    cfg.timeouts = cfg.timeouts.map(|fixed| Timeouts { dynamic: Some(Time::from_us(12)), ..fixed });
+    let mut sender = Source::<Irn>::new(&cfg, &(), 10 * 1_024, Time::ZERO);
+    let first = sender.poll_transmit(&cfg, &(), Time::ZERO).unwrap().pdu;
+    assert_eq!(sender.deadline(&cfg), Some((Time::from_us(320), Timer::Retransmit)));
+    sender.poll_transmit(&cfg, &(), Time::from_us(1)).unwrap();
+    sender.handle(&cfg, &(), Time::from_us(5), Pdu::ack(Psn::new(1), first.stamp()));
+    assert_eq!(sender.deadline(&cfg), Some((Time::from_us(5 + 15), Timer::Retransmit)));
+    sender.on_deadline(&cfg, &(), Time::from_us(20));
+    assert_eq!(sender.deadline(&cfg), Some((Time::from_us(20 + 30), Timer::Retransmit)));
+}
+
+/// Without selective acknowledgements two losses in a window take a round trip each: the second hole is known when the first
+/// is filled. With them both are sent again at once.
+#[test]
+fn without_sack_each_loss_takes_a_round_trip() {
+    let script = Script::default().lose(2, 1).lose(4, 1);
+    let cfg = cap(20);
+    let (_, with) = run_traced::<Irn>(&cfg, 7, Pipe::SHORT, &script);
+    let (_, without) = run_traced::<Irn>(&FlowConfig { sack: false, ..cfg }, 7, Pipe::SHORT, &script);
+    for totals in [with, without] {
+        assert_eq!((totals.resent, totals.timeouts, totals.completions), (2, 0, 1));
+    }
+    // #3 comes at 6 us, its NACK at 8, and #2 again at 11. The NACK of #5 comes at 10, the ACK of #2 at 13: then #4 is sent again.
+    assert_eq!(with.received_at, Some(Time::from_us(13)));
+    assert_eq!(without.received_at, Some(Time::from_us(16)));
+}
+
+/// The NACK of #3 is lost, so #3 looks lost when #4 is reported: it is sent again in vain. Nothing else is, though its
+/// retransmission moves the recovery sequence past packets in flight: their acknowledgements come from packets that left earlier.
+#[test]
+fn a_lost_nack_costs_one_packet() {
+    let script = Script::default().lose(2, 1).lose_reply(3);
+    let (_, totals) = run_traced::<Irn>(&cap(20), 40, Pipe::SHORT, &script);
+    assert_eq!((totals.resent, totals.timeouts, totals.completions), (2, 0, 1), "{totals:?}");
 }

@@ -1,7 +1,7 @@
 //! Sizes: of frames on the wire, and of the state that a flow costs.
 
 use rnic_transport::congestion::NoCongestionControl;
-use rnic_transport::recovery::{GoBackN, Irn};
+use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::{FlowConfig, Pdu, Receiver, RxOutcome, Sender, Time, TxDesc, headers};
 
 /// Field by field, from the InfiniBand and RoCEv2 formats.
@@ -20,6 +20,16 @@ fn frames_add_up() {
     assert_eq!(headers::IRN_DATA, data + reth);
     assert_eq!(headers::ROCE_ACK, data + aeth);
     assert_eq!(headers::IRN_NACK, data + aeth + 1 + 3); // reserved, triggering PSN
+    let tcp = 2 + 2 + 4 + 4 + 2 + 2 + 2 + 2; // ports, numbers, offset and flags, window, checksum, urgent pointer
+    let timestamps = 2 + (1 + 1 + 4 + 4); // padding, kind, length, value, echo
+    let sack = 2 + (1 + 1 + 4 + 4); // padding, kind, length, edges of one block
+    let mpa = 2 + 4; // length, CRC
+    let ddp = 1 + 1 + 4 + 8; // control, RDMAP control, steering tag, tagged offset
+    let ack = ethernet + ipv4 + tcp + timestamps + frame_check;
+    assert_eq!(headers::IWARP_ACK, ack);
+    assert_eq!(headers::IWARP_SACK, ack + sack);
+    assert_eq!(headers::IWARP_DATA, ack + mpa + ddp);
+    assert_eq!(headers::IWARP_DATA, 90);
     assert_eq!(headers::FRAME_GAP, 7 + 1 + 12); // preamble, start of frame, gap
     assert_eq!(FlowConfig::default().header, headers::ROCE_DATA);
 }
@@ -52,10 +62,12 @@ fn state_stays_small() {
     assert!(size_of::<TxDesc>() <= 20, "{}", size_of::<TxDesc>());
     assert!(size_of::<RxOutcome>() <= 20, "{}", size_of::<RxOutcome>());
     let sizes = [
-        ("IRN sender", size_of::<Sender<Irn, NoCongestionControl>>(), 96),
+        ("IRN sender", size_of::<Sender<Irn, NoCongestionControl>>(), 104),
         ("IRN receiver", size_of::<Receiver<Irn>>(), 56),
-        ("go-back-N sender", size_of::<Sender<GoBackN, NoCongestionControl>>(), 64),
+        ("go-back-N sender", size_of::<Sender<GoBackN, NoCongestionControl>>(), 72),
         ("go-back-N receiver", size_of::<Receiver<GoBackN>>(), 32),
+        ("TCP sender", size_of::<Sender<Tcp, NoCongestionControl>>(), 136),
+        ("TCP receiver", size_of::<Receiver<Tcp>>(), 72),
     ];
     for (what, size, bound) in sizes {
         println!("{what}: {size} bytes");

@@ -7,8 +7,8 @@ mod common;
 
 use common::{Faults, Pair, Pipe, Random, Rates};
 use proptest::prelude::*;
-use rnic_transport::recovery::{GoBackN, Irn, Protocol};
-use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, TcpConfig, Time};
 
 /// A flow, its network and its weather.
 #[derive(Clone, Debug)]
@@ -130,6 +130,57 @@ proptest! {
     }
 }
 
+/// A case for TCP, with all that its configuration offers; windows down to one segment.
+fn connections() -> impl Strategy<Value = Case> {
+    let options = (any::<bool>(), any::<bool>(), any::<bool>(), 0u32..20, 1u32..5);
+    let window = prop_oneof![0u32..20_000, 20_000u32..5_000_000];
+    (cases(), options, window).prop_map(|(case, options, receive_window)| {
+        let (sack, delayed, handshake, initial, dup_thresh) = options;
+        let tcp = TcpConfig {
+            sack,
+            handshake,
+            receive_window,
+            dup_thresh,
+            delayed_acks: delayed.then_some(TcpConfig::DELAYED_ACK),
+            initial_window: (initial > 0).then_some(initial),
+            ..TcpConfig::default()
+        };
+        // TCP's timer does not ask for these.
+        let cfg = FlowConfig { tcp, timeouts: None, ..case.cfg };
+        Case { cfg, ..case }
+    })
+}
+
+/// One timeout of any length, then a segment a round trip or a delayed acknowledgement at worst.
+fn tcp_deadline(case: &Case) -> Time {
+    let round = case.pipe.rtt() + case.cfg.tcp.delayed_acks.unwrap_or_default();
+    let settled = case.rates.heals_at + case.rates.late_by + round * 2 + case.cfg.tcp.rto_max;
+    settled + round * (u64::from(case.packets) + 2) + case.whole_flow() * 2
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tcp_delivers_once_and_in_time(case in connections()) {
+        let pair = check::<Tcp>(&case, tcp_deadline(&case))?;
+        let window = (case.cfg.tcp.receive_window / case.cfg.mtu).max(1);
+        prop_assert!(pair.totals.peak_in_flight <= window);
+        prop_assert!(case.cfg.tcp.sack || pair.totals.nacks == 0);
+        prop_assert_eq!(pair.totals.syns > 0, case.cfg.tcp.handshake);
+        prop_assert!(case.cfg.tcp.delayed_acks.is_some() || pair.totals.sink_timeouts == 0);
+    }
+
+    /// A round trip takes up to 41 us, a delayed acknowledgement 500 us, the shortest timeout 1 ms.
+    #[test]
+    fn tcp_sends_nothing_twice_without_cause(case in connections()) {
+        let calm = Case { rates: Rates::default(), ..case };
+        let totals = check::<Tcp>(&calm, tcp_deadline(&calm))?.totals;
+        prop_assert_eq!((totals.resent, totals.nacks, totals.losses, totals.timeouts), (0, 0, 0, 0));
+        prop_assert_eq!(totals.syns, u64::from(calm.cfg.tcp.handshake));
+    }
+}
+
 /// Loss alone, in a network that keeps order: IRN never sends a packet again that has arrived, unless its timer fired. Replies
 /// arrive: what their loss hides from the sender is another matter.
 struct DataLoss(Random);
@@ -157,6 +208,21 @@ proptest! {
         let useless = totals.sent - totals.data_lost - u64::from(case.packets);
         prop_assert!(useless == 0 || totals.timeouts > 0, "{totals:?}");
     }
+
+    /// The rescue retransmission of RFC 6675 is a guess, one in each fast recovery; and the next fast recovery may repeat what
+    /// was sent again in the last one.
+    #[test]
+    fn tcp_resends_only_what_was_lost(case in connections()) {
+        let rates = Rates { late: 0, twice: 0, loss: case.rates.loss / 10, ..case.rates };
+        let tcp = TcpConfig { sack: true, dup_thresh: 3, ..case.cfg.tcp };
+        let cfg = FlowConfig { tcp, ..case.cfg };
+        let faults = DataLoss(Random::new(case.seed, rates));
+        let mut pair = Pair::<Tcp, DataLoss>::new(cfg, case.packets, case.pipe, faults);
+        pair.run();
+        let totals = pair.totals;
+        let useless = totals.sent - totals.data_lost - u64::from(case.packets);
+        prop_assert!(useless <= totals.losses || totals.timeouts > 0, "{totals:?}");
+    }
 }
 
 #[test]
@@ -171,5 +237,6 @@ fn same_seed_same_trace() {
     }
     assert_eq!(trace::<Irn>(7, rates), trace::<Irn>(7, rates));
     assert_eq!(trace::<GoBackN>(7, rates), trace::<GoBackN>(7, rates));
+    assert_eq!(trace::<Tcp>(7, rates), trace::<Tcp>(7, rates));
     assert_ne!(trace::<Irn>(7, rates), trace::<Irn>(8, rates), "the seed matters");
 }

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Pair, Pipe, Random, Rates, Source, Totals};
 use proptest::prelude::*;
-use rnic_transport::recovery::{GoBackN, Irn, Protocol};
-use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, TcpConfig, Time};
 
 /// A flow through bad weather: all that can be seen of it.
 fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Totals) {
@@ -32,6 +32,15 @@ proptest! {
         let cfg = FlowConfig { bdp_cap, acks, ..FlowConfig::default() };
         prop_assert_eq!(weather::<Irn>(&cfg, first, seed), weather::<Irn>(&cfg, 0, seed));
         prop_assert_eq!(weather::<GoBackN>(&cfg, first, seed), weather::<GoBackN>(&cfg, 0, seed));
+    }
+
+    #[test]
+    fn a_connection_does_not_depend_on_its_first_number(
+        first in anywhere(), seed: u64, sack: bool, handshake: bool, receive_window in 1u32..100_000,
+    ) {
+        let tcp = TcpConfig { sack, handshake, receive_window, ..TcpConfig::default() };
+        let cfg = FlowConfig { tcp, ..FlowConfig::default() };
+        prop_assert_eq!(weather::<Tcp>(&cfg, first, seed), weather::<Tcp>(&cfg, 0, seed));
     }
 }
 
@@ -125,7 +134,24 @@ fn go_back_n_flow_longer_than_the_number_space_with_losses_and_without_acks() {
     lossy::<GoBackN>(false, 64);
 }
 
-/// Half the number space after the last loss, what was selectively acknowledged then must not look later than what is now.
+fn tcp_near_the_end(sack: bool) -> FlowConfig {
+    let tcp = TcpConfig { sack, ..TcpConfig::default() };
+    FlowConfig { tcp, ..near_the_end(true) }
+}
+
+/// Duplicate acknowledgements name every loss, with selective acknowledgements or without: each lost segment is sent once more.
+/// The second and the third loss lie more than half the number space apart.
+#[test]
+fn tcp_flow_longer_than_the_number_space() {
+    let all = u64::from(Psn::MODULUS);
+    let lost = [9, 10, all / 2 + 200, all / 2 + 300, all - 6, all - 1, all + 100];
+    for sack in [true, false] {
+        let sent = burst::<Tcp>(&tcp_near_the_end(sack), PACKETS, &lost);
+        assert_eq!(sent - PACKETS, lost.len() as u64, "sack {sack}");
+    }
+}
+
+/// Half the number space after the last loss, what was selectively acknowledged then what was selectively acknowledged then must not look later than what is now.
 #[test]
 fn a_loss_long_after_the_last_one() {
     let cfg = near_the_end(true);

@@ -23,6 +23,7 @@ pub use model::{
     EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
+pub(crate) use transport::header;
 
 use crate::catalogue::Catalogue;
 use std::path::Path;

@@ -166,6 +166,10 @@ pub enum Recovery {
     NoSack,
     /// RoCE and IRN (`go-back-n`): the source goes back to the first lost packet.
     GoBackN,
+    /// iWARP (`sack`): TCP with selective acknowledgements.
+    Sack,
+    /// iWARP (`newreno`): TCP without.
+    NewReno,
 }
 
 /// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings.
@@ -177,7 +181,7 @@ pub struct TransportSpec {
     pub cc: CongestionEntry,
     /// Its parameters, under its own name.
     pub cc_settings: Settings,
-    /// How it recovers from loss; default IRN `selective`, RoCE always `go-back-n`.
+    /// How it recovers from loss; default IRN `selective`, iWARP `sack`; RoCE always `go-back-n`.
     pub recovery: Recovery,
     /// Whether the switches send PFC pauses.
     pub pfc: bool,
@@ -185,8 +189,22 @@ pub struct TransportSpec {
     pub timeouts: Option<bool>,
     /// Whether the timeout follows measured round-trip times as TCP's does (`rto = "dynamic"`); default no.
     pub dynamic_rto: bool,
-    /// Lower bound of a dynamic timeout (`rto_min`); default 100 us.
+    /// Lower bound of a computed timeout (`rto_min`); default 100 us, iWARP 1 ms.
     pub rto_min: Option<Time>,
+    /// iWARP: timeout before the first measurement (`rto_initial`); default 1 ms.
+    pub rto_initial: Option<Time>,
+    /// iWARP: longest timeout (`rto_max`); default 60 ms.
+    pub rto_max: Option<Time>,
+    /// iWARP: initial congestion window in packets; default 4 for an MTU of up to 1,095 B, 3 up to 2,190 B, else 2.
+    pub initial_window: Option<u32>,
+    /// iWARP: the receiver's buffer per flow; default 4 MB.
+    pub receive_window: Option<Bytes>,
+    /// iWARP: whether every second packet is acknowledged instead of every one (`delayed_acks`); default no.
+    pub delayed_acks: bool,
+    /// iWARP: longest time that an acknowledgement is held back (`delayed_ack_timeout`); default 500 us.
+    pub delayed_ack_timeout: Option<Time>,
+    /// iWARP: whether a flow includes the setup of its connection; default no.
+    pub handshake: bool,
     /// Retransmission timeout; default the longest path's round-trip propagation plus all buffers of the largest switch sent over one link.
     pub rto_high: Option<Time>,
     /// IRN's short timeout; default 100 us.

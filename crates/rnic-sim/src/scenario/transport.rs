@@ -5,19 +5,15 @@ use super::names::names;
 use super::reader::{Item, Result, Table, Variant};
 use crate::catalogue::{Catalogue, CongestionEntry};
 use rnic_transport::congestion::{Kind, Parameter, Settings, Value};
-use rnic_transport::headers::{IRN_DATA, ROCE_DATA};
+use rnic_transport::headers::{IRN_DATA, IWARP_DATA, ROCE_DATA};
 use rnic_transport::registry::TRANSPORTS;
 use rnic_transport::{Bytes, NackPolicy};
 
 /// Keys that every transport uses, beside the congestion controls' names.
-const COMMON: [&str; 14] = [
+const COMMON: [&str; 10] = [
     "cc",
     "pfc",
-    "timeouts",
-    "rto",
     "rto_min",
-    "rto_high",
-    "nacks",
     "header",
     "ack_size",
     "nack_size",
@@ -27,9 +23,33 @@ const COMMON: [&str; 14] = [
     "max_rate",
 ];
 /// Keys that only some use.
-const VARIANTS: [Variant; 2] = [
-    Variant { name: "roce", keys: &["acks", "bdp_fc", "bdp_cap"] },
-    Variant { name: "irn", keys: &["recovery", "rto_low", "rto_low_packets", "bdp_fc", "bdp_cap"] },
+const VARIANTS: [Variant; 3] = [
+    Variant { name: "roce", keys: &["timeouts", "rto", "rto_high", "acks", "nacks", "bdp_fc", "bdp_cap"] },
+    Variant {
+        name: "irn",
+        keys: &["recovery", "timeouts", "rto", "rto_high", "rto_low", "rto_low_packets", "nacks", "bdp_fc", "bdp_cap"],
+    },
+    Variant {
+        name: "iwarp",
+        keys: &[
+            "recovery",
+            "rto_initial",
+            "rto_max",
+            "initial_window",
+            "receive_window",
+            "delayed_acks",
+            "delayed_ack_timeout",
+            "handshake",
+        ],
+    },
+];
+/// What `recovery` can be, for whom.
+const RECOVERIES: [(&str, &str, Recovery); 5] = [
+    ("irn", "selective", Recovery::Selective),
+    ("irn", "no-sack", Recovery::NoSack),
+    ("irn", "go-back-n", Recovery::GoBackN),
+    ("iwarp", "sack", Recovery::Sack),
+    ("iwarp", "newreno", Recovery::NewReno),
 ];
 /// Most packets in flight: half of the 24-bit packet sequence numbers.
 const MOST_IN_FLIGHT: u32 = (1 << 23) - 1;
@@ -57,7 +77,12 @@ fn parameter_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static str>
 
 /// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
 pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result<()> {
-    let used = COMMON.iter().chain(VARIANTS.iter().flat_map(|variant| variant.keys)).copied().collect();
+    let mut used: Vec<&'static str> = COMMON.to_vec();
+    for key in VARIANTS.iter().flat_map(|variant| variant.keys) {
+        if !used.contains(key) {
+            used.push(key);
+        }
+    }
     let layers = Layers { run: table, defaults: None, used };
     let keys: Vec<&str> = layers.used.iter().copied().chain(parameter_tables(catalogue)).collect();
     table.accept(&keys)?;
@@ -107,16 +132,21 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         transport: transport.to_string(),
         cc: congestion.iter().find(|entry| Some(entry.name) == cc).copied().unwrap_or_default(),
         cc_settings: Settings::default(),
-        recovery: match choice("recovery", &["selective", "no-sack", "go-back-n"])? {
-            Some("go-back-n") => Recovery::GoBackN,
-            None if transport == "roce" => Recovery::GoBackN,
-            Some("no-sack") => Recovery::NoSack,
-            _ => Recovery::Selective,
-        },
+        recovery: read_recovery(transport, layers)?,
         pfc: flag("pfc")?.unwrap_or(false),
         timeouts: flag("timeouts")?,
         dynamic_rto: choice("rto", &["fixed", "dynamic"])? == Some("dynamic"),
         rto_min: time("rto_min", "100 us")?,
+        rto_initial: time("rto_initial", "1 ms")?,
+        rto_max: time("rto_max", "60 ms")?,
+        initial_window: packets("initial_window", 1)?,
+        receive_window: layers
+            .get("receive_window")
+            .map(|item| item.bytes(1..=u64::from(u32::MAX / 2), "4 MB"))
+            .transpose()?,
+        delayed_acks: flag("delayed_acks")?.unwrap_or(false),
+        delayed_ack_timeout: time("delayed_ack_timeout", "500 us")?,
+        handshake: flag("handshake")?.unwrap_or(false),
         rto_high: time("rto_high", "320 us")?,
         rto_low: time("rto_low", "100 us")?,
         rto_low_packets: packets("rto_low_packets", 0)?,
@@ -136,6 +166,24 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
     };
     Ok(spec)
+}
+
+/// Reads `recovery`; a default of another transport does not concern this one.
+fn read_recovery(transport: &str, layers: &Layers<'_, '_>) -> Result<Recovery> {
+    let own = || RECOVERIES.iter().filter(|r| r.0 == transport);
+    let all: Vec<&'static str> = RECOVERIES.iter().map(|r| r.1).collect();
+    let name = match (layers.get("recovery"), layers.run.get("recovery")) {
+        (Some(item), None) => Some(item.choice(&all)?),
+        (Some(_), Some(item)) if transport.is_empty() => Some(item.choice(&all)?),
+        (Some(_), Some(item)) => Some(item.choice(&own().map(|r| r.1).collect::<Vec<_>>())?),
+        (None, _) => None,
+    };
+    let default = match transport {
+        "roce" => Recovery::GoBackN,
+        "iwarp" => Recovery::Sack,
+        _ => Recovery::Selective,
+    };
+    Ok(name.and_then(|name| own().find(|r| r.1 == name)).map_or(default, |r| r.2))
 }
 
 /// Reads the table that holds a congestion control's parameters.
@@ -177,7 +225,9 @@ fn read_parameter(parameter: &Parameter, item: &Item<'_>) -> Result<Value> {
 /// Checks that the short timeout is not the longer one; the two may stand in different tables.
 fn check_timeouts(run: &Table<'_>, defaults: Option<&Table<'_>>, spec: &TransportSpec) -> Result<()> {
     let table = if run.get("rto_low").or(run.get("rto_high")).is_some() { run } else { defaults.unwrap_or(run) };
-    table.ordered(("rto_low", spec.rto_low), ("rto_high", spec.rto_high), "")
+    table.ordered(("rto_low", spec.rto_low), ("rto_high", spec.rto_high), "")?;
+    let table = if run.get("rto_min").or(run.get("rto_max")).is_some() { run } else { defaults.unwrap_or(run) };
+    table.ordered(("rto_min", spec.rto_min), ("rto_max", spec.rto_max), "")
 }
 
 /// Checks that whoever needs acknowledgements has them.
@@ -199,7 +249,11 @@ fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
 }
 
 /// Headers and trailers of a data packet: what the run says, else the transport's own.
-pub(super) fn header(spec: &TransportSpec) -> Bytes {
-    let own = if spec.transport == "irn" { IRN_DATA } else { ROCE_DATA };
+pub(crate) fn header(spec: &TransportSpec) -> Bytes {
+    let own = match spec.transport.as_str() {
+        "irn" => IRN_DATA,
+        "iwarp" => IWARP_DATA,
+        _ => ROCE_DATA,
+    };
     spec.header.unwrap_or(Bytes(u64::from(own)))
 }

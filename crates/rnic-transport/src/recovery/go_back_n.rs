@@ -10,6 +10,7 @@
 use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
 use crate::config::{FlowConfig, NackPolicy};
 use crate::congestion::LossSignal;
+use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
 /// Marker of the protocol.
@@ -40,6 +41,8 @@ pub struct GoBackNSender {
     packets: u64,
     /// What the timer runs from.
     timer_start: Time,
+    /// Round-trip times, measured for a dynamic timeout only.
+    rtt: RttEstimator,
 }
 
 impl GoBackNSender {
@@ -52,10 +55,18 @@ impl GoBackNSender {
 
 impl SendRecovery for GoBackNSender {
     fn new(cfg: &FlowConfig, packets: u64) -> GoBackNSender {
-        GoBackNSender { first: cfg.first_psn, acked: 0, next: 0, highest: 0, packets, timer_start: Time::ZERO }
+        GoBackNSender {
+            first: cfg.first_psn,
+            acked: 0,
+            next: 0,
+            highest: 0,
+            packets,
+            timer_start: Time::ZERO,
+            rtt: RttEstimator::new(),
+        }
     }
 
-    fn on_reply(&mut self, _cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
+    fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
         let Some(expected) = self.absolute(pdu.psn()).filter(|expected| *expected >= self.acked) else {
             return Progress::default(); // stale, or of packets never sent
         };
@@ -64,6 +75,9 @@ impl SendRecovery for GoBackNSender {
         self.next = self.next.max(expected);
         if acked > 0 {
             self.timer_start = now;
+            if cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {
+                self.rtt.sample(pdu.stamp().elapsed(now));
+            }
         }
         let lost = pdu.kind() == PduKind::Nack && expected < self.next;
         if lost {
@@ -92,6 +106,7 @@ impl SendRecovery for GoBackNSender {
             psn: self.first.plus(self.next as u32),
             last: self.next + 1 == self.packets,
             retransmission: self.next < self.highest,
+            syn: false,
         };
         self.next += 1;
         self.highest = self.highest.max(self.next);
@@ -100,11 +115,12 @@ impl SendRecovery for GoBackNSender {
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
         let timeouts = cfg.timeouts.filter(|_| cfg.acks && self.next > self.acked)?;
-        Some(self.timer_start + timeouts.span(self.in_flight()))
+        Some(self.timer_start + timeouts.span(self.in_flight(), &self.rtt))
     }
 
     fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) {
         self.next = self.acked;
+        self.rtt.back_off();
         self.timer_start = now;
     }
 

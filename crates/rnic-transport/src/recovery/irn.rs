@@ -7,7 +7,9 @@
 //! - the recovery sequence is the last new packet sent before the latest retransmission of a lost packet: while selective
 //!   acknowledgements prove losses, it moves up with each retransmission;
 //! - a partial acknowledgement (progress, but not past the recovery sequence) retransmits the new first missing packet, if
-//!   this recovery has not already;
+//!   this recovery has not already, and if a packet caused it that left no earlier than the retransmission which set the recovery
+//!   sequence: then the missing packet, which left before, has been overtaken. The echoed departure time tells. (The published
+//!   logic does not ask; there, after the loss of a NACK, every packet in flight is sent again as its predecessor arrives.);
 //! - a short timeout that fires with more than N packets in flight extends to the long one: here the deadline is a
 //!   function of the packets in flight when it is asked for.
 //!
@@ -22,6 +24,8 @@ use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
+use crate::pdu::Stamp;
+use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
 /// Marker of the protocol.
@@ -55,6 +59,8 @@ pub struct IrnSender {
     retransmit_next: Psn,
     /// In recovery: the recovery sequence.
     recover: Psn,
+    /// In recovery: departure of the retransmission before which `recover` was the last new packet.
+    recover_since: Stamp,
     /// Highest packet selectively acknowledged; meaningful while `sacked` has a bit set.
     highest_sacked: Psn,
     in_recovery: bool,
@@ -63,6 +69,8 @@ pub struct IrnSender {
     /// Packets of the flow not acknowledged cumulatively, sent or not.
     left: u64,
     timer_start: Time,
+    /// Round-trip times, measured for a dynamic timeout only.
+    rtt: RttEstimator,
     sacked: BitWindow,
 }
 
@@ -80,8 +88,8 @@ impl IrnSender {
         self.sacked.first_clear(from, below as u32)
     }
 
-    /// Acknowledges everything before `expected`; returns how many packets that is.
-    fn slide(&mut self, now: Time, expected: Psn) -> u32 {
+    /// Acknowledges everything before `expected`, as a packet stamped `stamp` has made known; returns how many packets that is.
+    fn slide(&mut self, now: Time, expected: Psn, stamp: Stamp) -> u32 {
         let count = expected.since(self.first_missing);
         self.sacked.clear(self.first_missing, count);
         self.first_missing = expected;
@@ -91,7 +99,7 @@ impl IrnSender {
         if self.in_recovery {
             if expected.distance_from(self.recover) > 0 {
                 self.in_recovery = false;
-            } else if !expected.is_before(self.retransmit_next) {
+            } else if !expected.is_before(self.retransmit_next) && stamp.is_from(self.recover_since) {
                 self.retransmit_first = true; // partial acknowledgement
             }
         }
@@ -111,6 +119,10 @@ impl IrnSender {
     }
 
     fn retransmit(&mut self, now: Time, psn: Psn) -> Pick {
+        // The first retransmission of a recovery, or of one packet after another without proof.
+        if self.retransmit_first {
+            self.recover_since = Stamp::at(now);
+        }
         if psn == self.first_missing {
             self.retransmit_first = false;
             self.timer_start = now;
@@ -118,8 +130,9 @@ impl IrnSender {
         self.retransmit_next = psn.plus(1);
         if self.sacked.count() > 0 {
             self.recover = self.next.plus(Psn::MODULUS - 1);
+            self.recover_since = Stamp::at(now);
         }
-        Pick { psn, last: self.is_last(psn), retransmission: true }
+        Pick { psn, last: self.is_last(psn), retransmission: true, syn: false }
     }
 
     fn is_last(&self, psn: Psn) -> bool {
@@ -135,11 +148,13 @@ impl SendRecovery for IrnSender {
             next: first,
             retransmit_next: first,
             recover: first,
+            recover_since: Stamp::default(),
             highest_sacked: first,
             in_recovery: false,
             retransmit_first: false,
             left: packets,
             timer_start: Time::ZERO,
+            rtt: RttEstimator::new(),
             sacked: window(cfg, packets),
         }
     }
@@ -151,7 +166,10 @@ impl SendRecovery for IrnSender {
         if advance < 0 || advance as u32 > self.in_flight() {
             return Progress::default(); // stale, or of packets never sent
         }
-        let acked = if advance > 0 { self.slide(now, expected) } else { 0 };
+        let acked = if advance > 0 { self.slide(now, expected, pdu.stamp()) } else { 0 };
+        if acked > 0 && cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {
+            self.rtt.sample(pdu.stamp().elapsed(now));
+        }
         if pdu.kind() != PduKind::Nack {
             return Progress { acked, loss: None };
         }
@@ -191,7 +209,7 @@ impl SendRecovery for IrnSender {
         }
         let psn = self.next;
         self.next = psn.plus(1);
-        Some(Pick { psn, last: self.is_last(psn), retransmission: false })
+        Some(Pick { psn, last: self.is_last(psn), retransmission: false, syn: false })
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
@@ -200,11 +218,12 @@ impl SendRecovery for IrnSender {
         if in_flight == 0 {
             return None;
         }
-        Some(self.timer_start + timeouts.span(in_flight))
+        Some(self.timer_start + timeouts.span(in_flight, &self.rtt))
     }
 
     fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) {
         self.enter_recovery();
+        self.rtt.back_off();
         self.timer_start = now;
     }
 

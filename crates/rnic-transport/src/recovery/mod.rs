@@ -5,9 +5,11 @@
 
 mod go_back_n;
 mod irn;
+mod tcp;
 
 pub use go_back_n::{GoBackN, GoBackNReceiver, GoBackNSender};
 pub use irn::{Irn, IrnReceiver, IrnSender};
+pub use tcp::{Tcp, TcpReceiver, TcpSender};
 
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
@@ -22,6 +24,8 @@ pub struct Pick {
     pub last: bool,
     /// Whether it was sent before.
     pub retransmission: bool,
+    /// Whether it sets up the connection, and carries no data.
+    pub syn: bool,
 }
 
 /// What an ACK or NACK meant to the sender.
@@ -61,7 +65,7 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn on_data(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome;
     /// When the sink's own timer fires, if it has one.
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
-    /// The deadline has passed; returns the NACK to send.
+    /// The deadline has passed; returns the NACK, or delayed ACK, to send.
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu>;
     /// Whether everything has arrived.
     fn is_complete(&self) -> bool;

@@ -19,6 +19,9 @@ use std::fmt::Write as _;
 /// The sender of every test: recovery alone.
 pub(crate) type Source<P> = Sender<P, NoCongestionControl>;
 
+/// The position at which faults are told of a SYN.
+pub(crate) const SYN: u32 = u32::MAX;
+
 /// Timing of the path between the two halves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pipe {
@@ -75,6 +78,8 @@ impl Ord for Flying {
 pub(crate) struct Totals {
     /// Data packets put on the wire.
     pub(crate) sent: u64,
+    /// Attempts to set up the connection.
+    pub(crate) syns: u64,
     /// Those of them that were sent before.
     pub(crate) resent: u64,
     /// Data packets that never arrived.
@@ -243,6 +248,17 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
     fn transmit(&mut self) {
         let tx = self.sender.poll_transmit(&self.cfg, &(), self.now);
         let tx = tx.expect("next_transmit promised a packet");
+        if tx.pdu.is_syn() {
+            assert_eq!((tx.pdu.kind(), tx.payload), (PduKind::Data, 0));
+            assert_eq!(tx.retransmission, self.totals.syns > 0);
+            self.totals.syns += 1;
+            self.wire_free = self.now + self.pipe.packet;
+            let fate = self.faults.data(self.now, SYN);
+            for extra in fate.into_iter().flatten() {
+                self.launch(Way::ToReceiver, self.wire_free + self.pipe.delay + extra, tx.pdu);
+            }
+            return self.note(format_args!("send SYN{}", lost(fate)));
+        }
         let position = self.position(tx.pdu.psn());
         assert_eq!(tx.pdu.kind(), PduKind::Data);
         assert_eq!(tx.payload, self.cfg.mtu);
@@ -266,7 +282,9 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
     fn data_arrives(&mut self, pdu: Pdu) {
         let position = self.position(pdu.psn());
         let outcome = self.receiver.handle(&self.cfg, self.now, pdu, RxMeta::default());
-        if !outcome.discarded {
+        if pdu.is_syn() {
+            assert!(!outcome.completed);
+        } else if !outcome.discarded {
             self.totals.accepted += 1;
             let before = std::mem::replace(&mut self.accepted[position as usize], true);
             assert!(!before, "#{position} was accepted twice");
@@ -284,7 +302,8 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
             }
             let use_of_it = if outcome.discarded { " discarded" } else { "" };
             let done = if outcome.completed { ", complete" } else { "" };
-            self.note(format_args!("recv #{position}{use_of_it}{said}{done}"));
+            let what = if pdu.is_syn() { "SYN".to_string() } else { format!("#{position}") };
+            self.note(format_args!("recv {what}{use_of_it}{said}{done}"));
         }
     }
 
@@ -327,6 +346,7 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
         let expected = self.position(pdu.psn());
         match pdu.kind() {
             PduKind::Nack => format!("NACK {expected}/{}", self.position(pdu.trigger())),
+            _ if pdu.is_syn() => format!("SYN-ACK {expected}"),
             _ => format!("ACK {expected}"),
         }
     }

@@ -1,0 +1,371 @@
+//! The sending half: congestion window, recovery, retransmission timer, connection setup.
+
+use super::super::{Pick, Progress, SendRecovery};
+use super::scoreboard::Scoreboard;
+use crate::bitmap::BitWindow;
+use crate::config::FlowConfig;
+use crate::congestion::LossSignal;
+use crate::rto::RttEstimator;
+use crate::{Pdu, PduKind, Psn, Time};
+
+/// Where the connection's setup stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Setup {
+    /// No SYN was sent yet.
+    Start,
+    /// A SYN is on its way.
+    SynSent,
+    /// The timer fired: the SYN is to be sent again.
+    SynAgain,
+    Done,
+}
+
+/// What the sender is recovering from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Open,
+    /// Fast recovery, entered by duplicate acknowledgements.
+    Fast,
+    /// Slow start after a timeout, until all that was in flight then is acknowledged.
+    Timeout,
+}
+
+/// The data source.
+#[derive(Clone, Debug)]
+pub struct TcpSender {
+    board: Scoreboard,
+    /// One past the highest segment sent when recovery began (`recover`, `RecoveryPoint`). Once it is passed it follows the
+    /// first segment not acknowledged, so that comparisons stay valid.
+    recover: Psn,
+    /// A rescue retransmission is allowed once more than what is before this segment is acknowledged (`RescueRxt` + 1).
+    rescue_after: Psn,
+    /// Congestion window in bytes.
+    cwnd: u32,
+    /// Slow start threshold in bytes.
+    ssthresh: u32,
+    /// Duplicate acknowledgements in a row; counted without selective acknowledgements.
+    duplicates: u32,
+    rtt: RttEstimator,
+    /// Segments of the flow not acknowledged cumulatively, sent or not.
+    left: u64,
+    /// When the retransmission timer fires, while something is outstanding.
+    expires: Time,
+    setup: Setup,
+    phase: Phase,
+    /// The first segment not acknowledged must be retransmitted, whatever the window says.
+    retransmit_first: bool,
+    /// NewReno: this fast recovery has seen a partial acknowledgement.
+    partial: bool,
+}
+
+impl TcpSender {
+    /// Congestion window, in bytes.
+    pub fn congestion_window(&self) -> u32 {
+        self.cwnd
+    }
+
+    /// Slow start threshold, in bytes; `u32::MAX` until the first loss.
+    pub fn slow_start_threshold(&self) -> u32 {
+        self.ssthresh
+    }
+
+    /// Segments believed to be in the network (`pipe` of RFC 6675, section 2).
+    pub fn pipe(&self) -> u32 {
+        self.board.pipe()
+    }
+
+    /// Whether the sender is in fast recovery.
+    pub fn in_fast_recovery(&self) -> bool {
+        self.phase == Phase::Fast
+    }
+
+    /// What is known of the round-trip time.
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    fn restart_timer(&mut self, cfg: &FlowConfig, now: Time) {
+        self.expires = now.saturating_add(self.rtt.timeout(&cfg.tcp.rto_bounds()));
+    }
+
+    /// The answer to the SYN: data may flow.
+    fn on_setup(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) {
+        let answers = matches!(self.setup, Setup::SynSent | Setup::SynAgain) && pdu.is_syn();
+        if !answers || pdu.kind() != PduKind::Ack || pdu.psn() != self.board.first() {
+            return;
+        }
+        if self.rtt.doublings() > 0 {
+            self.cwnd = cfg.mtu; // RFC 5681 section 3.1: after a lost SYN, one segment
+        }
+        self.rtt.sample(pdu.stamp().elapsed(now));
+        self.setup = Setup::Done;
+    }
+
+    /// RFC 5681, equations 2 and 3: `acked` segments are newly acknowledged.
+    fn grow(&mut self, cfg: &FlowConfig, acked: u32) {
+        let increment = if self.cwnd < self.ssthresh {
+            acked.saturating_mul(cfg.mtu).min(cfg.mtu)
+        } else {
+            let squared = u64::from(cfg.mtu) * u64::from(cfg.mtu);
+            ((squared / u64::from(self.cwnd)) as u32).max(1)
+        };
+        let limit = cfg.tcp.receive_window.max(cfg.mtu);
+        self.cwnd = self.cwnd.max(self.cwnd.saturating_add(increment).min(limit));
+    }
+
+    /// RFC 5681, equation 4.
+    fn halve(&mut self, cfg: &FlowConfig) {
+        let flight = u64::from(self.board.in_flight()) * u64::from(cfg.mtu);
+        let half = match self.phase {
+            Phase::Fast => (flight / 2).min(u64::from(self.ssthresh)),
+            Phase::Open | Phase::Timeout => flight.min(u64::from(self.cwnd)) / 2,
+        };
+        self.ssthresh = (half as u32).max(cfg.mtu.saturating_mul(2));
+    }
+
+    /// RFC 5681 section 3.2 steps 2 and 3, RFC 6675 section 5 steps 4.1 to 4.3.
+    fn enter_fast_recovery(&mut self, cfg: &FlowConfig) {
+        self.halve(cfg);
+        let left_network = if cfg.tcp.sack { 0 } else { cfg.tcp.dup_thresh.max(1) };
+        self.cwnd = self.ssthresh.saturating_add(left_network.saturating_mul(cfg.mtu));
+        self.phase = Phase::Fast;
+        self.recover = self.board.next();
+        self.board.forget_retransmissions();
+        self.retransmit_first = true;
+        self.rescue_after = self.board.first().plus(1);
+        self.partial = false;
+    }
+
+    /// Everything before `expected` has arrived.
+    fn on_new_ack(&mut self, cfg: &FlowConfig, now: Time, expected: Psn, pdu: Pdu) -> u32 {
+        let acked = self.board.slide(expected);
+        self.left -= u64::from(acked);
+        self.duplicates = 0;
+        self.retransmit_first = false;
+        self.rtt.sample(pdu.stamp().elapsed(now));
+        let recovered = !expected.is_before(self.recover);
+        let mut restart = true;
+        match self.phase {
+            Phase::Open => self.grow(cfg, acked),
+            Phase::Timeout => {
+                if recovered {
+                    self.phase = Phase::Open;
+                    self.board.conclude_losses(cfg.tcp.dup_thresh);
+                }
+                self.grow(cfg, acked);
+            }
+            Phase::Fast if recovered => {
+                self.phase = Phase::Open;
+                if !cfg.tcp.sack {
+                    // RFC 6582 section 3.2 step 3, full acknowledgement: the first of its two ways, which avoids a burst.
+                    let flight = self.board.in_flight().max(1).saturating_add(1).saturating_mul(cfg.mtu);
+                    self.cwnd = self.ssthresh.min(flight);
+                }
+            }
+            Phase::Fast if !cfg.tcp.sack => {
+                // Partial acknowledgement: the next hole; only the first one restarts the timer.
+                self.retransmit_first = true;
+                restart = !std::mem::replace(&mut self.partial, true);
+                let deflated = self.cwnd.saturating_sub(acked.saturating_mul(cfg.mtu));
+                self.cwnd = deflated.saturating_add(cfg.mtu);
+            }
+            Phase::Fast => {}
+        }
+        if restart {
+            self.restart_timer(cfg, now);
+        }
+        self.recover = self.recover.later(expected.plus(Psn::MODULUS - 1));
+        acked
+    }
+
+    /// Selective acknowledgement; returns whether fast recovery begins.
+    fn on_sack(&mut self, cfg: &FlowConfig, pdu: Pdu) -> bool {
+        if !self.board.mark(pdu.trigger(), pdu.below()) || self.phase == Phase::Timeout {
+            return false;
+        }
+        self.board.conclude_losses(cfg.tcp.dup_thresh);
+        let enters = self.phase == Phase::Open && self.board.first_is_lost();
+        if enters {
+            self.enter_fast_recovery(cfg);
+        }
+        enters
+    }
+
+    /// NewReno: an acknowledgement of nothing new; returns whether fast recovery begins.
+    fn on_duplicate(&mut self, cfg: &FlowConfig) -> bool {
+        if self.board.in_flight() == 0 {
+            return false;
+        }
+        self.duplicates = self.duplicates.saturating_add(1);
+        if self.phase == Phase::Fast {
+            self.cwnd = self.cwnd.saturating_add(cfg.mtu);
+            return false;
+        }
+        let covers_more = self.board.first().distance_from(self.recover) > 0;
+        let enters = self.duplicates == cfg.tcp.dup_thresh.max(1) && covers_more;
+        if enters {
+            self.enter_fast_recovery(cfg);
+        }
+        enters
+    }
+
+    /// Whether the congestion windows let one more segment into the network.
+    fn fits(&self, cfg: &FlowConfig, window: u32) -> bool {
+        let pipe = self.board.pipe();
+        // With selective acknowledgements `pipe` itself makes room for limited transmit.
+        let extra = match self.phase {
+            Phase::Open if !cfg.tcp.sack => self.duplicates.min(cfg.tcp.dup_thresh.max(1) - 1),
+            _ => 0,
+        };
+        let allowed = u64::from(self.cwnd) + u64::from(extra) * u64::from(cfg.mtu);
+        pipe < window && (u64::from(pipe) + 1) * u64::from(cfg.mtu) <= allowed
+    }
+
+    fn can_send_new(&self, cfg: &FlowConfig, window: u32) -> bool {
+        let in_flight = self.board.in_flight();
+        in_flight < cfg.tcp.receive_window_segments(cfg.mtu).min(window) && u64::from(in_flight) < self.left
+    }
+
+    /// Rule 4 of `NextSeg`.
+    fn can_rescue(&self) -> bool {
+        self.rescue_after.is_before(self.board.first()) && self.board.has_missing()
+    }
+
+    fn pick(&self, psn: Psn, retransmission: bool) -> Pick {
+        let last = u64::from(psn.since(self.board.first())) + 1 == self.left;
+        Pick { psn, last, retransmission, syn: false }
+    }
+}
+
+impl SendRecovery for TcpSender {
+    fn new(cfg: &FlowConfig, packets: u64) -> TcpSender {
+        let first = cfg.first_psn;
+        let sacked = if cfg.tcp.sack { super::window(cfg, packets) } else { BitWindow::new(1) };
+        TcpSender {
+            board: Scoreboard::new(first, sacked),
+            recover: first.plus(Psn::MODULUS - 1),
+            rescue_after: first,
+            cwnd: cfg.tcp.initial_window_bytes(cfg.mtu),
+            ssthresh: u32::MAX,
+            duplicates: 0,
+            rtt: RttEstimator::new(),
+            left: packets,
+            expires: Time::MAX,
+            setup: if cfg.tcp.handshake { Setup::Start } else { Setup::Done },
+            phase: Phase::Open,
+            retransmit_first: false,
+            partial: false,
+        }
+    }
+
+    #[inline]
+    fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
+        if self.setup != Setup::Done {
+            self.on_setup(cfg, now, pdu);
+            return Progress::default();
+        }
+        let expected = pdu.psn();
+        let advance = expected.distance_from(self.board.first());
+        if pdu.is_syn() || advance < 0 || advance as u32 > self.board.in_flight() {
+            return Progress::default(); // stale, or of segments never sent
+        }
+        let acked = if advance > 0 { self.on_new_ack(cfg, now, expected, pdu) } else { 0 };
+        let lost = match cfg.tcp.sack {
+            true => pdu.kind() == PduKind::Nack && self.on_sack(cfg, pdu),
+            false => acked == 0 && self.on_duplicate(cfg),
+        };
+        Progress { acked, loss: lost.then_some(LossSignal::Nack) }
+    }
+
+    #[inline]
+    fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool {
+        if self.setup != Setup::Done {
+            return self.setup != Setup::SynSent;
+        }
+        if self.retransmit_first {
+            return true;
+        }
+        if !self.fits(cfg, window) {
+            return false;
+        }
+        let fast_sack = cfg.tcp.sack && self.phase == Phase::Fast;
+        self.can_send_new(cfg, window)
+            || ((fast_sack || self.phase == Phase::Timeout) && self.board.has_lost())
+            || (fast_sack && (self.board.has_hole() || self.can_rescue()))
+    }
+
+    #[inline]
+    fn poll(&mut self, cfg: &FlowConfig, now: Time, window: u32) -> Option<Pick> {
+        if !self.has_work(cfg, window) {
+            return None;
+        }
+        if self.setup != Setup::Done {
+            let retransmission = self.setup == Setup::SynAgain;
+            self.setup = Setup::SynSent;
+            self.restart_timer(cfg, now);
+            return Some(Pick { psn: self.board.first(), last: false, retransmission, syn: true });
+        }
+        if self.retransmit_first {
+            self.retransmit_first = false;
+            let psn = self.board.first();
+            if cfg.tcp.sack {
+                self.board.retransmit();
+            }
+            return Some(self.pick(psn, true));
+        }
+        let recovering = self.phase == Phase::Timeout || (cfg.tcp.sack && self.phase == Phase::Fast);
+        if recovering && self.board.has_lost() {
+            let psn = self.board.retransmit();
+            return Some(self.pick(psn, true));
+        }
+        if self.can_send_new(cfg, window) {
+            if self.board.in_flight() == 0 {
+                self.restart_timer(cfg, now);
+            }
+            let psn = self.board.send_new();
+            return Some(self.pick(psn, false));
+        }
+        if self.board.has_hole() {
+            let psn = self.board.retransmit();
+            return Some(self.pick(psn, true));
+        }
+        self.rescue_after = self.recover;
+        self.board.last_missing().map(|psn| self.pick(psn, true))
+    }
+
+    fn deadline(&self, _cfg: &FlowConfig) -> Option<Time> {
+        let runs = match self.setup {
+            Setup::Start => false,
+            Setup::SynSent | Setup::SynAgain => true,
+            Setup::Done => self.board.in_flight() > 0,
+        };
+        runs.then_some(self.expires)
+    }
+
+    /// RFC 6298 rules 5.4 to 5.6, RFC 5681 section 3.1, RFC 6675 section 5.1.
+    fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) {
+        let repeated = self.rtt.doublings() > 0; // any acknowledgement of new data ends the back-off
+        self.rtt.back_off();
+        self.restart_timer(cfg, now);
+        if self.setup != Setup::Done {
+            self.setup = Setup::SynAgain;
+            return;
+        }
+        if !repeated {
+            self.halve(cfg);
+        }
+        self.cwnd = cfg.mtu;
+        self.phase = Phase::Timeout;
+        self.recover = self.board.next();
+        self.board.lose_all();
+        self.retransmit_first = false;
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.board.in_flight()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.left == 0
+    }
+}

@@ -1,0 +1,917 @@
+//! TCP against its RFCs. Every number was worked out by hand; segments are of 1,000 bytes, so windows read as segments.
+
+mod common;
+
+use common::{Pipe, SYN, Script, Source, assert_trace, run_traced, sender_view};
+use rnic_transport::congestion::LossSignal;
+use rnic_transport::recovery::{ReceiveRecovery, SendRecovery, Tcp, TcpReceiver, TcpSender};
+use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, TcpConfig, Time};
+
+fn us(us: u64) -> Time {
+    Time::from_us(us)
+}
+
+fn config(tcp: TcpConfig) -> FlowConfig {
+    // The first sequence numbers wrap in every test.
+    FlowConfig { mtu: 1_000, timeouts: None, first_psn: Psn::new(Psn::MODULUS - 2), tcp, ..FlowConfig::default() }
+}
+
+fn with_sack(initial_window: u32) -> FlowConfig {
+    config(TcpConfig { initial_window: Some(initial_window), ..TcpConfig::default() })
+}
+
+fn new_reno(initial_window: u32) -> FlowConfig {
+    config(TcpConfig { initial_window: Some(initial_window), sack: false, ..TcpConfig::default() })
+}
+
+/// A sender, driven by hand.
+struct Bench {
+    cfg: FlowConfig,
+    sender: Source<Tcp>,
+    now: Time,
+    losses: u32,
+}
+
+impl Bench {
+    fn new(cfg: FlowConfig, packets: u64) -> Bench {
+        let sender = Source::new(&cfg, &(), packets * 1_000, Time::ZERO);
+        Bench { cfg, sender, now: Time::ZERO, losses: 0 }
+    }
+
+    /// All that may be sent now, by position.
+    fn send(&mut self) -> Vec<u32> {
+        let mut sent = Vec::new();
+        while let Some(tx) = self.sender.poll_transmit(&self.cfg, &(), self.now) {
+            sent.push(tx.pdu.psn().since(self.cfg.first_psn));
+        }
+        assert_eq!(self.sender.next_transmit(&self.cfg), None);
+        sent
+    }
+
+    fn reply(&mut self, pdu: Pdu) -> &mut Bench {
+        let progress = self.sender.handle(&self.cfg, &(), self.now, pdu);
+        self.losses += u32::from(progress.loss == Some(LossSignal::Nack));
+        self
+    }
+
+    fn psn(&self, position: u32) -> Psn {
+        self.cfg.first_psn.plus(position)
+    }
+
+    /// ACK of everything before `expected`.
+    fn ack(&mut self, expected: u32) -> &mut Bench {
+        let pdu = Pdu::ack(self.psn(expected), Default::default());
+        self.reply(pdu)
+    }
+
+    /// The same, and the segments `first..=last` have arrived too.
+    fn sack(&mut self, expected: u32, first: u32, last: u32) -> &mut Bench {
+        let pdu = Pdu::nack(self.psn(expected), self.psn(last), Default::default());
+        self.reply(pdu.with_below(last - first))
+    }
+
+    fn cwnd(&self) -> u32 {
+        self.sender.recovery().congestion_window()
+    }
+
+    /// Congestion window, slow start threshold, pipe.
+    fn state(&self) -> (u32, u32, u32) {
+        let tcp = self.sender.recovery();
+        (tcp.congestion_window(), tcp.slow_start_threshold(), tcp.pipe())
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.sender.deadline(&self.cfg).map(|(at, _)| at)
+    }
+
+    /// Time passes until the timer fires.
+    fn timeout(&mut self) -> &mut Bench {
+        self.now = self.deadline().expect("the timer runs");
+        assert!(self.sender.on_deadline(&self.cfg, &(), self.now).is_some());
+        self
+    }
+}
+
+const NEVER: u32 = u32::MAX;
+
+/// RFC 5681 section 3.1: 4, 3 or 2 segments by their size.
+#[test]
+fn initial_window() {
+    for (mss, segments) in [(500, 4), (1_095, 4), (1_096, 3), (2_190, 3), (2_191, 2), (9_000, 2)] {
+        let tcp = TcpConfig::default();
+        assert_eq!(tcp.initial_window_bytes(mss), segments * mss, "{mss}");
+        let ten = TcpConfig { initial_window: Some(10), ..tcp };
+        assert_eq!(ten.initial_window_bytes(mss), 10 * mss);
+    }
+    let mut flow = Bench::new(config(TcpConfig::default()), 100);
+    assert_eq!(flow.state(), (4_000, NEVER, 0));
+    assert_eq!(flow.send(), [0, 1, 2, 3]);
+    assert_eq!(flow.state(), (4_000, NEVER, 4));
+}
+
+/// Each acknowledgement of a segment lets two more go: the window doubles in a round trip.
+#[test]
+fn slow_start_doubles() {
+    let mut flow = Bench::new(config(TcpConfig::default()), 1_000);
+    let mut next = flow.send().len() as u32;
+    let mut acked = 0;
+    for round in 1..=6 {
+        while acked < next {
+            acked += 1;
+            flow.ack(acked);
+            assert_eq!(flow.cwnd(), 4_000 + acked * 1_000);
+            assert_eq!(flow.send().len(), 2);
+        }
+        next += 4 << round;
+        assert_eq!(flow.state(), (4_000 << round, NEVER, 4 << round));
+    }
+}
+
+/// Equation 2 adds one segment an acknowledgement, however many it covers.
+#[test]
+fn slow_start_adds_at_most_a_segment() {
+    let mut flow = Bench::new(config(TcpConfig::default()), 100);
+    flow.send();
+    assert_eq!(flow.ack(2).cwnd(), 5_000);
+    assert_eq!(flow.send(), [4, 5, 6]);
+    assert_eq!(flow.ack(7).cwnd(), 6_000);
+    assert_eq!(flow.ack(7).cwnd(), 6_000, "an old one adds nothing");
+}
+
+/// A timeout sets ssthresh to half of what was in flight; below it one segment an acknowledgement, from it on
+/// SMSS * SMSS / cwnd.
+#[test]
+fn slow_start_ends_at_the_threshold() {
+    for cfg in [with_sack(8), new_reno(8)] {
+        let mut flow = Bench::new(cfg, 100);
+        assert_eq!(flow.send(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        flow.timeout();
+        assert_eq!(flow.state(), (1_000, 4_000, 0));
+        assert_eq!(flow.send(), [0]);
+        flow.ack(1);
+        assert_eq!(flow.state(), (2_000, 4_000, 0));
+        assert_eq!(flow.send(), [1, 2]);
+        flow.ack(2);
+        assert_eq!(flow.state(), (3_000, 4_000, 1));
+        assert_eq!(flow.send(), [3, 4]);
+        assert_eq!(flow.ack(3).cwnd(), 4_000);
+        assert_eq!(flow.send(), [5, 6]);
+        // 1,000,000 / 4,000 = 250; / 4,250 = 235; / 4,485 = 222; / 4,707 = 212; / 4,919 = 203
+        for (expected, cwnd, sent) in [
+            (4, 4_250, vec![7]),
+            (5, 4_485, vec![8]),
+            (6, 4_707, vec![9]),
+            (7, 4_919, vec![10]),
+            (8, 5_122, vec![11, 12]),
+        ] {
+            assert_eq!(flow.ack(expected).state().0, cwnd);
+            assert_eq!(flow.send(), sent);
+        }
+        assert_eq!(flow.losses, 0);
+    }
+}
+
+/// At least one byte an acknowledgement; and no further than the receive window.
+#[test]
+fn congestion_avoidance_at_its_limits() {
+    let tcp = TcpConfig { initial_window: Some(8), receive_window: 4_500, ..TcpConfig::default() };
+    let mut flow = Bench::new(config(tcp), 100);
+    assert_eq!(flow.send(), [0, 1, 2, 3], "the receive window takes four segments");
+    assert_eq!(flow.timeout().state(), (1_000, 2_000, 0));
+    flow.send();
+    for (expected, cwnd) in [(1, 2_000), (2, 2_500), (3, 2_900), (4, 3_244), (5, 3_552), (6, 3_833), (7, 4_093)] {
+        assert_eq!(flow.ack(expected).cwnd(), cwnd);
+        flow.send();
+    }
+    for (expected, cwnd) in [(8, 4_337), (9, 4_500), (10, 4_500)] {
+        assert_eq!(flow.ack(expected).cwnd(), cwnd);
+        flow.send();
+    }
+    let tcp = TcpConfig { initial_window: Some(4_000_000), receive_window: u32::MAX, ..TcpConfig::default() };
+    let mut flow = Bench::new(config(tcp), 1 << 30);
+    assert_eq!(flow.send().len(), 4_000_000);
+    flow.timeout().send();
+    let mut expected = 0;
+    while flow.cwnd() < 2_000_000_000 {
+        expected += 1;
+        flow.ack(expected);
+    }
+    assert_eq!(flow.ack(expected + 1).cwnd(), 2_000_000_001);
+}
+
+/// Segment 0 of ten is lost. The first two selective acknowledgements take a segment each from pipe, so limited transmit sends
+/// one for each; it does not count where ssthresh is set. The third proves the loss.
+#[test]
+fn fast_retransmit_with_sack() {
+    let mut flow = Bench::new(with_sack(10), 100);
+    assert_eq!(flow.send().len(), 10);
+    assert_eq!(flow.sack(0, 1, 1).state(), (10_000, NEVER, 9));
+    assert_eq!(flow.send(), [10]);
+    assert_eq!(flow.sack(0, 1, 2).state(), (10_000, NEVER, 9));
+    assert_eq!(flow.send(), [11]);
+    assert_eq!(flow.losses, 0);
+    // Twelve in flight, ten by the window. Pipe: 12 - 3 acknowledged - 1 lost.
+    assert_eq!(flow.sack(0, 1, 3).state(), (5_000, 5_000, 8));
+    assert!(flow.sender.recovery().in_fast_recovery());
+    assert_eq!(flow.send(), [0]);
+    assert_eq!(flow.state().2, 9);
+    for (last, pipe) in [(4, 8), (5, 7), (6, 6), (7, 5)] {
+        assert_eq!(flow.sack(0, 1, last).state(), (5_000, 5_000, pipe));
+        assert_eq!(flow.send(), []);
+    }
+    for (last, new) in [(8, 12), (9, 13), (10, 14), (11, 15)] {
+        assert_eq!(flow.sack(0, 1, last).state(), (5_000, 5_000, 4));
+        assert_eq!(flow.send(), [new]);
+    }
+    assert_eq!(flow.losses, 1, "once per recovery");
+    // The end of recovery leaves the window alone; then congestion avoidance.
+    assert_eq!(flow.ack(12).state(), (5_000, 5_000, 4));
+    assert!(!flow.sender.recovery().in_fast_recovery());
+    assert_eq!(flow.send(), [16]);
+    assert_eq!(flow.ack(13).state(), (5_200, 5_000, 4));
+    assert_eq!(flow.losses, 1);
+}
+
+/// Segments 0, 3 and 4 of ten are lost. Pipe as RFC 6675 section 4 counts it, after each acknowledgement.
+#[test]
+fn several_losses_in_a_window_with_sack() {
+    let mut flow = Bench::new(with_sack(10), 100);
+    flow.send();
+    flow.sack(0, 1, 1).send();
+    flow.sack(0, 1, 2).send();
+    // {1 2 5} of 12: 0 is lost; 3, 4, 6..=11 are on their way.
+    assert_eq!(flow.sack(0, 5, 5).state(), (5_000, 5_000, 8));
+    assert_eq!(flow.send(), [0]);
+    // {1 2 5 6}: three above 2, so still only 0 is lost: 3, 4, 7..=11 and 0 again.
+    assert_eq!(flow.sack(0, 5, 6).state().2, 8);
+    assert_eq!(flow.send(), []);
+    // {1 2 5 6 7}: 3 and 4 are lost: 8..=11 and 0 again. The window is full.
+    assert_eq!(flow.sack(0, 5, 7).state().2, 5);
+    assert_eq!(flow.send(), []);
+    // Each further one lets one go: lost ones first, then new ones.
+    for (last, sent) in [(8, 3), (9, 4), (10, 12), (11, 13)] {
+        assert_eq!(flow.sack(0, 5, last).state().2, 4);
+        assert_eq!(flow.send(), [sent]);
+        assert_eq!(flow.state(), (5_000, 5_000, 5));
+    }
+    // 3, 4, 12 and 13 are on their way.
+    assert_eq!(flow.ack(3).state(), (5_000, 5_000, 4));
+    assert_eq!(flow.send(), [14]);
+    assert_eq!(flow.ack(4).state().2, 4);
+    assert_eq!(flow.send(), [15]);
+    assert_eq!(flow.ack(12).state(), (5_000, 5_000, 4));
+    assert_eq!(flow.send(), [16]);
+    assert_eq!((flow.losses, flow.deadline()), (1, Some(Time::from_ms(1))));
+}
+
+/// One acknowledgement can prove a loss, if its block is long enough (RFC 6675 section 5, step 2).
+#[test]
+fn a_block_proves_a_loss_at_once() {
+    let mut flow = Bench::new(with_sack(10), 100);
+    flow.send();
+    assert_eq!(flow.sack(0, 1, 2).losses, 0);
+    let mut flow = Bench::new(with_sack(10), 100);
+    flow.send();
+    flow.sack(2, 3, 6);
+    assert_eq!((flow.losses, flow.send()), (1, vec![2]));
+    // 8 in flight of a window that the same acknowledgement made 11 segments.
+    assert_eq!(flow.state(), (4_000, 4_000, 4));
+    assert_eq!(flow.sack(2, 3, 6).losses, 1, "no news");
+}
+
+/// DupThresh can be another.
+#[test]
+fn another_threshold() {
+    for sack in [true, false] {
+        for dup_thresh in [1, 2, 5] {
+            let tcp = TcpConfig { sack, dup_thresh, initial_window: Some(10), ..TcpConfig::default() };
+            let mut flow = Bench::new(config(tcp), 100);
+            flow.send();
+            for duplicate in 1..dup_thresh {
+                flow.sack(0, 1, duplicate);
+                assert_eq!(flow.send(), [9 + duplicate], "limited transmit");
+                assert_eq!(flow.losses, 0);
+            }
+            flow.sack(0, 1, dup_thresh);
+            assert_eq!((flow.losses, flow.send()), (1, vec![0]));
+            assert_eq!(flow.state().1, 5_000);
+        }
+    }
+}
+
+/// NextSeg rule 3: nothing lost is left and there is no new data, so a hole goes out again before it is proved lost. It counts
+/// twice in pipe then.
+#[test]
+fn a_hole_is_filled_as_a_last_resort() {
+    let mut flow = Bench::new(with_sack(6), 6);
+    flow.send();
+    assert_eq!(flow.sack(0, 1, 3).state(), (3_000, 3_000, 2));
+    assert_eq!(flow.send(), [0]);
+    assert_eq!(flow.sack(0, 5, 5).state(), (3_000, 3_000, 2));
+    assert_eq!(flow.send(), [4]);
+    assert_eq!(flow.state(), (3_000, 3_000, 3));
+    flow.ack(6);
+    assert!(flow.sender.is_complete() && flow.deadline().is_none());
+}
+
+/// NextSeg rule 4: the tail was lost too, and nothing above it can prove that. One rescue, once the acknowledgement has passed
+/// the first retransmission.
+#[test]
+fn the_tail_is_rescued_once() {
+    let mut flow = Bench::new(with_sack(8), 8);
+    flow.send();
+    flow.sack(0, 1, 3);
+    assert_eq!(flow.send(), [0]);
+    assert_eq!(flow.sack(0, 1, 5).state(), (4_000, 4_000, 3));
+    assert_eq!(flow.send(), [], "there is room, but the rescue has to wait");
+    assert_eq!(flow.ack(6).state().2, 2);
+    assert_eq!(flow.send(), [7]);
+    assert_eq!(flow.sack(6, 7, 7).send(), [6], "a hole now");
+    flow.ack(8);
+    assert!(flow.sender.is_complete());
+}
+
+/// Segments 0 and 4 of ten are lost. Window inflation and the partial acknowledgement of RFC 6582 section 3.2.
+#[test]
+fn new_reno_partial_acknowledgement() {
+    let mut flow = Bench::new(new_reno(10), 100);
+    flow.send();
+    assert_eq!((flow.ack(0).send(), flow.cwnd()), (vec![10], 10_000));
+    assert_eq!((flow.ack(0).send(), flow.cwnd()), (vec![11], 10_000));
+    assert_eq!(flow.ack(0).state(), (8_000, 5_000, 12));
+    assert_eq!(flow.send(), [0]);
+    for cwnd in [9_000, 10_000, 11_000, 12_000] {
+        assert_eq!(flow.ack(0).cwnd(), cwnd);
+        assert_eq!(flow.send(), []);
+    }
+    for (cwnd, new) in [(13_000, 12), (14_000, 13), (15_000, 14)] {
+        assert_eq!(flow.ack(0).cwnd(), cwnd);
+        assert_eq!(flow.send(), [new]);
+    }
+    assert_eq!(flow.losses, 1);
+    // Four segments: 15 - 4 + 1. The next hole, and one new segment for the eleven in flight.
+    assert_eq!(flow.ack(4).state(), (12_000, 5_000, 11));
+    assert_eq!(flow.send(), [4, 15]);
+    for (cwnd, new) in [(13_000, 16), (14_000, 17)] {
+        assert_eq!(flow.ack(4).cwnd(), cwnd);
+        assert_eq!(flow.send(), [new]);
+    }
+    // All up to the recovery point, and one more: five in flight.
+    assert_eq!(flow.ack(13).state(), (5_000, 5_000, 5));
+    assert!(!flow.sender.recovery().in_fast_recovery());
+    assert_eq!(flow.ack(14).state(), (5_200, 5_000, 4));
+    assert_eq!((flow.send(), flow.losses), (vec![18], 1));
+}
+
+/// The window after a full acknowledgement is no more than one segment above what is in flight, so there is no burst.
+#[test]
+fn new_reno_full_acknowledgement_avoids_a_burst() {
+    let mut flow = Bench::new(new_reno(10), 12);
+    flow.send();
+    flow.ack(0).ack(0).ack(0);
+    assert_eq!(flow.state(), (8_000, 5_000, 10));
+    assert_eq!(flow.send(), [0]);
+    assert_eq!(flow.ack(10).state(), (2_000, 5_000, 0));
+    assert_eq!(flow.send(), [10, 11]);
+}
+
+/// Only the first partial acknowledgement restarts the timer.
+#[test]
+fn new_reno_is_impatient() {
+    let mut flow = Bench::new(new_reno(10), 100);
+    flow.send();
+    flow.ack(0).ack(0).ack(0).send();
+    assert_eq!(flow.deadline(), Some(us(1_000)));
+    let stamped = |flow: &Bench, expected| Pdu::ack(flow.psn(expected), rnic_transport::pdu::Stamp::at(flow.now));
+    for (now, expected, deadline) in [(100, 2, 1_100), (200, 4, 1_100), (300, 6, 1_100), (400, 10, 1_400)] {
+        flow.now = us(now);
+        let pdu = stamped(&flow, expected);
+        flow.reply(pdu).send();
+        assert_eq!(flow.deadline(), Some(us(deadline)), "at {now} us");
+    }
+    // The next recovery has a first one again.
+    flow.ack(11).send();
+    flow.ack(11).ack(11).ack(11);
+    assert_eq!(flow.losses, 2);
+    flow.send();
+    flow.now = us(500);
+    let pdu = stamped(&flow, 12);
+    assert_eq!(flow.reply(pdu).deadline(), Some(us(1_500)));
+    assert!(flow.sender.recovery().in_fast_recovery(), "the acknowledgement was partial");
+}
+
+/// After a timeout, duplicates of what was sent again must not start fast retransmit: the acknowledgement has to cover more than
+/// the recovery point.
+#[test]
+fn new_reno_ignores_duplicates_after_a_timeout() {
+    let mut flow = Bench::new(new_reno(4), 100);
+    flow.send();
+    flow.timeout().send();
+    flow.ack(4).send();
+    for _ in 0..5 {
+        flow.ack(4);
+    }
+    assert_eq!(flow.losses, 0);
+    flow.send();
+    flow.ack(5).ack(5).ack(5);
+    assert_eq!(flow.losses, 0);
+    assert_eq!(flow.ack(5).losses, 1);
+}
+
+/// The first two duplicates let a new segment go each, whatever the window; not more.
+#[test]
+fn limited_transmit() {
+    let mut flow = Bench::new(new_reno(4), 100);
+    assert_eq!(flow.send(), [0, 1, 2, 3]);
+    assert_eq!(flow.ack(0).send(), [4]);
+    assert_eq!(flow.ack(0).send(), [5]);
+    assert_eq!(flow.ack(0).send(), [0], "fast retransmit");
+    assert_eq!(flow.state(), (5_000, 2_000, 6));
+    // The receive window bounds limited transmit as well.
+    for sack in [true, false] {
+        let tcp = TcpConfig { sack, initial_window: Some(4), receive_window: 5_000, ..TcpConfig::default() };
+        let mut flow = Bench::new(config(tcp), 100);
+        flow.send();
+        assert_eq!(flow.sack(0, 1, 1).send(), [4]);
+        assert_eq!(flow.sack(0, 1, 2).send(), []);
+        assert_eq!(flow.sack(0, 1, 3).send(), [0]);
+    }
+}
+
+/// Section 5.5: each timeout doubles the next; the threshold is set by the first of them only. An acknowledgement of new data
+/// measures, and ends the back-off.
+#[test]
+fn back_off_doubles_and_ends() {
+    for cfg in [with_sack(10), new_reno(10)] {
+        let mut flow = Bench::new(cfg, 100);
+        assert_eq!(flow.deadline(), None, "nothing is outstanding");
+        flow.now = us(7);
+        flow.send();
+        for at_us in [1_007, 3_007, 7_007, 15_007, 31_007, 63_007, 123_007, 183_007] {
+            assert_eq!(flow.deadline(), Some(us(at_us)));
+            assert_eq!(flow.timeout().state(), (1_000, 5_000, 0));
+            assert_eq!(flow.send(), [0]);
+        }
+        let sent = flow.now;
+        flow.now += us(400);
+        let ack = Pdu::ack(flow.psn(1), rnic_transport::pdu::Stamp::at(sent));
+        flow.reply(ack);
+        // 400 + 4 * 200 = 1,200 us
+        assert_eq!(flow.deadline(), Some(flow.now + us(1_200)));
+        assert_eq!(flow.sender.recovery().rtt().smoothed(), Some(us(400)));
+        // Another loss, of another segment: half of what slow start has reached, two segments at least.
+        assert_eq!(flow.send(), [1, 2]);
+        assert_eq!(flow.timeout().state(), (1_000, 2_000, 0));
+        assert_eq!(flow.deadline(), Some(flow.now + us(2_400)));
+    }
+}
+
+/// Section 5.3: acknowledgements of new data restart the timer, others do not; section 5.2: it stops when all is acknowledged.
+#[test]
+fn what_restarts_the_timer() {
+    let mut flow = Bench::new(with_sack(3), 4);
+    flow.send();
+    flow.now = us(100);
+    assert_eq!(flow.sack(0, 2, 2).deadline(), Some(us(1_000)));
+    flow.send();
+    assert_eq!(flow.deadline(), Some(us(1_000)));
+    flow.now = us(200);
+    let ack = Pdu::ack(flow.psn(1), rnic_transport::pdu::Stamp::at(us(100)));
+    assert_eq!(flow.reply(ack).deadline(), Some(us(1_200)));
+    assert_eq!(flow.ack(4).deadline(), None);
+    assert!(flow.sender.is_complete());
+}
+
+/// After a timeout what was selectively acknowledged is not sent again, and no fast recovery begins below the recovery point.
+#[test]
+fn timeout_with_sack() {
+    let mut flow = Bench::new(with_sack(8), 100);
+    flow.send();
+    flow.sack(0, 2, 3).send();
+    assert_eq!(flow.sender.in_flight(), 10, "limited transmit of 8 and 9");
+    assert_eq!(flow.timeout().state(), (1_000, 4_000, 0));
+    assert_eq!(flow.send(), [0]);
+    assert_eq!(flow.ack(1).state(), (2_000, 4_000, 0));
+    assert_eq!(flow.send(), [1, 4], "2 and 3 have arrived");
+    flow.sack(1, 5, 9);
+    assert_eq!((flow.losses, flow.cwnd()), (0, 2_000));
+    assert_eq!(flow.send(), []);
+    assert_eq!(flow.ack(4).state(), (3_000, 4_000, 1));
+    assert_eq!(flow.send(), [10, 11], "5..=9 have arrived");
+    assert_eq!(flow.ack(10).state(), (4_000, 4_000, 2));
+    assert_eq!(flow.send(), [12, 13]);
+    // From here on it can begin again.
+    assert_eq!(flow.sack(10, 11, 13).losses, 1);
+}
+
+/// A timeout in fast recovery: the window was halved for these losses already.
+#[test]
+fn timeout_in_fast_recovery() {
+    for cfg in [with_sack(10), new_reno(10)] {
+        let mut flow = Bench::new(cfg, 100);
+        flow.send();
+        flow.sack(0, 1, 1).sack(0, 1, 2).sack(0, 1, 3);
+        assert_eq!(flow.send()[0], 0);
+        assert_eq!(flow.state().1, 5_000);
+        assert_eq!(flow.timeout().state(), (1_000, 5_000, 0));
+        assert_eq!(flow.send(), [0]);
+        assert!(!flow.sender.recovery().in_fast_recovery());
+    }
+}
+
+/// Half of what is in flight by then would be eight segments.
+#[test]
+fn timeout_in_fast_recovery_after_new_segments() {
+    let mut flow = Bench::new(with_sack(10), 100);
+    flow.send();
+    flow.sack(0, 1, 3).send();
+    flow.sack(0, 1, 9);
+    assert_eq!(flow.send(), [10, 11, 12, 13]);
+    assert_eq!(flow.sack(0, 10, 12).send(), [14, 15, 16]);
+    assert_eq!((flow.sender.in_flight(), flow.state().1), (17, 5_000));
+    assert_eq!(flow.timeout().state(), (1_000, 5_000, 0));
+}
+
+/// Fast retransmit was decided, and the timer fires before the segment could leave: it goes out once.
+#[test]
+fn timeout_before_fast_retransmit_left() {
+    for cfg in [with_sack(10), new_reno(10)] {
+        let mut flow = Bench::new(cfg, 100);
+        flow.send();
+        flow.sack(0, 1, 1).sack(0, 1, 2).sack(0, 1, 3);
+        assert_eq!(flow.losses, 1);
+        assert_eq!(flow.timeout().send(), [0]);
+    }
+}
+
+/// What is lost above the recovery point of a timeout is nobody's business before that point is reached, and counts as in flight
+/// until then.
+#[test]
+fn losses_above_the_recovery_point_of_a_timeout() {
+    let mut flow = Bench::new(with_sack(8), 100);
+    flow.send();
+    assert_eq!(flow.timeout().send(), [0]);
+    assert_eq!(flow.ack(1).send(), [1, 2]);
+    assert_eq!(flow.ack(3).send(), [3, 4, 5]);
+    assert_eq!(flow.ack(6).send(), [6, 7, 8, 9]);
+    assert_eq!(flow.ack(7).state(), (4_250, 4_000, 3));
+    assert_eq!(flow.send(), [10]);
+    // 7 is late and 8 is lost.
+    assert_eq!(flow.sack(7, 9, 10).send(), [11, 12]);
+    assert_eq!(flow.sack(7, 9, 12).state(), (4_250, 4_000, 2));
+    assert_eq!(flow.send(), [13, 14]);
+    // 8 is lost below 10, 11 and 12; 13 and 14 are on their way.
+    assert_eq!(flow.ack(8).state(), (4_485, 4_000, 2));
+    assert_eq!(flow.send(), [15, 16]);
+    assert_eq!(flow.losses, 0);
+    assert_eq!(flow.sack(8, 9, 13).send(), [8]);
+    assert_eq!((flow.losses, flow.state().1), (1, 2_242));
+}
+
+/// A new segment lost during recovery goes out again, and still counts when recovery ends.
+#[test]
+fn losses_above_the_recovery_point_of_fast_recovery() {
+    let mut flow = Bench::new(with_sack(10), 100);
+    flow.send();
+    assert_eq!(flow.sack(0, 1, 3).send(), [0]);
+    assert_eq!(flow.sack(0, 1, 9).send(), [10, 11, 12, 13]);
+    assert_eq!(flow.sack(0, 11, 13).send(), [10, 14, 15, 16]);
+    assert_eq!(flow.state(), (5_000, 5_000, 5));
+    // 10, 14, 15 and 16.
+    assert_eq!(flow.ack(10).state(), (5_000, 5_000, 4));
+    assert_eq!(flow.send(), [17]);
+}
+
+/// A SYN-ACK that comes again acknowledges nothing: it is no duplicate acknowledgement (RFC 5681 section 2).
+#[test]
+fn setup_answers_are_no_duplicates() {
+    let mut flow = Bench::new(new_reno(4), 100);
+    flow.send();
+    for _ in 0..5 {
+        let pdu = Pdu::ack(flow.psn(0), Default::default()).with_syn();
+        flow.reply(pdu);
+    }
+    assert_eq!((flow.losses, flow.send()), (0, vec![]));
+}
+
+/// RFC 7323 section 4.3: duplicate acknowledgements are not measured.
+#[test]
+fn only_new_data_is_measured() {
+    let mut flow = Bench::new(with_sack(4), 100);
+    flow.send();
+    flow.now = us(50);
+    flow.sack(0, 1, 1).ack(0);
+    assert_eq!(flow.sender.recovery().rtt().smoothed(), None);
+    flow.sack(1, 2, 2);
+    assert_eq!(flow.sender.recovery().rtt().smoothed(), Some(us(50)));
+}
+
+/// What an outer congestion control allows bounds new segments in flight; a forced retransmission goes out all the same.
+#[test]
+fn an_outer_window_applies() {
+    for sack in [true, false] {
+        let tcp = TcpConfig { sack, initial_window: Some(10), ..TcpConfig::default() };
+        let cfg = config(tcp);
+        let mut sender = TcpSender::new(&cfg, 100);
+        let mut sent = 0;
+        while sender.has_work(&cfg, 5) {
+            assert!(sender.poll(&cfg, Time::ZERO, 5).is_some());
+            sent += 1;
+        }
+        assert_eq!((sent, sender.in_flight()), (5, 5));
+        assert!(sender.poll(&cfg, Time::ZERO, 5).is_none());
+        assert!(sender.has_work(&cfg, 6));
+        for trigger in 1..=3 {
+            let psn = cfg.first_psn.plus(trigger);
+            sender.on_reply(&cfg, Time::ZERO, Pdu::nack(cfg.first_psn, psn, Default::default()));
+        }
+        let pick = sender.poll(&cfg, Time::ZERO, 1).expect("fast retransmit");
+        assert_eq!((pick.psn, pick.retransmission), (cfg.first_psn, true));
+        assert!(!sender.has_work(&cfg, 1));
+    }
+    // Two are lost; the second one has to wait until the window takes it.
+    let cfg = with_sack(10);
+    let mut sender = TcpSender::new(&cfg, 10);
+    while sender.poll(&cfg, Time::ZERO, u32::MAX).is_some() {}
+    let sack = Pdu::nack(cfg.first_psn, cfg.first_psn.plus(9), Default::default()).with_below(7);
+    sender.on_reply(&cfg, Time::ZERO, sack);
+    assert_eq!(sender.poll(&cfg, Time::ZERO, 1).map(|pick| pick.psn), Some(cfg.first_psn));
+    assert_eq!(sender.poll(&cfg, Time::ZERO, 1), None);
+    assert_eq!(sender.poll(&cfg, Time::ZERO, 2).map(|pick| pick.psn), Some(cfg.first_psn.plus(1)));
+}
+
+/// Expected position, first and last position of the block, echoed time in us.
+type Answer = (u32, Option<(u32, u32)>, u64);
+
+/// A receiver, driven by hand.
+struct Sink {
+    cfg: FlowConfig,
+    receiver: Receiver<Tcp>,
+}
+
+impl Sink {
+    fn new(tcp: TcpConfig, packets: u64) -> Sink {
+        let cfg = config(tcp);
+        let receiver = Receiver::new(&cfg, packets * 1_000, Time::ZERO);
+        Sink { cfg, receiver }
+    }
+
+    /// What the segment at `position`, sent and arriving at `at` us, is answered.
+    fn data(&mut self, at: u64, position: u32) -> Option<Answer> {
+        let pdu = Pdu::data(self.cfg.first_psn.plus(position), false, us(at));
+        let outcome = self.receiver.handle(&self.cfg, us(at), pdu, RxMeta::default());
+        outcome.reply.map(|reply| self.show(reply))
+    }
+
+    fn show(&self, reply: Pdu) -> Answer {
+        let position = |psn: Psn| psn.since(self.cfg.first_psn);
+        let last = position(reply.trigger());
+        let block = (reply.kind() == PduKind::Nack).then(|| (last - reply.below(), last));
+        let echo = us(1_000_000).saturating_sub(reply.stamp().elapsed(us(1_000_000)));
+        (position(reply.psn()), block, echo.as_ps() / 1_000_000)
+    }
+}
+
+#[test]
+fn every_arrival_is_acknowledged_at_once() {
+    let mut sink = Sink::new(TcpConfig::default(), 600);
+    assert_eq!(sink.data(1, 0), Some((1, None, 1)));
+    assert_eq!(sink.data(2, 2), Some((1, Some((2, 2)), 2)));
+    assert_eq!(sink.data(3, 3), Some((1, Some((2, 3)), 3)));
+    assert_eq!(sink.data(4, 6), Some((1, Some((6, 6)), 4)));
+    assert_eq!(sink.data(5, 3), Some((1, Some((2, 3)), 5)), "a duplicate");
+    assert_eq!(sink.data(6, 1), Some((4, None, 6)), "fills a gap");
+    assert_eq!(sink.data(7, 0), Some((4, None, 7)), "old");
+    assert_eq!(sink.data(8, 4), Some((5, None, 8)));
+    assert_eq!(sink.data(9, 5), Some((7, None, 9)));
+    // At most 255 below the trigger are reported.
+    for position in 8..263 {
+        assert_eq!(sink.data(10, position), Some((7, Some((8, position)), 10)));
+    }
+    assert_eq!(sink.data(10, 263), Some((7, Some((8, 263)), 10)));
+    assert_eq!(sink.data(10, 264), Some((7, Some((9, 264)), 10)));
+    assert_eq!(sink.receiver.deadline(&sink.cfg), None);
+}
+
+#[test]
+fn without_sack_all_acknowledgements_are_plain() {
+    let mut sink = Sink::new(TcpConfig { sack: false, ..TcpConfig::default() }, 10);
+    assert_eq!(sink.data(1, 2), Some((0, None, 1)));
+    assert_eq!(sink.data(2, 2), Some((0, None, 2)));
+    assert_eq!(sink.data(3, 0), Some((1, None, 3)));
+    assert_eq!(sink.data(4, 1), Some((3, None, 4)));
+}
+
+/// RFC 5681 section 4.2: at least every second segment, after 500 us at the latest, and at once whenever anything is out of
+/// order. The echo is of the oldest segment covered (RFC 7323 section 4.3).
+#[test]
+fn delayed_acknowledgements() {
+    let tcp = TcpConfig { delayed_acks: Some(TcpConfig::DELAYED_ACK), ..TcpConfig::default() };
+    let mut sink = Sink::new(tcp, 12);
+    let deadline = |sink: &Sink| sink.receiver.deadline(&sink.cfg);
+    assert_eq!((sink.data(10, 0), deadline(&sink)), (None, Some(us(510))));
+    assert_eq!((sink.data(20, 1), deadline(&sink)), (Some((2, None, 10)), None));
+    // One alone waits for the timer.
+    assert_eq!((sink.data(30, 2), deadline(&sink)), (None, Some(us(530))));
+    assert_eq!(sink.receiver.on_deadline(&sink.cfg, us(529)), None);
+    let late = sink.receiver.on_deadline(&sink.cfg, us(530)).map(|reply| sink.show(reply));
+    assert_eq!((late, deadline(&sink)), (Some((3, None, 30)), None));
+    assert_eq!(sink.receiver.on_deadline(&sink.cfg, us(2_000)), None);
+    // Out of order, duplicate, and each segment that fills a gap or part of one: at once, and nothing is held back after.
+    assert_eq!(sink.data(600, 3), None);
+    assert_eq!((sink.data(610, 5), deadline(&sink)), (Some((4, Some((5, 5)), 610)), None));
+    assert_eq!(sink.data(620, 7), Some((4, Some((7, 7)), 620)));
+    assert_eq!(sink.data(630, 4), Some((6, None, 630)));
+    assert_eq!(sink.data(640, 6), Some((8, None, 640)));
+    assert_eq!(sink.data(650, 8), None);
+    assert_eq!((sink.data(660, 8), deadline(&sink)), (Some((9, None, 660)), None));
+    // The last one is acknowledged at once.
+    assert_eq!(sink.data(670, 9), None);
+    assert_eq!(sink.data(680, 10), Some((11, None, 670)));
+    assert_eq!((sink.data(690, 11), deadline(&sink)), (Some((12, None, 690)), None));
+    assert!(sink.receiver.is_complete());
+}
+
+/// What lies beyond the receive window is answered and dropped (RFC 9293 section 3.10.7.4).
+#[test]
+fn the_receive_window_is_kept() {
+    let mut sink = Sink::new(TcpConfig { receive_window: 3_999, ..TcpConfig::default() }, 10);
+    assert_eq!(sink.data(1, 3), Some((0, None, 1)));
+    assert_eq!(sink.data(2, 2), Some((0, Some((2, 2)), 2)));
+    assert_eq!(sink.data(3, 0), Some((1, None, 3)));
+    assert_eq!(sink.data(4, 1), Some((3, None, 4)), "3 was not kept");
+}
+
+/// In the pipe: 1 us a segment, 2 us each way.
+fn connection(tcp: TcpConfig, packets: u32, script: &Script) -> (String, u64) {
+    let (trace, totals) = run_traced::<Tcp>(&config(tcp), packets, Pipe::SHORT, script);
+    assert_eq!((totals.accepted, totals.completions), (u64::from(packets), 1));
+    (trace, totals.syns)
+}
+
+const HANDSHAKE: TcpConfig = TcpConfig {
+    sack: true,
+    delayed_acks: None,
+    initial_window: Some(2),
+    receive_window: 4_000_000,
+    rto_min: Time::from_us(100),
+    rto_initial: Time::from_us(100),
+    rto_max: Time::from_us(300),
+    handshake: true,
+    dup_thresh: 3,
+};
+
+#[test]
+fn setup_takes_a_round_trip() {
+    let (trace, _) = connection(HANDSHAKE, 3, &Script::default());
+    assert_trace(
+        &trace,
+        "t=0us send SYN
+         t=3us recv SYN, SYN-ACK 0
+         t=5us SYN-ACK 0 arrives
+         t=5us send #0
+         t=6us send #1
+         t=8us recv #0, ACK 1
+         t=9us recv #1, ACK 2
+         t=10us ACK 1 arrives
+         t=10us send #2
+         t=11us ACK 2 arrives
+         t=13us recv #2, ACK 3, complete
+         t=15us ACK 3 arrives, complete",
+    );
+}
+
+/// The SYN's timeout doubles up to the longest; then the initial window is one segment (RFC 5681 section 3.1).
+#[test]
+fn lost_syns() {
+    let script = Script::default().lose(SYN, 1).lose(SYN, 2).lose(SYN, 3);
+    let (trace, syns) = connection(HANDSHAKE, 3, &script);
+    assert_eq!(syns, 4);
+    assert_trace(
+        &sender_view(&trace),
+        "t=0us send SYN (lost)
+         t=100us timeout
+         t=100us send SYN (lost)
+         t=300us timeout
+         t=300us send SYN (lost)
+         t=600us timeout
+         t=600us send SYN
+         t=605us SYN-ACK 0 arrives
+         t=605us send #0
+         t=610us ACK 1 arrives
+         t=610us send #1
+         t=611us send #2
+         t=615us ACK 2 arrives
+         t=616us ACK 3 arrives, complete",
+    );
+}
+
+/// The second SYN finds the receiver connected: it answers again.
+#[test]
+fn lost_syn_ack() {
+    let (trace, _) = connection(HANDSHAKE, 1, &Script::default().lose_reply(1));
+    assert_trace(
+        &trace,
+        "t=0us send SYN
+         t=3us recv SYN, SYN-ACK 0 (lost)
+         t=100us timeout
+         t=100us send SYN
+         t=103us recv SYN discarded, SYN-ACK 0
+         t=105us SYN-ACK 0 arrives
+         t=105us send #0
+         t=108us recv #0, ACK 1, complete
+         t=110us ACK 1 arrives, complete",
+    );
+}
+
+/// A SYN-ACK that comes late, after the timer fired, opens the connection; the other one and its SYN change nothing.
+#[test]
+fn late_syn_ack() {
+    let script = Script::default().delay_reply(1, us(97));
+    let (trace, _) = connection(HANDSHAKE, 2, &script);
+    assert_trace(
+        &trace,
+        "t=0us send SYN
+         t=3us recv SYN, SYN-ACK 0
+         t=100us timeout
+         t=100us send SYN
+         t=102us SYN-ACK 0 arrives
+         t=102us send #0
+         t=103us recv SYN discarded, SYN-ACK 0
+         t=105us recv #0, ACK 1
+         t=105us SYN-ACK 0 arrives
+         t=107us ACK 1 arrives
+         t=107us send #1
+         t=110us recv #1, ACK 2, complete
+         t=112us ACK 2 arrives, complete",
+    );
+}
+
+#[test]
+fn setup_measures_and_cannot_be_faked() {
+    let cfg = config(HANDSHAKE);
+    let mut sender = TcpSender::new(&cfg, 10);
+    let first = cfg.first_psn;
+    assert_eq!(sender.deadline(&cfg), None, "nothing was sent yet");
+    let stamp = rnic_transport::pdu::Stamp::at(us(10));
+    let answer = Pdu::ack(first, stamp).with_syn();
+    sender.on_reply(&cfg, us(10), answer);
+    assert!(sender.poll(&cfg, us(10), u32::MAX).is_some_and(|pick| pick.syn), "no answer before the question");
+    assert_eq!(sender.deadline(&cfg), Some(us(110)));
+    for other in [
+        Pdu::ack(first, stamp),
+        Pdu::ack(first.plus(1), stamp).with_syn(),
+        Pdu::nack(first, first.plus(1), stamp).with_syn(),
+    ] {
+        sender.on_reply(&cfg, us(30), other);
+        assert!(!sender.has_work(&cfg, u32::MAX), "{other:?}");
+    }
+    sender.on_reply(&cfg, us(40), answer);
+    assert_eq!(sender.rtt().smoothed(), Some(us(30)));
+    assert_eq!((sender.deadline(&cfg), sender.congestion_window()), (None, 2_000));
+    // Data without a connection is dropped in silence, a SYN where there are none as well.
+    let mut receiver = TcpReceiver::new(&cfg, 10, Time::ZERO);
+    let data = Pdu::data(first, false, Time::ZERO);
+    let outcome = receiver.on_data(&cfg, Time::ZERO, data);
+    assert_eq!((outcome.reply, outcome.discarded), (None, true));
+    assert_eq!(receiver.on_data(&cfg, Time::ZERO, data.with_syn()).reply.map(Pdu::is_syn), Some(true));
+    assert_eq!(receiver.on_data(&cfg, Time::ZERO, data).reply, Some(Pdu::ack(first.plus(1), data.stamp())));
+    let cfg = config(TcpConfig { handshake: false, ..HANDSHAKE });
+    let mut receiver = TcpReceiver::new(&cfg, 10, Time::ZERO);
+    assert_eq!(receiver.on_data(&cfg, Time::ZERO, data.with_syn()).reply, None);
+}
+
+/// A whole flow: the lost segment 2 is proved by 3, 4 and 5, and the window halves from what was in flight.
+#[test]
+fn a_loss_in_the_pipe() {
+    let tcp = TcpConfig { initial_window: Some(6), handshake: false, ..HANDSHAKE };
+    let (trace, _) = connection(tcp, 8, &Script::default().lose(2, 1));
+    assert_trace(
+        &trace,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us recv #0, ACK 1
+         t=3us send #3
+         t=4us recv #1, ACK 2
+         t=4us send #4
+         t=5us ACK 1 arrives
+         t=5us send #5
+         t=6us recv #3, NACK 2/3
+         t=6us ACK 2 arrives
+         t=6us send #6
+         t=7us recv #4, NACK 2/4
+         t=7us send #7
+         t=8us recv #5, NACK 2/5
+         t=8us NACK 2/3 arrives
+         t=9us recv #6, NACK 2/6
+         t=9us NACK 2/4 arrives
+         t=10us recv #7, NACK 2/7
+         t=10us NACK 2/5 arrives
+         t=10us resend #2
+         t=11us NACK 2/6 arrives
+         t=12us NACK 2/7 arrives
+         t=13us recv #2, ACK 8, complete
+         t=15us ACK 8 arrives, complete",
+    );
+}
