@@ -74,7 +74,9 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 1: IRN against RoCE with PFC",
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, IRN]).ccs(&["none"])],
-        rows: |m| three(m, &["none"], ROCE_PFC, IRN, "IRN up to 2.8-3.7x better across the three metrics", range(2.8, 3.7)),
+        rows: |m| {
+            three(m, &["none"], ROCE_PFC, IRN, "IRN up to 2.8-3.7x better across the three metrics", range(2.8, 3.7))
+        },
     },
     Experiment {
         name: "fig2",
@@ -114,7 +116,14 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, ROCE]).ccs(&EXPLICIT)],
         rows: |m| {
-            three(m, &EXPLICIT, ROCE, ROCE_PFC, "PFC improves by 1.35x to 3.5x across the three metrics", range(1.35, 3.5))
+            three(
+                m,
+                &EXPLICIT,
+                ROCE,
+                ROCE_PFC,
+                "PFC improves by 1.35x to 3.5x across the three metrics",
+                range(1.35, 3.5),
+            )
         },
     },
     Experiment {
@@ -152,7 +161,15 @@ const EXPERIMENTS: &[Experiment] = &[
         sources: &[ABLATION.runs(&[IRN, DYNAMIC])],
         rows: |m| {
             let row = |cc: &str, metric: Metric| {
-                ratio_row(m, ("ablation.toml", cc), DYNAMIC, IRN, metric, "dynamic timeouts did not help", Claim::NotBelow(1.0))
+                ratio_row(
+                    m,
+                    ("ablation.toml", cc),
+                    DYNAMIC,
+                    IRN,
+                    metric,
+                    "dynamic timeouts did not help",
+                    Claim::NotBelow(1.0),
+                )
             };
             m.ccs("ablation.toml", &CCS).into_iter().map(|cc| row(cc, Metric::Fct)).collect()
         },
@@ -175,8 +192,10 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "scale",
         title: "Section 4.4.1: 54, 128 and 250 servers",
         seeds: 3,
-        sources: &[Source::all("scale.toml")
-            .quick(&[("sweep.\"traffic.flows\"", QUICK_SCALE), ("sweep.\"traffic.warmup\"", QUICK_SCALE_WARMUP)], &["8", "10"])],
+        sources: &[Source::all("scale.toml").quick(
+            &[("sweep.\"traffic.flows\"", QUICK_SCALE), ("sweep.\"traffic.warmup\"", QUICK_SCALE_WARMUP)],
+            &["8", "10"],
+        )],
         rows: |m| robustness(m, "scale.toml"),
     },
     Experiment {
@@ -296,7 +315,8 @@ fn ratio_row(
 
 /// A row for each of the three metrics and each congestion control of the default case.
 fn three(m: &Measured<'_>, ccs: &[&str], above: &str, below: &str, stated: &str, claim: Claim) -> Vec<Row> {
-    let rows = |cc: &&str| THREE.map(|metric| ratio_row(m, ("congestion.toml", cc), above, below, metric, stated, claim));
+    let rows =
+        |cc: &&str| THREE.map(|metric| ratio_row(m, ("congestion.toml", cc), above, below, metric, stated, claim));
     ccs.iter().flat_map(rows).collect()
 }
 
@@ -371,7 +391,12 @@ fn takeaways(m: &Measured<'_>) -> Vec<Row> {
             let (above, below) = runs;
             least(&format!("{what}, {}: least {above} / {below}", cc_text(cc)), stated, claim, Unit::Ratio, cases)
         };
-        rows.push(smallest_of("three metrics", "(1) IRN performs better than RoCE with PFC", Claim::Above(1.0), (ROCE_PFC, IRN)));
+        rows.push(smallest_of(
+            "three metrics",
+            "(1) IRN performs better than RoCE with PFC",
+            Claim::Above(1.0),
+            (ROCE_PFC, IRN),
+        ));
         rows.push(smallest_of("three metrics", "(2) IRN does not require PFC", Claim::NotBelow(0.99), (IRN_PFC, IRN)));
         rows.push(smallest_of("three metrics", "(3) RoCE requires PFC", Claim::Above(1.0), (ROCE, ROCE_PFC)));
     }
@@ -395,8 +420,9 @@ fn backoff(m: &Measured<'_>) -> Vec<Row> {
     let cost = |cc: &'static str| {
         each(m.ratio(case("back-off.toml", BACK_OFF, cc), case("ablation.toml", IRN, cc), Metric::Fct), increase)
     };
-    let gain =
-        |cc: &'static str| m.ratio(case("ablation.toml", GO_BACK_N, cc), case("back-off.toml", BACK_OFF, cc), Metric::Fct);
+    let gain = |cc: &'static str| {
+        m.ratio(case("ablation.toml", GO_BACK_N, cc), case("back-off.toml", BACK_OFF, cc), Metric::Fct)
+    };
     vec![
         Row::new(
             "average FCT, TIMELY: go-back-N with back-off above IRN",
@@ -543,8 +569,9 @@ fn incast_variants(m: &Measured<'_>) -> Vec<Row> {
 
 fn incast_cross(m: &Measured<'_>) -> Vec<Row> {
     const FILE: &str = "incast-cross.toml";
-    let background =
-        |cc, runs: (&str, &str), metric| m.ratio_of(case(FILE, runs.0, cc), case(FILE, runs.1, cc), "background", metric);
+    let background = |cc, runs: (&str, &str), metric| {
+        m.ratio_of(case(FILE, runs.0, cc), case(FILE, runs.1, cc), "background", metric)
+    };
     let mut rows = Vec::new();
     let mut pfc = Vec::new();
     for cc in CCS {

@@ -180,7 +180,9 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
     match pattern {
         TrafficPattern::Poisson { sizes, flows, .. } => *flows as f64 * sizes.mean_packets(mtu as u32),
         TrafficPattern::Incast { total, repeats, .. } => total.0 as f64 / mtu * f64::from(*repeats),
-        TrafficPattern::Permutation { sizes, repeats, .. } => hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32),
+        TrafficPattern::Permutation { sizes, repeats, .. } => {
+            hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
+        }
         TrafficPattern::AllToAll { sizes, repeats, .. } => {
             hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
@@ -412,9 +414,7 @@ fn work(index: usize, job: &Job, cache: &Cache, ledger: &mut Ledger) {
     settle(ledger, index, job, result, cpu_s, stored);
 }
 
-fn settle(
-    ledger: &mut Ledger, index: usize, job: &Job, result: Measurement, cpu_s: f64, stored: io::Result<()>,
-) {
+fn settle(ledger: &mut Ledger, index: usize, job: &Job, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
     ledger.left_s = (ledger.left_s - job.cost).max(0.0);
     ledger.finish(index, job.cost, result, cpu_s);
     if let Err(error) = stored {

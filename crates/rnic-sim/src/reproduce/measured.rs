@@ -139,7 +139,8 @@ impl<'r> Measured<'r> {
             return Err(format!("not available: {reason}"));
         }
         let mine = |place: &&&Place| {
-            (place.file, place.run.as_str(), place.cc, place.point.as_str()) == (case.file, case.run, case.cc, case.point)
+            (place.file, place.run.as_str(), place.cc, place.point.as_str())
+                == (case.file, case.run, case.cc, case.point)
         };
         let mut values = Vec::new();
         for (place, result) in self.results.iter().filter(|(place, _)| mine(place)) {

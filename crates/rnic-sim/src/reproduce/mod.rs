@@ -10,11 +10,13 @@ pub mod irn;
 pub mod jobs;
 pub mod measured;
 pub mod statistics;
+mod table;
 pub mod verdict;
 
 pub use files::write_all;
 pub use jobs::{Cache, Job, Measurement, Options, State, Watch};
 pub use measured::Measured;
+pub use table::{table, tally};
 pub use verdict::{Outcome, Row, Verdict};
 
 use crate::scenario::{RunSpec, from_embedded};
@@ -132,15 +134,12 @@ impl Plan {
             let names: Vec<&str> = study.experiments.iter().map(|e| e.name).collect();
             let nearest = names.iter().filter(|n| strsim::osa_distance(n, unknown) <= 2).collect::<Vec<_>>();
             let hint = nearest.first().map_or(String::new(), |name| format!("; did you mean `{name}`?"));
-            return Err(format!(
-                "{} has no experiment `{unknown}`{hint}; there are: {}",
-                study.name,
-                names.join(", ")
-            ));
+            return Err(format!("{} has no experiment `{unknown}`{hint}; there are: {}", study.name, names.join(", ")));
         }
         let mut plan = Plan { study, quick: request.quick, experiments: Vec::new(), jobs: Vec::new() };
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
-        let wanted = |e: &&Experiment| request.experiments.is_empty() || request.experiments.iter().any(|n| n == e.name);
+        let wanted =
+            |e: &&Experiment| request.experiments.is_empty() || request.experiments.iter().any(|n| n == e.name);
         for experiment in study.experiments.iter().filter(wanted) {
             plan.add(experiment, request, &mut known);
         }
@@ -237,7 +236,8 @@ impl Source {
 
     /// Its runs for one seed.
     fn runs_of(&self, study: &Study, request: &Request, seed: u64) -> Result<Vec<RunSpec>, String> {
-        let quick = self.quick.iter().filter(|_| request.quick).map(|(key, value)| (key.to_string(), value.to_string()));
+        let quick =
+            self.quick.iter().filter(|_| request.quick).map(|(key, value)| (key.to_string(), value.to_string()));
         let set: Vec<(String, String)> = quick.chain(request.set.iter().cloned()).collect();
         let scenario = from_embedded(study.files, self.file, &set, Some(seed)).map_err(|error| error.to_string())?;
         let wanted = |run: &RunSpec| {

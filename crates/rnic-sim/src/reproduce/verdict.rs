@@ -269,7 +269,8 @@ pub fn to_json(verdicts: &[Verdict]) -> Value {
 /// The verdicts as a Markdown table.
 pub fn to_markdown(verdicts: &[Verdict]) -> String {
     let mut text =
-        "| experiment | metric | the paper states | we measure | verdict | note |\n|---|---|---|---|---|---|\n".to_string();
+        "| experiment | metric | the paper states | we measure | verdict | note |\n|---|---|---|---|---|---|\n"
+            .to_string();
     for verdict in verdicts {
         let cells = [
             &verdict.experiment,
@@ -326,7 +327,10 @@ mod tests {
         let stated = Claim::Exactly { value: 0.085, neutral: 0.0 };
         assert_eq!(judge(stated, &near), Outcome::Inside);
         assert_eq!(judge(stated, &single(0.08)), Outcome::Smaller);
-        assert_eq!(judge(Claim::NotBelow(1.0), &Estimate { mean: 0.995, half_width: Some(0.01), count: 5 }), Outcome::Inside);
+        assert_eq!(
+            judge(Claim::NotBelow(1.0), &Estimate { mean: 0.995, half_width: Some(0.01), count: 5 }),
+            Outcome::Inside
+        );
         assert_eq!(judge(Claim::NotBelow(1.0), &single(0.995)), Outcome::Opposite);
     }
 
