@@ -14,7 +14,7 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
     let network = set_up(run)?.network;
-    let flows = generate(&run.traffic, &network, scenario.seed);
+    let flows = generate(&run.traffic, &network, run.seed);
     let total = flows.total();
     let format = match arguments.format {
         FlowList::Csv => FlowExport::Csv,

@@ -6,24 +6,26 @@ use rnic_transport::Time;
 /// Time from handing a flow to its NIC until the last bit of its last packet arrives, when nothing else is on the fabric and packets
 /// follow each other without pause: store and forward over the transmitting ports of `path`.
 ///
-/// The flow is `packets` frames, all of `full` bytes on the cable but the last, which has `last`; both include the frame gap.
+/// At most [`Time::MAX`]. The flow is `packets` frames, all of `full` bytes on the cable but the last, which has `last`; both include the frame gap.
 pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: u64, last: u64) -> Time {
-    let mut sum_full = 0; // serialisations of a full frame so far
+    let mut sum_full: u128 = 0; // serialisations of a full frame so far
     let mut slowest_full = 0; // longest of them
     let mut delays = 0;
     let mut done = 0; // end of the last frame's transmission on the previous link, delays included
     for (hop, port) in path.iter().enumerate() {
         let link = topology.ports[*port].link;
-        let (full_time, last_time) = (link.rate.time_for(full).as_ps(), link.rate.time_for(last).as_ps());
+        let time = |bytes: u64| u128::from(link.rate.time_for(bytes).as_ps());
+        let (full_time, last_time) = (time(full), time(last));
         sum_full += full_time;
         slowest_full = slowest_full.max(full_time);
         // End of the last but one frame's transmission on this link.
-        let before = if packets > 1 { delays + sum_full + (packets - 2) * slowest_full } else { 0 };
+        let before = if packets > 1 { delays + sum_full + u128::from(packets - 2) * slowest_full } else { 0 };
         let arrived = if hop == 0 { 0 } else { done };
-        done = arrived.max(before) + last_time + link.delay.as_ps();
-        delays += link.delay.as_ps();
+        let delay = u128::from(link.delay.as_ps());
+        done = arrived.max(before) + last_time + delay;
+        delays += delay;
     }
-    Time::from_ps(done)
+    Time::from_ps(u64::try_from(done).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -129,6 +129,10 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     if run.transport.transport == "irn" {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
+    let fastest = network.host_rate.iter().max();
+    if let Some((rate, fastest)) = run.transport.max_rate.zip(fastest).filter(|(rate, fastest)| rate > *fastest) {
+        warnings.push(format!("max_rate = \"{rate}\" changes nothing: no host's link is faster than {fastest}"));
+    }
     let hosting = Hosting {
         frame_gap: frames.gap,
         burst: run.transport.nic_burst.unwrap_or(1),

@@ -113,7 +113,7 @@ fn transport_defaults_reach_the_runs_that_use_them() {
         format!("{SMALL}bdp_cap = 20\n[transport]\nbdp_cap = 50\nacks = true\nrto_high = \"1 ms\"\npfc = true\n");
     let runs = read(&text).runs;
     let (roce, irn) = (&runs[0].transport, &runs[1].transport);
-    assert_eq!((roce.bdp_cap, irn.bdp_cap), (None, Some(20)), "the run's own value wins; RoCE has no cap");
+    assert_eq!((roce.bdp_cap, irn.bdp_cap), (Some(50), Some(20)), "the run's own value wins");
     assert_eq!((roce.acks, irn.acks), (Some(true), None));
     assert_eq!((roce.rto_high, irn.rto_high), (Some(Time::from_ms(1)), Some(Time::from_ms(1))));
     assert_eq!((roce.pfc, irn.pfc), (true, true));

@@ -185,13 +185,15 @@ fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
         }
         item.choice(&["input"])?;
     }
-    let size = |key: &str| table.get(key).map(|item| item.bytes(1..=1_000_000_000_000, "240 KB")).transpose();
+    let at_least =
+        |least: u64, key: &str| table.get(key).map(|item| item.bytes(least..=1_000_000_000_000, "240 KB")).transpose();
+    let size = |key: &str| at_least(1, key);
     let ecn = table.get("ecn").map_or(Ok(EcnSetup::default()), |item| read_ecn(&item))?;
     let switch = SwitchSetup {
         buffer: size("buffer")?,
         xoff: size("xoff")?,
         xon: size("xon")?,
-        headroom: size("headroom")?,
+        headroom: at_least(0, "headroom")?,
         ecn,
     };
     const OR_ELSE: &str = ": change both, or leave it out";

@@ -1,11 +1,13 @@
 //! Scenarios: what to simulate, read from a TOML file.
 //!
-//! [`load`] goes from a file to [`Scenario`], plain data in which every value is checked. The way there has four steps:
-//! the text becomes a tree in which each key and value knows its place; overrides change the tree; each run takes a copy
-//! of the tree with its own `set` applied; a typed reader turns the copy into a [`RunSpec`]. The first thing that is
-//! wrong ends it with a [`ScenarioError`] that points at the place.
+//! [`load`] goes from a file to [`Scenario`], plain data in which every value is checked. The way there has five steps:
+//! the text becomes a tree in which each key and value knows its place, over the tree of the file that it extends;
+//! overrides change the tree; each point of the sweep takes a copy with its values in place; each run takes a copy of
+//! that with its own `set` applied; a typed reader turns the copy into a [`RunSpec`]. The first thing that is wrong ends
+//! it with a [`ScenarioError`] that points at the place.
 
 mod error;
+mod extends;
 mod fabric;
 mod graph;
 pub mod model;
@@ -13,6 +15,7 @@ mod names;
 mod overrides;
 mod read;
 mod reader;
+pub(crate) mod sweep;
 mod traffic;
 mod transport;
 mod tree;
@@ -26,13 +29,16 @@ pub use names::{PATTERNS, TOPOLOGIES};
 pub(crate) use transport::header;
 
 use crate::catalogue::Catalogue;
+use extends::Files;
+use read::Text;
+use std::io;
 use std::path::Path;
 
 /// Reads a scenario file.
 ///
 /// Each override is a dotted path and the text of a TOML value (text that is no TOML value counts as a string); they
-/// apply in order, before the runs' own `set` tables. `seed` replaces the file's. Files that the scenario names are
-/// relative to its folder.
+/// apply in order, before the sweep and the runs' own `set` tables. `seed` replaces the file's. Files that a file names
+/// are relative to its folder.
 ///
 /// # Errors
 ///
@@ -50,8 +56,9 @@ pub fn load_with(
     catalogue: &Catalogue, path: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
     let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Io { path: path.to_path_buf(), error })?;
-    let base_dir = path.parent().unwrap_or(Path::new(""));
-    read::scenario(catalogue, &text, &path.to_string_lossy(), base_dir, overrides, seed)
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let text = Text { text: &text, name: &path.to_string_lossy(), folder, files: Files::Disk };
+    read::scenario(catalogue, &text, overrides, seed)
 }
 
 /// Reads a scenario from its text, as [`load`] does; `name` is the file's name, `base_dir` its folder.
@@ -62,5 +69,25 @@ pub fn load_with(
 pub fn from_str(
     text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
-    read::scenario(&Catalogue::standard(), text, name, base_dir, overrides, seed)
+    let text = Text { text, name, folder: base_dir, files: Files::Disk };
+    read::scenario(&Catalogue::standard(), &text, overrides, seed)
+}
+
+/// Reads one of several scenarios that are in memory, as [`load`] does. Each has a path and a text; what it `extends` is
+/// one of the others.
+///
+/// # Errors
+///
+/// When there is no scenario of this name, or as [`load`].
+pub fn from_embedded(
+    files: &[(&str, &str)], name: &str, overrides: &[(String, String)], seed: Option<u64>,
+) -> Result<Scenario, ScenarioError> {
+    let path = Path::new(name);
+    let files = Files::Embedded(files);
+    let text = files.read(path).map_err(|why| ScenarioError::Io {
+        path: path.to_path_buf(),
+        error: io::Error::new(io::ErrorKind::NotFound, why),
+    })?;
+    let text = Text { text: &text, name, folder: path.parent().unwrap_or(Path::new("")), files };
+    read::scenario(&Catalogue::standard(), &text, overrides, seed)
 }

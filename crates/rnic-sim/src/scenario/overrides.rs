@@ -10,8 +10,8 @@ use super::tree::{At, Documents, Entry, Node, Value};
 /// One step of a path, and where it is written.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    name: String,
-    at: At,
+    pub(super) name: String,
+    pub(super) at: At,
 }
 
 /// What a run may change with `set`.
@@ -23,7 +23,7 @@ pub(super) fn apply_arguments(
 ) -> Result<()> {
     for (path, value) in overrides {
         let text = format!("{path}={value}");
-        let document = documents.add(&format!("--set {text}"), &text, true);
+        let document = documents.add_override(&text);
         let value = documents.parse_value(document, path.len() + 1..text.len());
         let whole = documents.at(document, 0..path.len());
         let spans = split(path).map_err(|problem| documents.mistake(&whole, problem, Some(path_help())))?;
@@ -39,7 +39,8 @@ pub(super) fn apply_arguments(
 /// Applies a run's `set` table to its own copy of the tree.
 pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<'_>) -> Result<()> {
     let mut changes = Vec::new();
-    collect(documents, set.entries(), &[], &mut changes)?;
+    let inline = |node: &Node| documents.text_at(&node.at).starts_with(['{', '[']);
+    collect(documents, set.entries(), &[], &inline, &mut changes)?;
     for (steps, value) in changes {
         if let Some(first) = steps.first().filter(|step| !RUN_MAY_SET.contains(&step.name.as_str())) {
             let message = format!("{} cannot change `{}`", set.label(), first.name);
@@ -51,16 +52,20 @@ pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<
     Ok(())
 }
 
-/// Flattens `set`: keys are paths, and a dotted key that was left unquoted means the same as the quoted one.
-fn collect(documents: &Documents, entries: &[Entry], before: &[Step], into: &mut Vec<(Vec<Step>, Node)>) -> Result<()> {
+/// Flattens a table whose keys are paths: a dotted key that was left unquoted means the same as the quoted one. A table
+/// that `whole` picks is a value.
+pub(super) fn collect(
+    documents: &Documents, entries: &[Entry], before: &[Step], whole: &dyn Fn(&Node) -> bool,
+    into: &mut Vec<(Vec<Step>, Node)>,
+) -> Result<()> {
     for entry in entries {
         let names =
             split(&entry.key).map_err(|problem| documents.mistake(&entry.key_at, problem, Some(path_help())))?;
         let mut steps = before.to_vec();
         steps.extend(names.into_iter().map(|(name, _)| Step { name, at: entry.key_at.clone() }));
         match &entry.node.value {
-            Value::Table(below) if !documents.text_at(&entry.node.at).starts_with(['{', '[']) => {
-                collect(documents, below, &steps, into)?;
+            Value::Table(below) if !whole(&entry.node) => {
+                collect(documents, below, &steps, whole, into)?;
             }
             _ => into.push((steps, entry.node.clone())),
         }
@@ -102,7 +107,7 @@ fn split(path: &str) -> std::result::Result<Vec<(String, usize)>, String> {
 }
 
 /// Puts `value` at the end of the path, making the tables on the way that do not exist.
-fn assign(documents: &Documents, root: &mut Node, steps: &[Step], value: Node) -> Result<()> {
+pub(super) fn assign(documents: &Documents, root: &mut Node, steps: &[Step], value: Node) -> Result<()> {
     let mut node = root;
     let mut path = String::new();
     for step in steps {
@@ -127,19 +132,30 @@ fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &st
             });
             Ok(&mut entries[position].node)
         }
-        Value::Array(elements) => {
-            let by_name = elements.iter().position(|element| name_of(element) == Some(&step.name));
-            let by_number = || step.name.parse().ok().filter(|number| *number < elements.len());
-            match by_name.or_else(by_number) {
-                Some(position) => Ok(&mut elements[position]),
-                None => Err(no_element(documents, elements, step, path)),
-            }
-        }
+        Value::Array(elements) => match position(elements, &step.name) {
+            Some(position) => Ok(&mut elements[position]),
+            None => Err(no_element(documents, elements, step, path)),
+        },
         other => {
             let message = format!("`{path}` is {}, so it has no `{}`", other.kind(), step.name);
             Err(documents.mistake(&step.at, message, Some(format!("set `{path}` itself"))))
         }
     }
+}
+
+/// The node at the end of the path, if every step of it is there.
+pub(super) fn find<'n>(root: &'n Node, steps: &[Step]) -> Option<&'n Node> {
+    steps.iter().try_fold(root, |node, step| match &node.value {
+        Value::Table(entries) => entries.iter().find(|entry| entry.key == step.name).map(|entry| &entry.node),
+        Value::Array(elements) => elements.get(position(elements, &step.name)?),
+        _ => None,
+    })
+}
+
+/// Which element of an array a name or a number means.
+fn position(elements: &[Node], name: &str) -> Option<usize> {
+    let by_name = elements.iter().position(|element| name_of(element).is_some_and(|own| own == name));
+    by_name.or_else(|| name.parse().ok().filter(|number| *number < elements.len()))
 }
 
 fn no_element(documents: &Documents, elements: &[Node], step: &Step, path: &str) -> ScenarioError {

@@ -1,94 +1,150 @@
-//! A whole scenario: overrides first, then each run on its own copy of the tree.
+//! A whole scenario: overrides first, then each run at each point of the sweep on its own copy of the tree.
 
+use super::error::ScenarioError;
+use super::extends::{self, Files};
 use super::fabric;
 use super::model::{Limits, RunSpec, Scenario};
 use super::overrides;
-use super::reader::{Result, Table};
+use super::reader::{Item, Result, Table};
+use super::sweep::{Point, Sweep};
 use super::traffic::{self, Context, Lists};
 use super::transport;
 use super::tree::{Documents, Node};
 use crate::catalogue::Catalogue;
 use rnic_transport::Time;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-const ROOT_KEYS: [&str; 7] = ["title", "seed", "fabric", "traffic", "transport", "run", "limits"];
+const ROOT_KEYS: [&str; 9] = ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends"];
 /// Keys of a run that are not its transport's.
 const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
 
-/// Reads the text of a scenario. `name` is the file's name, for messages and for the scenario's own name.
+/// The text of a scenario, and where it comes from.
+pub(super) struct Text<'t> {
+    pub(super) text: &'t str,
+    /// The file's name, for messages and for the scenario's own name.
+    pub(super) name: &'t str,
+    /// Folder of the files that it names.
+    pub(super) folder: &'t Path,
+    /// Where the files are that it extends.
+    pub(super) files: Files<'t>,
+}
+
+/// Reads the text of a scenario.
 pub(super) fn scenario(
-    catalogue: &Catalogue, text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
+    catalogue: &Catalogue, text: &Text<'_>, overrides: &[(String, String)], given_seed: Option<u64>,
 ) -> Result<Scenario> {
     let mut documents = Documents::default();
-    let file = documents.add(name, text, false);
-    let mut tree = documents.parse(file)?;
+    let mut tree = extends::tree(&mut documents, text.files, text.name, text.text, text.folder)?;
     overrides::apply_arguments(&mut documents, &mut tree, overrides)?;
     let root = Table::root(&documents, &tree)?;
     root.accept(&ROOT_KEYS)?;
-    let stem = Path::new(name).file_stem().map_or_else(|| name.to_string(), |stem| stem.to_string_lossy().into_owned());
+    if let Some(item) = root.get("extends") {
+        return Err(item.error("`extends` cannot be overridden", "change it in the file"));
+    }
+    let name = Path::new(text.name);
+    let stem = name.file_stem().map_or_else(|| text.name.to_string(), |stem| stem.to_string_lossy().into_owned());
     let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
     let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
-    let seed = seed.unwrap_or(written_seed);
+    let seed = given_seed.unwrap_or(written_seed);
     let lists = Lists::default();
-    let source = Source { catalogue, seed, base_dir, lists: &lists };
+    let source = Source { documents: &documents, catalogue, given_seed, seed, lists: &lists };
     Ok(Scenario {
         title: title.map_or_else(|| stem.clone(), str::to_string),
         name: stem,
         seed,
-        runs: runs(&documents, &tree, &root, &source)?,
+        runs: runs(&tree, &root, &source)?,
     })
 }
 
-fn runs(documents: &Documents, tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpec>> {
+fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpec>> {
     const HELP: &str = "add [[run]] with `name` and `transport`";
     let item = root.get("run").ok_or_else(|| root.error("the scenario has no run", HELP))?;
     let tables = item.tables("run")?;
     if tables.is_empty() {
         return Err(item.error("the scenario has no run", HELP));
     }
+    let sweep = Sweep::read(source.documents, root, tables.len())?;
+    let mut names = BTreeSet::new();
     let mut runs: Vec<RunSpec> = Vec::new();
-    for table in tables {
-        let name_item = table.require("name", "name = \"IRN\"")?;
-        let name = name_item.name("IRN")?;
-        if runs.iter().any(|run| run.name == name) {
-            let message = format!("two runs are called \"{name}\"");
-            return Err(name_item.error(message, "give each run its own name"));
+    for point in sweep.points() {
+        let mut tree = tree.clone();
+        sweep.apply(source.documents, &mut tree, point)?;
+        for (table, item) in tables.iter().zip(item.array("[]")?) {
+            let name_item = table.require("name", "name = \"IRN\"")?;
+            let base = name_item.name("IRN")?;
+            let name = sweep.name(source.documents, base, point);
+            if !names.insert(name.clone()) {
+                let message = format!("two runs are called \"{name}\"");
+                return Err(name_item.error(message, "give each run its own name"));
+            }
+            let spec = Naming { base, name: &name, point, sweep: &sweep };
+            runs.push(run(&tree, item.node(), &spec, source).map_err(|error| spec.located(error, source.documents))?);
         }
-        let table = table.labelled(format!("run \"{name}\""));
-        runs.push(run(documents, tree, &table, name, source)?);
     }
     Ok(runs)
 }
 
+/// A run at a point of a sweep.
+struct Naming<'n> {
+    base: &'n str,
+    name: &'n str,
+    point: &'n Point,
+    sweep: &'n Sweep,
+}
+
+impl Naming<'_> {
+    /// Says which run of the sweep an error is about, unless it points at what is swept.
+    fn located(&self, error: ScenarioError, documents: &Documents) -> ScenarioError {
+        match error {
+            ScenarioError::Mistake(mut mistake)
+                if self.base != self.name
+                    && !self.sweep.holds_place(self.point, |at| documents.within(&mistake, at)) =>
+            {
+                mistake.message += &format!(", in run \"{}\" of the sweep", self.name);
+                ScenarioError::Mistake(mistake)
+            }
+            error => error,
+        }
+    }
+}
+
 /// What the runs of a scenario share.
 struct Source<'a> {
+    documents: &'a Documents,
     catalogue: &'a Catalogue,
+    /// The seed that takes the place of the scenario's.
+    given_seed: Option<u64>,
     seed: u64,
-    /// Folder of the files that the scenario names.
-    base_dir: &'a Path,
     lists: &'a Lists,
 }
 
-fn run(documents: &Documents, tree: &Node, table: &Table<'_>, name: &str, source: &Source<'_>) -> Result<RunSpec> {
-    let mut tree = tree.clone();
+/// Reads the run that `node` describes; `tree` is the scenario at this point of the sweep.
+fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Result<RunSpec> {
+    let (documents, sweep, point) = (source.documents, naming.sweep, naming.point);
+    let label = format!("run \"{}\"", naming.base);
+    let (mut tree, mut node) = (tree.clone(), node.clone());
+    sweep.apply_to_run(documents, &mut node, &label, point)?;
+    let table = Item::new(documents, "run", &node).table(&label)?;
     if let Some(set) = table.get("set") {
-        overrides::apply_run_set(documents, &mut tree, &set.table(&format!("`set` of run \"{name}\""))?)?;
+        overrides::apply_run_set(documents, &mut tree, &set.table(&format!("`set` of {label}"))?)?;
+        sweep.check_set(documents, &tree, &set, &label, point)?;
     }
     let root = Table::root(documents, &tree)?;
     let fabric_table = root.require("fabric", "[fabric]")?.table("[fabric]")?;
     let fabric = fabric::read(&fabric_table)?;
-    let hosts = fabric::hosts(&fabric.topology);
-    let context = Context { base_dir: source.base_dir, hosts, lists: source.lists };
+    let context = Context { hosts: fabric::hosts(&fabric.topology), lists: source.lists };
     let traffic = traffic::read(&root.require("traffic", "[traffic]")?, &context)?;
     let defaults = root.get("transport").map(|item| item.table("[transport]")).transpose()?;
     if let Some(defaults) = &defaults {
         transport::check_defaults(defaults, source.catalogue)?;
     }
-    let transport = transport::read(table, defaults.as_ref(), &RUN_KEYS, source.catalogue)?;
+    let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.catalogue)?;
     fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
     let limits = limits(&root)?;
-    let (name, base, point, seed) = (name.to_string(), name.to_string(), Vec::new(), source.seed);
-    Ok(RunSpec { name, base, point, seed, fabric, traffic, transport, limits })
+    let (name, base) = (naming.name.to_string(), naming.base.to_string());
+    let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
+    Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits })
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {

@@ -4,6 +4,7 @@ use super::error::ScenarioError;
 use super::tree::{At, Documents, Entry, Node, Value};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::str::FromStr;
 
 pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
@@ -43,11 +44,6 @@ impl<'a> Table<'a> {
     /// The root of a tree.
     pub(super) fn root(documents: &'a Documents, node: &'a Node) -> Result<Table<'a>> {
         Item { documents, key: "the scenario", node }.table("the scenario")
-    }
-
-    /// The same table under another name.
-    pub(super) fn labelled(self, label: impl Into<String>) -> Table<'a> {
-        Table { label: label.into(), ..self }
     }
 
     /// What messages call it.
@@ -143,9 +139,24 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Item<'a> {
+    /// The value of a key.
+    pub(super) fn new(documents: &'a Documents, key: &'a str, node: &'a Node) -> Item<'a> {
+        Item { documents, key, node }
+    }
+
     /// An error that points at the value.
     pub(super) fn error(&self, message: impl Into<String>, help: impl Into<String>) -> ScenarioError {
         self.documents.mistake(&self.node.at, message, Some(help.into()))
+    }
+
+    /// The folder of the file in which the value is written.
+    pub(super) fn folder(&self) -> &'a Path {
+        self.documents.folder_at(&self.node.at)
+    }
+
+    /// Where and what the value is.
+    pub(super) fn node(&self) -> &'a Node {
+        self.node
     }
 
     /// An error that somebody else put into one sentence; what follows a semicolon is what would be accepted.

@@ -4,12 +4,12 @@ use super::fabric::LONGEST_TRAFFIC;
 use super::model::{Traffic, TrafficPattern};
 use super::names::{PATTERNS, names};
 use super::reader::{Item, Result, Table, Variant};
-use crate::workload::list::{self, ListFormat};
+use crate::workload::list::{self, LARGEST_FLOW, ListFormat};
 use crate::workload::{FlowSpec, SizeDistribution, sizes};
-use rnic_transport::Time;
+use rnic_transport::{Bytes, Time};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Most flows of one source: their numbers fit into 32 bits, with room for several sources.
@@ -24,9 +24,8 @@ const VARIANTS: [Variant; 5] = [
     Variant { name: "list", keys: &["file", "format"] },
 ];
 
-/// Where traffic is read: what its files are relative to, the hosts of the run's fabric, and the flow lists read so far.
+/// Where traffic is read: the hosts of the run's fabric, and the flow lists read so far.
 pub(super) struct Context<'a> {
-    pub(super) base_dir: &'a Path,
     pub(super) hosts: u32,
     pub(super) lists: &'a Lists,
 }
@@ -77,7 +76,7 @@ fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
 }
 
 fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Result<TrafficPattern> {
-    let sizes = || read_sizes(&table.require("sizes", "sizes = \"irn-heavy-tailed\"")?, context.base_dir);
+    let sizes = || read_sizes(&table.require("sizes", "sizes = \"irn-heavy-tailed\"")?);
     let repeats = || table.get("repeats").map_or(Ok(1), |item| item.count(u32::MAX));
     let every = || table.get("interval").map_or(Ok(Time::from_ms(1)), |item| item.positive_time("1 ms"));
     Ok(match chosen {
@@ -102,8 +101,16 @@ fn read_load(item: &Item<'_>) -> Result<f64> {
     Err(item.error(format!("`load` is out of range: {load}"), help))
 }
 
-fn read_sizes(item: &Item<'_>, base_dir: &Path) -> Result<SizeDistribution> {
-    sizes::parse(item.name("irn-heavy-tailed")?, base_dir).map_err(|sentence| item.sentence(&sentence))
+fn read_sizes(item: &Item<'_>) -> Result<SizeDistribution> {
+    let sizes =
+        sizes::parse(item.name("irn-heavy-tailed")?, item.folder()).map_err(|sentence| item.sentence(&sentence))?;
+    match sizes.points.last() {
+        Some((bytes, _)) if *bytes > LARGEST_FLOW.0 as f64 => {
+            let message = format!("`sizes` has flows of up to {}", Bytes(*bytes as u64));
+            Err(item.error(message, "accepted: at most 1000 TB"))
+        }
+        _ => Ok(sizes),
+    }
 }
 
 fn read_incast(table: &Table<'_>, hosts: u32, repeats: u32) -> Result<TrafficPattern> {
@@ -124,7 +131,7 @@ fn read_incast(table: &Table<'_>, hosts: u32, repeats: u32) -> Result<TrafficPat
 
 fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>> {
     let item = table.require("file", "file = \"flows.csv\"")?;
-    let path = context.base_dir.join(item.name("flows.csv")?);
+    let path = item.folder().join(item.name("flows.csv")?);
     let is_csv = match table.get("format") {
         Some(format) => format.choice(&["csv", "hpcc"])? == "csv",
         None => path.extension().is_some_and(|extension| extension == "csv"),

@@ -7,7 +7,7 @@ use crate::catalogue::{Catalogue, CongestionEntry};
 use rnic_transport::congestion::{Kind, Parameter, Settings, Value};
 use rnic_transport::headers::{IRN_DATA, IWARP_DATA, ROCE_DATA};
 use rnic_transport::registry::TRANSPORTS;
-use rnic_transport::{Bytes, NackPolicy};
+use rnic_transport::{Bytes, NackPolicy, Time};
 
 /// Keys that every transport uses, beside the congestion controls' names.
 const COMMON: [&str; 10] = [
@@ -54,6 +54,9 @@ const RECOVERIES: [(&str, &str, Recovery); 5] = [
 /// Most packets in flight: half of the 24-bit packet sequence numbers.
 const MOST_IN_FLIGHT: u32 = (1 << 23) - 1;
 
+/// Shortest timeout: less than any round trip, and few enough timers that a run still comes to its end.
+const SHORTEST_TIMEOUT: Time = Time::from_ns(100);
+
 /// A run's own table over the defaults; keys that its transport does not use are not looked up.
 struct Layers<'t, 'a> {
     run: &'t Table<'a>,
@@ -77,10 +80,10 @@ fn parameter_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static str>
 
 /// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
 pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result<()> {
-    let mut used: Vec<&'static str> = COMMON.to_vec();
-    for key in VARIANTS.iter().flat_map(|variant| variant.keys) {
+    let mut used = Vec::new();
+    for key in COMMON.iter().chain(VARIANTS.iter().flat_map(|variant| variant.keys)) {
         if !used.contains(key) {
-            used.push(key);
+            used.push(*key);
         }
     }
     let layers = Layers { run: table, defaults: None, used };
@@ -119,7 +122,7 @@ pub(super) fn read(
 
 fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue) -> Result<TransportSpec> {
     let flag = |key: &str| layers.get(key).map(|item| item.boolean()).transpose();
-    let time = |key: &str, example: &str| layers.get(key).map(|item| item.positive_time(example)).transpose();
+    let timeout = |key: &str, example: &str| layers.get(key).map(|item| read_timeout(key, &item, example)).transpose();
     let size = |key: &str| layers.get(key).map(|item| item.bytes(1..=9_000, "66 B")).transpose();
     let choice = |key: &str, names: &[&'static str]| layers.get(key).map(|item| item.choice(names)).transpose();
     let packets = |key: &str, least: u32| {
@@ -136,9 +139,9 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         pfc: flag("pfc")?.unwrap_or(false),
         timeouts: flag("timeouts")?,
         dynamic_rto: choice("rto", &["fixed", "dynamic"])? == Some("dynamic"),
-        rto_min: time("rto_min", "100 us")?,
-        rto_initial: time("rto_initial", "1 ms")?,
-        rto_max: time("rto_max", "60 ms")?,
+        rto_min: timeout("rto_min", "100 us")?,
+        rto_initial: timeout("rto_initial", "1 ms")?,
+        rto_max: timeout("rto_max", "60 ms")?,
         initial_window: packets("initial_window", 1)?,
         receive_window: layers
             .get("receive_window")
@@ -147,8 +150,8 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         delayed_acks: flag("delayed_acks")?.unwrap_or(false),
         delayed_ack_timeout: time("delayed_ack_timeout", "500 us")?,
         handshake: flag("handshake")?.unwrap_or(false),
-        rto_high: time("rto_high", "320 us")?,
-        rto_low: time("rto_low", "100 us")?,
+        rto_high: timeout("rto_high", "320 us")?,
+        rto_low: timeout("rto_low", "100 us")?,
         rto_low_packets: packets("rto_low_packets", 0)?,
         bdp_fc: flag("bdp_fc")?,
         bdp_cap: packets("bdp_cap", 1)?,
@@ -184,6 +187,15 @@ fn read_recovery(transport: &str, layers: &Layers<'_, '_>) -> Result<Recovery> {
         _ => Recovery::Selective,
     };
     Ok(name.and_then(|name| own().find(|r| r.1 == name)).map_or(default, |r| r.2))
+}
+
+fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
+    let time = item.positive_time(example)?;
+    if time < SHORTEST_TIMEOUT {
+        let help = format!("accepted: {SHORTEST_TIMEOUT} to 30 days, for example {example:?}");
+        return Err(item.error(format!("`{key}` is too short: {time}"), help));
+    }
+    Ok(time)
 }
 
 /// Reads the table that holds a congestion control's parameters.

@@ -1,9 +1,11 @@
 //! A parsed TOML text as a tree in which every key and value knows where it was written.
 //!
-//! Values may come from several texts: the scenario file and each `--set` override.
+//! Values may come from several texts: the scenario file, those that it extends, and each `--set` override.
 
 use super::error::{Mistake, ScenarioError};
+use std::cmp::Reverse;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -69,14 +71,37 @@ pub(super) struct Documents {
 struct Document {
     name: String,
     text: String,
+    /// Folder of the files that it names; an override has the scenario file's.
+    folder: PathBuf,
     is_override: bool,
 }
 
 impl Documents {
-    /// Adds a text and returns its number.
-    pub(super) fn add(&mut self, name: &str, text: &str, is_override: bool) -> usize {
-        self.documents.push(Document { name: name.to_string(), text: text.to_string(), is_override });
+    /// Adds a file and returns its number; files in `folder` are what it names by a relative path.
+    pub(super) fn add_file(&mut self, name: &str, text: &str, folder: &Path) -> usize {
+        let (name, text, folder) = (name.to_string(), text.to_string(), folder.to_path_buf());
+        self.documents.push(Document { name, text, folder, is_override: false });
         self.documents.len() - 1
+    }
+
+    /// Adds the text of an override and returns its number.
+    pub(super) fn add_override(&mut self, text: &str) -> usize {
+        let folder = self.documents.first().map_or(PathBuf::new(), |file| file.folder.clone());
+        let name = format!("--set {text}");
+        self.documents.push(Document { name, text: text.to_string(), folder, is_override: true });
+        self.documents.len() - 1
+    }
+
+    /// The folder that a relative path written at a place starts from.
+    pub(super) fn folder_at(&self, at: &At) -> &Path {
+        self.documents.get(at.document).map_or(Path::new(""), |document| &document.folder)
+    }
+
+    /// Whether one place lies within another.
+    pub(super) fn within(&self, mistake: &Mistake, at: &At) -> bool {
+        self.documents.get(at.document).is_some_and(|document| document.name == mistake.file)
+            && at.span.start <= mistake.span.start
+            && mistake.span.end <= at.span.end
     }
 
     /// A place in a text.
@@ -89,9 +114,16 @@ impl Documents {
         self.documents.get(at.document).and_then(|document| document.text.get(at.span.clone())).unwrap_or("")
     }
 
-    /// The one of two places that was written later: a `--set` after the file, and further down after further up.
+    /// The one of two places that was written later: a `--set` after the file, the file after those that it extends,
+    /// and further down after further up.
     pub(super) fn later<'p>(&self, a: &'p At, b: &'p At) -> &'p At {
-        if (a.document, a.span.start) > (b.document, b.span.start) { a } else { b }
+        let rank = |at: &At| {
+            let is_override = self.documents.get(at.document).is_some_and(|document| document.is_override);
+            // Extended files are added after the one that extends them.
+            let (file, argument) = if is_override { (0, at.document) } else { (at.document, 0) };
+            (argument, Reverse(file), at.span.start)
+        };
+        if rank(a) > rank(b) { a } else { b }
     }
 
     /// The error that points at a place.

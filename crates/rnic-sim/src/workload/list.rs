@@ -11,7 +11,7 @@
 
 use super::FlowSpec;
 use crate::format::decimal::{self, MICROSECONDS, SECONDS};
-use rnic_transport::Time;
+use rnic_transport::{Bytes, Time};
 use std::path::Path;
 
 /// Formats of flow lists that can be read.
@@ -22,6 +22,12 @@ pub enum ListFormat {
     /// The flow file of the HPCC simulator.
     Hpcc,
 }
+
+/// The largest flow: 2.3 days at 40 Gbps, and far from what overflows.
+pub const LARGEST_FLOW: Bytes = Bytes(1_000_000_000_000_000);
+
+/// The latest start: what follows it has six times as long until the end of time.
+const LATEST_START: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
 
 /// The columns of the CSV format: the first four are required.
 const COLUMNS: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measured"];
@@ -162,6 +168,12 @@ fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpe
     if bytes == 0 {
         return Err("bytes is 0; a flow has at least 1".to_string());
     }
+    if bytes > LARGEST_FLOW.0 {
+        return Err(format!("bytes is {}; a flow has at most 1000 TB", Bytes(bytes)));
+    }
+    if start > LATEST_START {
+        return Err(format!("start {start} is too late; a flow starts within the first 30 days"));
+    }
     Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true })
 }
 
@@ -265,9 +277,18 @@ mod tests {
             ("1\n9 0 3 100 5 2\n", "f:2: src is host 9, but there are 6 hosts, numbered from 0".into()),
             ("1\n1 0 3 100 0 2\n", "f:2: bytes is 0; a flow has at least 1".into()),
             ("1\n1 0 3 100 5 -2\n", "f:2: start `-2` is negative; times count from 0".into()),
+            (
+                "1\n1 0 3 100 1000000000000001 2\n",
+                "f:2: bytes is 1000000000000001 B; a flow has at most 1000 TB".into(),
+            ),
+            (
+                "1\n1 0 3 100 5 2592000.1\n",
+                "f:2: start 2592000.1 s is too late; a flow starts within the first 30 days".into(),
+            ),
         ] {
             assert_eq!(read(ListFormat::Hpcc, content), Err(error), "{content}");
         }
+        assert!(read(ListFormat::Hpcc, "1\n1 0 3 100 1000000000000000 2592000\n").is_ok(), "both at their limits");
     }
 
     #[test]
@@ -277,7 +298,8 @@ mod tests {
     }
 
     fn any_flows() -> impl Strategy<Value = Vec<FlowSpec>> {
-        let flow = (0..u64::MAX, 0u32..6, 1u32..6, 1u64.., proptest::option::of(0..u32::MAX - 2), any::<bool>());
+        let (latest, largest) = (LATEST_START.as_ps(), LARGEST_FLOW.0);
+        let flow = (0..=latest, 0u32..6, 1u32..6, 1..=largest, proptest::option::of(0..u32::MAX - 2), any::<bool>());
         let flow = flow.prop_map(|(ps, src, step, bytes, request, measured)| {
             let request = request.unwrap_or(FlowSpec::NO_REQUEST);
             FlowSpec { request, measured, ..flow_at(ps, src, (src + step) % 6, bytes) }

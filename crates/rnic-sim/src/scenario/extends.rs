@@ -1,0 +1,174 @@
+//! `extends`: a scenario that states only how it differs from another one.
+
+use super::reader::Result;
+use super::tree::{Documents, Entry, Node, Value};
+use std::path::{Component, Path, PathBuf};
+
+/// Keys of `[fabric]` that mean the same in every topology.
+const ANY_TOPOLOGY: [&str; 6] = ["rate", "delay", "loss", "mtu", "frame_gap", "switch"];
+
+/// Where the files are that scenarios extend.
+#[derive(Clone, Copy)]
+pub(super) enum Files<'f> {
+    /// In the file system.
+    Disk,
+    /// In memory, by path.
+    Embedded(&'f [(&'f str, &'f str)]),
+}
+
+impl Files<'_> {
+    /// The text of a file, or why there is none.
+    pub(super) fn read(&self, path: &Path) -> std::result::Result<String, String> {
+        match self {
+            Files::Disk => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+            Files::Embedded(files) => {
+                let wanted = normal(path);
+                let found = files.iter().find(|(name, _)| normal(Path::new(name)) == wanted);
+                let names = || files.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+                found.map(|(_, text)| text.to_string()).ok_or_else(|| format!("there are only {}", names()))
+            }
+        }
+    }
+
+    /// What two paths to the same file have in common.
+    fn identity(&self, path: &Path) -> PathBuf {
+        match self {
+            Files::Disk => path.canonicalize().unwrap_or_else(|_| normal(path)),
+            Files::Embedded(_) => normal(path),
+        }
+    }
+}
+
+/// The path without `.` and, where a folder precedes it, without `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        let after_folder = matches!(normal.components().next_back(), Some(Component::Normal(_)));
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if after_folder => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// The tree of a scenario file with everything that it inherits.
+pub(super) fn tree(documents: &mut Documents, files: Files<'_>, name: &str, text: &str, folder: &Path) -> Result<Node> {
+    let document = documents.add_file(name, text, folder);
+    let mut tree = documents.parse(document)?;
+    let mut chain = vec![files.identity(&folder.join(Path::new(name).file_name().unwrap_or_default()))];
+    while let Some(extends) = take(&mut tree, "extends") {
+        const HELP: &str = "write the path of a scenario file, for example `extends = \"default.toml\"`";
+        let Value::String(written) = &extends.value else {
+            let message = format!("`extends` must be a string, not {}", extends.value.kind());
+            return Err(documents.mistake(&extends.at, message, Some(HELP.to_string())));
+        };
+        let path = documents.folder_at(&extends.at).join(written);
+        let identity = files.identity(&path);
+        if chain.contains(&identity) {
+            let message = format!("`extends` leads back to `{}`", path.display());
+            let help = "a scenario cannot inherit from itself: a chain of `extends` has to end".to_string();
+            return Err(documents.mistake(&extends.at, message, Some(help)));
+        }
+        chain.push(identity);
+        let text = files.read(&path).map_err(|why| {
+            let message = format!("cannot read `{}`: {why}", path.display());
+            documents.mistake(&extends.at, message, Some(format!("{HELP}, relative to this file's folder")))
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let document = documents.add_file(&path.to_string_lossy(), &text, folder);
+        let mut inherited = documents.parse(document)?;
+        take(&mut inherited, "title");
+        tree = inherit(documents, inherited, tree);
+    }
+    Ok(tree)
+}
+
+/// Takes a key out of a table.
+fn take(table: &mut Node, key: &str) -> Option<Node> {
+    let Value::Table(entries) = &mut table.value else {
+        return None;
+    };
+    let position = entries.iter().position(|entry| entry.key == key)?;
+    Some(entries.remove(position).node)
+}
+
+/// What `own` says over what it inherits, for two whole scenarios.
+fn inherit(documents: &Documents, mut inherited: Node, own: Node) -> Node {
+    // Lists of values belong to one sweep, and keys to one pattern: a mixture of two is neither.
+    if get(&own, "sweep").is_some() {
+        take(&mut inherited, "sweep");
+    }
+    if differs(&inherited, &own, "traffic", "pattern") {
+        take(&mut inherited, "traffic");
+    }
+    if differs(&inherited, &own, "fabric", "topology")
+        && let Some(Entry { node: Node { value: Value::Table(entries), .. }, .. }) = entry(&mut inherited, "fabric")
+    {
+        entries.retain(|entry| ANY_TOPOLOGY.contains(&entry.key.as_str()));
+    }
+    merge(documents, inherited, own)
+}
+
+/// Tables key by key; anything else, an inline table too, is replaced.
+fn merge(documents: &Documents, inherited: Node, own: Node) -> Node {
+    let (Value::Table(mut entries), Value::Table(changes)) = (inherited.value, own.value.clone()) else {
+        return own;
+    };
+    for change in changes {
+        let inline = documents.text_at(&change.node.at).starts_with('{');
+        match entries.iter_mut().find(|entry| entry.key == change.key) {
+            Some(entry) if is_table(&change.node) && !inline => {
+                entry.node = merge(documents, entry.node.clone(), change.node);
+                entry.key_at = change.key_at;
+            }
+            Some(entry) => *entry = change,
+            None => entries.push(change),
+        }
+    }
+    Node { value: Value::Table(entries), at: own.at }
+}
+
+fn is_table(node: &Node) -> bool {
+    matches!(node.value, Value::Table(_))
+}
+
+fn get<'n>(table: &'n Node, key: &str) -> Option<&'n Node> {
+    match &table.value {
+        Value::Table(entries) => entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node),
+        _ => None,
+    }
+}
+
+fn entry<'n>(table: &'n mut Node, key: &str) -> Option<&'n mut Entry> {
+    match &mut table.value {
+        Value::Table(entries) => entries.iter_mut().find(|entry| entry.key == key),
+        _ => None,
+    }
+}
+
+/// Whether both have a table with this key, of which `selector` chooses another shape.
+fn differs(inherited: &Node, own: &Node, table: &str, selector: &str) -> bool {
+    let chosen = |root| match get(get(root, table)?, selector).map(|node| &node.value) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    };
+    chosen(inherited).zip(chosen(own)).is_some_and(|(inherited, own)| inherited != own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_to_the_same_file_are_the_same() {
+        for (path, expected) in
+            [("a/b.toml", "a/b.toml"), ("./a/../b.toml", "b.toml"), ("../b.toml", "../b.toml"), ("a/./../../b", "../b")]
+        {
+            assert_eq!(normal(Path::new(path)), Path::new(expected), "{path}");
+        }
+    }
+}
