@@ -13,9 +13,11 @@
 //! | [`congestion`] | the congestion control trait and its implementations |
 //! | [`flow`] | recovery and congestion control together: [`flow::Sender`], [`flow::Receiver`] |
 //! | [`registry`] | what exists, by name |
+//! | [`conformance`] | what every congestion control must do, as a test |
 
 pub mod bitmap;
 pub mod config;
+pub mod conformance;
 pub mod congestion;
 pub mod flow;
 pub mod headers;

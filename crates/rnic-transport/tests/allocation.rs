@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Pair, Pipe, Random, Rates};
+use rnic_transport::conformance::Driver;
+use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{FlowConfig, TcpConfig, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -95,4 +98,29 @@ fn flows_of_the_default_cap_do_not_allocate() {
         assert_eq!(allocations() - before, blocks);
         drop((sender, receiver));
     }
+}
+
+/// No congestion control allocates, neither for a new flow nor for any event.
+#[test]
+fn congestion_controls_do_not_allocate() {
+    struct Watch(u32);
+    impl Visitor for Watch {
+        fn visit<C: CongestionControl>(&mut self) {
+            let flow = FlowConfig::default();
+            let settings = Settings::new(C::PARAMETERS);
+            let params = C::params(&settings, &flow).unwrap();
+            let before = allocations();
+            let control = std::hint::black_box(C::new(&params, &flow, Time::ZERO)).clone();
+            assert!(control.window() > 0);
+            assert_eq!(allocations() - before, 0, "{}: a flow", C::NAME);
+            let mut driver = Driver::<C>::new(&settings, &flow, 1).unwrap();
+            let before = allocations();
+            (0..10_000).try_for_each(|_| driver.step()).unwrap();
+            assert_eq!(allocations() - before, 0, "{}: its events", C::NAME);
+            self.0 += 1;
+        }
+    }
+    let mut watch = Watch(0);
+    visit_congestion_controls(&mut watch);
+    assert!(watch.0 > 1);
 }

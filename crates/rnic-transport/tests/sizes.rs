@@ -1,6 +1,6 @@
 //! Sizes: of frames on the wire, and of the state that a flow costs.
 
-use rnic_transport::congestion::NoCongestionControl;
+use rnic_transport::congestion::{Aimd, Dcqcn, Dctcp, NoCongestionControl, PatchedTimely, Timely};
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::{FlowConfig, Pdu, Receiver, RxOutcome, Sender, Time, TxDesc, headers};
 
@@ -68,6 +68,12 @@ fn state_stays_small() {
         ("go-back-N receiver", size_of::<Receiver<GoBackN>>(), 32),
         ("TCP sender", size_of::<Sender<Tcp, NoCongestionControl>>(), 136),
         ("TCP receiver", size_of::<Receiver<Tcp>>(), 72),
+        ("no congestion control", size_of::<NoCongestionControl>(), 0),
+        ("DCQCN", size_of::<Dcqcn>(), 48),
+        ("TIMELY", size_of::<Timely>(), 40),
+        ("patched TIMELY", size_of::<PatchedTimely>(), 40),
+        ("DCTCP", size_of::<Dctcp>(), 40),
+        ("AIMD", size_of::<Aimd>(), 16),
     ];
     for (what, size, bound) in sizes {
         println!("{what}: {size} bytes");

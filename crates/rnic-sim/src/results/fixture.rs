@@ -1,6 +1,10 @@
 //! Small synthetic results whose statistics are computed by hand in the tests.
 
 use super::model::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use super::report::figure::{
+    Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
+};
+use super::report::{Experiment, Study, Verdict, Within};
 use crate::run::RunReport;
 use crate::scenario::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_fabric::config::{LinkSpec, TopologySpec};
@@ -216,4 +220,91 @@ fn showcase_output(slow: f64) -> RunOutput {
         ..totals()
     };
     output
+}
+
+/// A study with every kind of figure, for tests and to be looked at.
+pub(crate) fn study() -> Study {
+    let bar = |series, value: f64, half: f64| Bar {
+        series,
+        value: Some(value),
+        interval: Some([value - half, value + half]),
+        note: "mean of 5 seeds".into(),
+        ..Bar::default()
+    };
+    let group = |name: &str, irn, roce, stated| BarGroup {
+        name: name.into(),
+        bars: vec![bar(0, irn, irn * 0.1), bar(1, roce, roce * 0.15)],
+        stated,
+    };
+    let bars = Bars {
+        title: "Ratios of the three metrics".into(),
+        caption: "RoCE over IRN; the band is what the paper states".into(),
+        unit: Unit::Factor,
+        groups: vec![
+            group("average slowdown", 2.0, 2.9, Some([2.8, 3.7])),
+            group("average FCT", 1.7, 1.8, Some([2.8, 3.7])),
+            group("99th percentile FCT", 1.6, 1.6, None),
+        ],
+        reference: Some(Reference { value: 1.0, name: "no difference".into() }),
+    };
+    let line = |series, base: f64| Line {
+        series,
+        points: [10.0, 20.0, 30.0, 40.0, 50.0]
+            .map(|x| Point { interval: Some([base - x / 900.0, base + x / 700.0]), ..Point::at(x, base + x / 2_000.0) })
+            .into(),
+    };
+    let lines = Lines {
+        title: "Incast: request completion time".into(),
+        caption: "ratio to RoCE + PFC; below 1 is better".into(),
+        x: Axis { name: "Senders (fan-in)".into(), unit: Unit::Number, scale: Scale::Linear },
+        y: Axis { name: "Ratio".into(), unit: Unit::Factor, scale: Scale::Linear },
+        dots: true,
+        views: vec![View { name: String::new(), lines: vec![line(0, 0.96), line(1, 1.02)] }],
+        reference: Some(Reference { value: 1.0, name: "RoCE + PFC".into() }),
+        stated: Some([0.975, 1.045]),
+        ..Lines::default()
+    };
+    let verdict = |experiment: &str, metric: &str, stated: &str, measured: &str, within, note: &str| Verdict {
+        experiment: experiment.into(),
+        metric: metric.into(),
+        stated: stated.into(),
+        measured: measured.into(),
+        within,
+        note: note.into(),
+    };
+    let board = |figure| Board { series: vec!["IRN".into(), "IRN + PFC".into()], shown: 0, rows: vec![vec![figure]] };
+    Study {
+        title: "The IRN paper, reproduced".into(),
+        command: "rnic reproduce irn --seeds 5".into(),
+        version: "0.1.0".into(),
+        facts: vec![("seeds".into(), "1 to 5".into())],
+        introduction: vec!["Every experiment of the paper with `k = 6`, five seeds each.".into()],
+        verdicts: vec![
+            verdict(
+                "Figure 1",
+                "average slowdown",
+                "2.8 to 3.7",
+                "2.0 (1.7 to 2.4)",
+                Within::Outside,
+                "`nic_burst` matters",
+            ),
+            verdict("Figure 1", "average FCT", "2.8 to 3.7", "3.0", Within::Inside, ""),
+            verdict("Figure 9", "request completion time", "within 4 %", "2.1 %", Within::Inside, ""),
+            verdict("Elsewhere", "data dropped", "", "6.2 %", Within::NotStated, ""),
+        ],
+        experiments: vec![
+            Experiment {
+                name: "Figure 1".into(),
+                title: "IRN and RoCE".into(),
+                text: vec!["No congestion control, load 0.7.".into()],
+                boards: vec![board(Figure::Bars(bars))],
+            },
+            Experiment {
+                name: "Figure 9".into(),
+                title: "Incast".into(),
+                text: vec!["150 MB striped over 10 to 50 senders.".into()],
+                boards: vec![board(Figure::Lines(lines))],
+            },
+        ],
+    }
 }

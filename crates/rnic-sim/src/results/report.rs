@@ -1,35 +1,56 @@
-//! The report: one HTML file that works offline, on paper, on a phone and, but for its curves, without JavaScript.
+//! The reports: one HTML file each that works offline, on paper, on a phone and, but for its figures, without JavaScript.
 //!
-//! Tables and bars are static HTML; the script draws the curves from the JSON that the file carries, which is
-//! `summary.json` and the points of the curves. No network, no fonts, nothing of the machine: same bytes each time.
+//! [`render`] makes the report of one scenario's runs, [`render_study`] that of several experiments. Both put tables into
+//! static HTML and figures ([`figure`]) into JSON that one script draws. The JSON of a scenario's report holds
+//! `summary.json` too. No network, no fonts, nothing of the machine: same bytes each time.
 
+mod board;
 mod counts;
-mod curves;
-mod figures;
+pub mod figure;
 mod html;
 mod overview;
+mod page;
+mod runs;
+mod settings;
+mod study;
+mod sweep;
+mod verdict;
+
+pub use runs::{boards, slowdown_by_size, tails};
+pub use study::{Experiment, Study, render_study};
+pub use verdict::{Verdict, Within};
 
 use super::summary::ScenarioSummary;
 use crate::run::RunReport;
 use crate::scenario::Scenario;
-use html::{escape, script_json};
-use serde_json::json;
-
-const STYLE: &str = include_str!("report/style.css");
-const SCRIPT: &str = include_str!("report/script.js");
+use html::escape;
+use serde_json::{Value, json};
 
 /// The whole file. `summary` is that of `scenario` and `reports`.
 pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReport]) -> String {
-    let data = json!({
-        "summary": summary.to_json(false),
-        "curves": curves::curves(scenario, summary, reports),
+    render_with(scenario, summary, reports, &[])
+}
+
+/// The same with a table of verdicts on top.
+pub fn render_with(
+    scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReport], verdicts: &[Verdict],
+) -> String {
+    let boards = runs::boards(scenario, summary, reports);
+    let figures = boards.iter().enumerate().map(|(number, (heading, board))| {
+        format!(
+            "<section class=\"figures\"><h2>{}</h2>\n{}</section>\n",
+            escape(heading),
+            board::frame(number, board, false)
+        )
     });
     let sections = [
         overview::header(summary),
         "<main>".to_string(),
-        overview::parameters(summary),
+        settings::section(summary, &settings::Settings::of(scenario, summary)),
+        overview::failures(summary),
+        verdict::section(verdicts, |_| None),
+        figures.collect(),
         overview::results(summary),
-        figures::section(summary),
         counts::sizes(summary),
         counts::traffic(summary),
         counts::counts(summary),
@@ -37,25 +58,17 @@ pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRepo
         overview::definitions(),
         "</main>".to_string(),
     ];
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n{body}\n\
-         <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        title = escape(&summary.title),
-        body = sections.concat(),
-        data = script_json(&data),
-    )
+    let data = json!({
+        "summary": summary.to_json(false),
+        "boards": boards.iter().map(|(_, board)| board.to_json()).collect::<Vec<Value>>(),
+    });
+    page::page(&summary.title, &sections.concat(), &data)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{RunStatus, fixture, summarise};
     use super::*;
-    use serde_json::Value;
 
     fn rendered(scenario: &Scenario, reports: &[RunReport]) -> String {
         render(scenario, &summarise(scenario, reports), reports)
@@ -111,8 +124,11 @@ mod tests {
         reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());
         let html = rendered(&scenario, &reports);
         assert!(html.contains("FAILED") && html.contains("flow 3 is stuck"));
-        assert!(html.contains("class=\"bar\" data-run=\"0\"") && !html.contains("class=\"bar\" data-run=\"1\""));
-        assert_eq!(data(&html)["curves"][1]["sizes"], json!([]));
+        let figures = &data(&html)["boards"][0]["figures"];
+        assert_eq!(figures[0]["groups"][0]["bars"][0]["value"], 5.0);
+        assert_eq!(figures[0]["groups"][0]["bars"][1]["value"], Value::Null);
+        let sizes = figures.as_array().unwrap().last().unwrap();
+        assert_eq!(sizes["views"][0]["lines"][1]["points"], json!([]));
     }
 
     #[test]
@@ -120,9 +136,9 @@ mod tests {
         let (scenario, reports) = fixture::showcase();
         let html = rendered(&scenario, &reports);
         assert!(html.len() < 400_000, "{}", html.len());
-        let curve = &data(&html)["curves"][0];
-        assert_eq!(curve["tail"].as_array().unwrap().len(), 100);
-        assert!(curve["sizes"].as_array().unwrap().len() > 5);
+        let figures = &data(&html)["boards"][0]["figures"];
+        assert_eq!(figures[3]["views"][0]["lines"][0]["points"].as_array().unwrap().len(), 100);
+        assert!(figures[4]["views"][2]["lines"][0]["points"].as_array().unwrap().len() > 5);
     }
 
     #[test]
@@ -134,6 +150,74 @@ mod tests {
             crate::results::write_all(&dir, &scenario, &reports, &summary, &[]).unwrap();
             println!("{}", crate::results::table::render(&summary, 80));
         }
+        let study = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/study.html");
+        std::fs::write(study, render_study(&fixture::study())).unwrap();
+    }
+
+    #[test]
+    fn a_study_carries_its_verdicts_and_figures() {
+        let study = fixture::study();
+        let html = render_study(&study);
+        assert_eq!(html, render_study(&study));
+        for text in [
+            "<h1>The IRN paper, reproduced</h1>",
+            "2 inside what is stated, 1 outside, 1 without a stated number",
+            "<a href=\"#experiment-1\">Figure 9</a>",
+            "<code>nic_burst</code> matters",
+            "rnic reproduce irn --seeds 5",
+        ] {
+            assert!(html.contains(text), "{text}");
+        }
+        let boards = &data(&html)["boards"];
+        assert_eq!(boards[0]["figures"][0]["groups"][0]["stated"], json!([2.8, 3.7]));
+        assert_eq!(boards[0]["figures"][0]["groups"][1]["bars"][0]["interval"], json!([1.53, 1.87]));
+        assert_eq!(
+            boards[1]["figures"][0]["views"][0]["lines"][0]["points"][0],
+            json!([10.0, 0.965, [0.948889, 0.974286], ""])
+        );
+    }
+
+    #[test]
+    fn names_in_a_study_cannot_become_markup() {
+        let nasty = "<b>\"x\"</b></script><!--";
+        let mut study = fixture::study();
+        (study.title, study.command, study.version) = (nasty.into(), nasty.into(), nasty.into());
+        study.facts.push((nasty.into(), nasty.into()));
+        study.introduction.push(nasty.into());
+        study.verdicts[0].note = nasty.into();
+        study.verdicts[0].experiment = nasty.into();
+        study.experiments[0].name = nasty.into();
+        study.experiments[0].boards[0].series[0] = nasty.into();
+        if let figure::Figure::Bars(bars) = &mut study.experiments[0].boards[0].rows[0][0] {
+            (bars.title, bars.caption, bars.groups[0].name) = (nasty.into(), nasty.into(), nasty.into());
+        }
+        let html = render_study(&study);
+        assert!(!html.contains("<b>\"") && !html.contains("<!--"));
+        assert_eq!(html.matches("</script>").count(), 2);
+    }
+
+    #[test]
+    fn verdicts_stand_on_top_of_a_report() {
+        let (scenario, reports) = fixture::two_runs();
+        let summary = summarise(&scenario, &reports);
+        assert!(!render(&scenario, &summary, &reports).contains("id=\"verdicts\""));
+        let html = render_with(&scenario, &summary, &reports, &fixture::study().verdicts);
+        assert!(html.find("id=\"verdicts\"").unwrap() < html.find("class=\"figures\"").unwrap());
+    }
+
+    #[test]
+    fn a_sweep_of_fifty_runs_stays_small() {
+        let (mut scenario, reports) = fixture::showcase();
+        let (mut runs, mut many) = (Vec::new(), Vec::new());
+        for number in 0..50 {
+            let mut run = scenario.runs[number % 3].clone();
+            run.name = format!("{}, load {number}", run.name);
+            runs.push(run);
+            many.push(reports[number % 3].clone());
+        }
+        scenario.runs = runs;
+        let html = rendered(&scenario, &many);
+        assert!(html.len() < 600_000, "{}", html.len());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Where the text leaves a choice:
 //!
 //! - an increase event compares the stages *before* it with F, so that exactly F fast recoveries precede the first additive
-//!   increase, as the text ("F = 5 successive iterations") and the fluid model (section 5.1) have it. The first author's simulator
+//!   increase, as the text ("F = 5 successive iterations") and the fluid model (section 5) have it. The first author's simulator
 //!   counts the event first and comes to F - 1;
 //! - the k-th hyper increase adds k times R_HAI, where k counts by the slower of the two stages (that simulator again);
 //! - R_T is capped at line rate like R_C: beyond, it would only delay the next event's effect;
@@ -123,17 +123,13 @@ impl CongestionControl for Dcqcn {
     const ABOUT: &'static str = "DCQCN (SIGCOMM 2015): rate from congestion notifications, which marked packets earn";
     const NEEDS_ACKS: bool = false;
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number("g", 1.0 / 256.0, 0.0, 1.0, "gain of alpha; published (section 6: 1/256)"),
+        Parameter::number("g", 1.0 / 256.0, 0.0, 1.0, "gain of alpha; published (1/256)"),
         Parameter::time("rate_timer", Time::from_us(55), "T: an increase event each; published (55 us)"),
         Parameter::bytes("byte_counter", 10_000_000, "B: bytes sent for an increase event each; published (10 MB)"),
         Parameter::count("fast_recovery", 5, 1, 1_000, "F: fast recoveries before additive increase; published (5)"),
         Parameter::time("cnp_interval", Time::from_us(50), "N: shortest time between a flow's CNPs; published (50 us)"),
         Parameter::time("alpha_timer", Time::from_us(55), "K: alpha decays without a CNP in it; published (55 us)"),
-        Parameter::rate(
-            "r_ai",
-            BitRate::from_bps(40_000_000),
-            "R_AI: additive increase of R_T; public value (40 Mbps)",
-        ),
+        Parameter::rate("r_ai", BitRate::from_bps(40_000_000), "R_AI: additive increase of R_T; public (40 Mbps)"),
         Parameter::rate(
             "r_hai",
             BitRate::from_bps(200_000_000),
@@ -142,17 +138,17 @@ impl CongestionControl for Dcqcn {
         Parameter::rate(
             "min_rate",
             BitRate::from_bps(100_000_000),
-            "no rate below it; not stated, the first author's simulator has 100 Mbps",
+            "no rate below it; not stated, first author's simulator (100 Mbps)",
         ),
         Parameter::flag(
             "alpha_first",
             false,
-            "update alpha before the cut, not after; the paper cuts first (equation 1), the first author's simulator does not",
+            "update alpha before the cut, not after; published (equation 1: cut first), first author's simulator has true",
         ),
         Parameter::flag(
             "loss_backoff",
             false,
-            "a noticed loss acts as a CNP; off as published, tried in the IRN paper (section 4.3)",
+            "a noticed loss acts as a CNP; published (no), tried in the IRN paper (section 4.3)",
         ),
     ];
 

@@ -59,7 +59,7 @@ impl CongestionControl for Dctcp {
     const PARAMETERS: &'static [Parameter] = &[
         INITIAL_WINDOW,
         Parameter::number("g", 1.0 / 16.0, 0.0, 1.0, "gain of alpha; published (1/16)"),
-        Parameter::number("initial_alpha", 1.0, 0.0, 1.0, "alpha of a new flow; RFC 8257 (1), the paper does not say"),
+        Parameter::number("initial_alpha", 1.0, 0.0, 1.0, "alpha of a new flow; not stated, RFC 8257 (1)"),
     ];
 
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<DctcpParams, String> {
@@ -69,7 +69,7 @@ impl CongestionControl for Dctcp {
             initial_alpha: settings.number("initial_alpha")?,
         })
     }
-    /// K = 160 KB at 40 Gbps, as the DCQCN paper (section 6.3) sets it for comparison; in proportion elsewhere.
+    /// K = 160 KB at 40 Gbps, as the DCQCN paper sets it for comparison (figure 19); in proportion elsewhere.
     fn marking(flow: &FlowConfig) -> Option<Marking> {
         let k = Bytes((flow.line_rate.as_bps() / 250_000).max(1));
         Some(Marking { kmin: k, kmax: k, pmax: 1.0 })
@@ -85,7 +85,8 @@ impl CongestionControl for Dctcp {
         self.window.note(sample);
         if self.window.was_full(sample) {
             if self.window.whole() < self.threshold {
-                self.window.packets += f64::from(sample.acked);
+                // RFC 5681: one packet per acknowledgement, however much it covers.
+                self.window.packets += f64::from(sample.acked.min(1));
             } else {
                 self.window.grow(1.0, sample.acked);
             }

@@ -1,5 +1,5 @@
 //! TIMELY ("RTT-based Congestion Control for the Datacenter", SIGCOMM 2015, algorithm 1) and the fix of "ECN or Delay: Lessons
-//! Learnt from Analysis of DCQCN and TIMELY" (CoNEXT 2016, section 4.3).
+//! Learnt from Analysis of DCQCN and TIMELY" (CoNEXT 2016).
 //!
 //! One update for each completed segment, from the round-trip time of the acknowledgement that completes it. An acknowledgement
 //! that completes several brings one update: it holds one sample. Packets are paced one by one, as a NIC does.
@@ -60,7 +60,7 @@ pub struct DelayGradient<const PATCHED: bool> {
     calm: u16,
 }
 
-/// The weight of the gradient in patched TIMELY (its equation for w): 0 up to -1/4, 1 from 1/4 on, linear between.
+/// The weight of the gradient in patched TIMELY (w in "ECN or Delay"): 0 up to -1/4, 1 from 1/4 on, linear between.
 fn weight(gradient: f64) -> f64 {
     if gradient <= -0.25 {
         0.0
@@ -110,38 +110,38 @@ const T_LOW: Parameter =
 const T_HIGH: Parameter = Parameter::time(
     "t_high",
     Time::from_us(500),
-    "above it the rate falls whatever the gradient; published (500 us), 1000 us in the author's released code",
+    "above it the rate falls whatever the gradient; published (500 us), first author's released code has 1 ms",
 );
 const MIN_RTT: Parameter =
     Parameter::time("min_rtt", Time::from_us(20), "what the gradient is relative to; published (20 us)");
 const DELTA: Parameter = Parameter::derived(
     "delta",
     Kind::Rate,
-    "additive step; a thousandth of line rate: published for 10 Gbps (10 Mbps), a later public simulator scales it",
+    "additive step, a thousandth of line rate; published for 10 Gbps (10 Mbps), scaled like a later public simulator",
 );
 const ALPHA: Parameter = Parameter::number(
     "alpha",
     0.875,
     0.0,
     1.0,
-    "weight of the newest difference; 0.875 is uncertain, the author's released code has 0.02",
+    "weight of the newest difference; uncertain (0.875), first author's released code has 0.02",
 );
 const SEGMENT: Parameter =
     Parameter::bytes("segment", 16_000, "acknowledged bytes for an update each; published (16 KB to 64 KB)");
 const MIN_RATE: Parameter = Parameter::rate(
     "min_rate",
     BitRate::from_bps(100_000_000),
-    "no rate below it; not stated, our choice (the same as DCQCN's)",
+    "no rate below it; not stated, our choice (as for DCQCN)",
 );
 const HALVE_AT_MOST: Parameter = Parameter::flag(
     "halve_at_most",
     true,
-    "no update lowers the rate to less than half; the author's released code has it, the paper does not say",
+    "no update lowers the rate to less than half; not stated, first author's released code (yes)",
 );
 const LOSS_BACKOFF: Parameter = Parameter::flag(
     "loss_backoff",
     false,
-    "halve the rate on a loss, once per round trip; off as published, tried in the IRN paper (section 4.3; by how much: our choice)",
+    "halve the rate on a loss, once per round trip; published (no), tried in the IRN paper (section 4.3; the half is our choice)",
 );
 
 impl<const PATCHED: bool> CongestionControl for DelayGradient<PATCHED> {

@@ -8,7 +8,7 @@ use crate::{BitRate, Psn};
 pub(super) const INITIAL_WINDOW: Parameter = Parameter::derived(
     "initial_window",
     Kind::Count { least: 1, most: Psn::MAX_WINDOW as u64 },
-    "packets a flow may begin with; the longest path's BDP: flows start at line rate (IRN paper, section 4.1)",
+    "packets in flight of a new flow, the longest path's BDP; IRN paper (section 4.1: flows start at line rate)",
 );
 
 /// Its value.

@@ -5,10 +5,15 @@ use super::super::stats::Distribution;
 use super::super::summary::{Group, RunSummary, ScenarioSummary, Utilisation};
 use super::super::text::{count, percent, three_digits};
 use super::html::{escape, exact, row, table, time};
+use super::settings::ROWS_FROM;
 use crate::run::RunReport;
 
 /// How many ports a list shows.
 const TOP: usize = 8;
+/// How many where there are many runs.
+const TOP_OF_MANY: usize = 3;
+/// More rows than this are folded.
+const LONG: usize = 60;
 
 const GROUP_HEAD: [&str; 8] = [
     "Flows",
@@ -67,7 +72,15 @@ fn groups(
     }
     let mut head = vec![format!("{first}, run")];
     head.extend(GROUP_HEAD.map(String::from));
-    format!("<section id=\"{id}\"><h2>{title}</h2>\n{}</section>\n", table("groups", title, &head, &lines))
+    format!(
+        "<section id=\"{id}\"><h2>{title}</h2>\n{}</section>\n",
+        folded(lines.len(), table("groups", title, &head, &lines))
+    )
+}
+
+/// A table of many rows waits to be opened.
+fn folded(rows: usize, table: String) -> String {
+    if rows <= LONG { table } else { format!("<details><summary>{rows} rows</summary>\n{table}</details>\n") }
 }
 
 fn row_of_group(run: &str, group: &Group) -> String {
@@ -95,7 +108,7 @@ fn cell(value: Option<f64>, show: fn(f64) -> String, unit: &str) -> String {
 /// What it is called, and how a run's is written.
 type Quantity = (&'static str, fn(&RunSummary) -> String);
 
-/// Counts of the fabric: a row per quantity, a column per run.
+/// Counts of the fabric: a row per quantity and a column per run, or the other way round.
 pub(super) fn counts(summary: &ScenarioSummary) -> String {
     let quantities: [Quantity; 15] = [
         ("Transport", |r| escape(&r.transport)),
@@ -114,10 +127,16 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
         ("All links busy: mean, busiest", |r| utilisation(r.link_utilisation)),
         ("Simulated time", |r| time(r.sim_time.as_us())),
     ];
-    let mut head = vec!["Quantity".to_string()];
-    head.extend(summary.runs.iter().map(|run| escape(&run.name)));
-    let rows: Vec<String> =
-        quantities.iter().map(|(name, show)| row(name, &summary.runs.iter().map(show).collect::<Vec<_>>())).collect();
+    let names = summary.runs.iter().map(|run| escape(&run.name));
+    let (head, rows): (Vec<String>, Vec<String>) = if summary.runs.len() >= ROWS_FROM {
+        let head = std::iter::once("Run").chain(quantities.iter().map(|(name, _)| *name)).map(String::from).collect();
+        let cells = |run: &RunSummary| quantities.iter().map(|(_, show)| show(run)).collect::<Vec<_>>();
+        (head, summary.runs.iter().map(|run| row(&escape(&run.name), &cells(run))).collect())
+    } else {
+        let cells = |show: &fn(&RunSummary) -> String| summary.runs.iter().map(show).collect::<Vec<_>>();
+        let head = std::iter::once("Quantity".to_string()).chain(names).collect();
+        (head, quantities.iter().map(|(name, show)| row(name, &cells(show))).collect())
+    };
     let table = table("counts", "Counts of the fabric", &head, &rows);
     format!("<section id=\"counts\"><h2>Fabric</h2>\n{table}</section>\n")
 }
@@ -128,6 +147,8 @@ fn utilisation(of: Option<Utilisation>) -> String {
 
 /// The ports of each run that stood still longest and that dropped most.
 pub(super) fn ports(summary: &ScenarioSummary, reports: &[RunReport]) -> String {
+    let many = summary.runs.len() >= ROWS_FROM;
+    let top = if many { TOP_OF_MANY } else { TOP };
     let mut body = String::new();
     for (run, report) in summary.runs.iter().zip(reports) {
         let ports = &report.output.ports;
@@ -135,14 +156,17 @@ pub(super) fn ports(summary: &ScenarioSummary, reports: &[RunReport]) -> String 
         let paused = |ps: u64| (time(ps as f64 / 1e6), percent(ps as f64 / duration));
         let dropped = |drops: u64| (count(drops), percent(drops as f64 / run.totals.dropped.max(1) as f64));
         body += &format!(
-            "<h3>{}</h3><div class=\"panels two\">{}{}</div>\n",
+            "<h3>{}</h3><div class=\"row of2\">{}{}</div>\n",
             escape(&run.name),
-            list("Longest paused", "No port was paused.", ["Paused", "of the run"], ports, paused_ps, paused),
-            list("Most drops", "No port dropped a packet.", ["Dropped", "of all"], ports, drops, dropped),
+            list("Longest paused", "No port was paused.", ["Paused", "of the run"], ports, top, paused_ps, paused),
+            list("Most drops", "No port dropped a packet.", ["Dropped", "of all"], ports, top, drops, dropped),
         );
     }
     if body.is_empty() {
         return String::new();
+    }
+    if many {
+        body = format!("<details><summary>Of {} runs</summary>\n{body}</details>\n", summary.runs.len());
     }
     format!("<section id=\"ports\"><h2>Ports</h2>\n{body}</section>\n")
 }
@@ -155,9 +179,9 @@ fn drops(port: &PortRecord) -> u64 {
     port.priorities.iter().map(|p| p.drops).sum()
 }
 
-/// The [`TOP`] ports by `value`, with a bar relative to the first; ties in the order of the ports.
+/// The `top` ports by `value`, with a bar relative to the first; ties in the order of the ports.
 fn list(
-    title: &str, none: &str, columns: [&str; 2], ports: &[PortRecord], value: fn(&PortRecord) -> u64,
+    title: &str, none: &str, columns: [&str; 2], ports: &[PortRecord], top: usize, value: fn(&PortRecord) -> u64,
     show: impl Fn(u64) -> (String, String),
 ) -> String {
     let mut ranked: Vec<(u64, &PortRecord)> = ports.iter().map(|p| (value(p), p)).filter(|p| p.0 > 0).collect();
@@ -172,7 +196,7 @@ fn list(
         let name = format!("{}:{} \u{2192} {}", escape(&port.node), port.port, escape(&port.peer));
         row(&name, &[bar, text, escape(&share)])
     };
-    let rows: Vec<String> = ranked.iter().take(TOP).map(line).collect();
+    let rows: Vec<String> = ranked.iter().take(top).map(line).collect();
     let head = [format!("Port ({} in all)", count(ranked.len() as u64)), String::new()]
         .into_iter()
         .chain(columns.map(String::from))

@@ -20,6 +20,23 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
+/// `text` as content; what stands between two backquotes becomes code.
+pub(super) fn inline(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    let closed = parts.len() % 2 == 1;
+    let mut html = String::new();
+    for (index, part) in parts.iter().enumerate() {
+        let last = index + 1 == parts.len();
+        match index % 2 {
+            1 if closed || !last => html += &format!("<code>{}</code>", escape(part)),
+            // A single backquote stays one.
+            1 => html += &format!("`{}", escape(part)),
+            _ => html += &escape(part),
+        }
+    }
+    html
+}
+
 /// JSON that cannot end the script element that holds it: every `<` is written `\u003c`.
 pub(super) fn script_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
@@ -50,8 +67,8 @@ pub(super) fn change(change: Change) -> String {
 pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) -> String {
     let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
     format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\"><table class=\"{class}\">\
-         <thead><tr>{head}</tr></thead><tbody>{}</tbody></table></div>\n",
+        "<div class=\"wide\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\
+         <table class=\"{class}\"><thead><tr>{head}</tr></thead><tbody>{}</tbody></table></div></div>\n",
         rows.concat(),
         label = escape(label),
     )
@@ -75,6 +92,14 @@ mod tests {
         let text = script_json(&value);
         assert!(!text.contains('<'));
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn backquotes_become_code() {
+        assert_eq!(inline("set `xoff` <= `x`"), "set <code>xoff</code> &lt;= <code>x</code>");
+        assert_eq!(inline("one ` alone"), "one ` alone");
+        assert_eq!(inline("`a` and ` b"), "<code>a</code> and ` b");
+        assert_eq!(inline("`<b>`"), "<code>&lt;b&gt;</code>");
     }
 
     #[test]

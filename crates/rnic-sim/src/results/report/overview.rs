@@ -1,10 +1,11 @@
-//! What a reader sees first: title, results against the first run, parameters, definitions.
+//! What a reader sees first: title, results against the first run, failures, definitions.
 
 use super::super::compare::{self, Metric};
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::super::table::warnings;
 use super::super::text::{count, percent, three_digits};
-use super::html::{change, escape, exact, row, table, time};
+use super::html::{change, escape, exact, inline, row, table, time};
+use super::page::NO_SCRIPT;
 
 pub(super) fn header(summary: &ScenarioSummary) -> String {
     let runs = match summary.runs.len() {
@@ -13,7 +14,7 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
     };
     format!(
         "<header><h1>{}</h1><p class=\"meta\">scenario <code>{}</code> &middot; seed {} &middot; {runs} &middot; \
-         rnic {}</p></header>\n",
+         rnic {}</p></header>\n{NO_SCRIPT}",
         escape(&summary.title),
         escape(&summary.name),
         summary.seed,
@@ -21,7 +22,7 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
     )
 }
 
-/// The table with factors against the first run, the same in sentences, failures and warnings.
+/// The table with factors against the first run, the same in sentences, and warnings.
 pub(super) fn results(summary: &ScenarioSummary) -> String {
     let mut metrics = Metric::OF_FLOWS.to_vec();
     if summary.runs.iter().any(|run| run.requests.is_some()) {
@@ -33,8 +34,7 @@ pub(super) fn results(summary: &ScenarioSummary) -> String {
     let first = summary.runs.first();
     let rows: Vec<String> = summary.runs.iter().filter_map(|run| Some(result_row(first?, run, &metrics))).collect();
     format!(
-        "<section id=\"results\"><h2>Results</h2>\n{}{}{}</section>\n",
-        failures(summary),
+        "<section id=\"results\"><h2>Results</h2>\n{}{}</section>\n",
         table("results", "Results of each run", &head, &rows),
         sentences(summary),
     )
@@ -86,7 +86,8 @@ fn metric_cell(metric: Metric, first: &RunSummary, run: &RunSummary) -> String {
     format!("<span data-tip=\"{}: {exact}\">{text}</span>{compared}", escape(&run.name))
 }
 
-fn failures(summary: &ScenarioSummary) -> String {
+/// One notice per failed run.
+pub(super) fn failures(summary: &ScenarioSummary) -> String {
     let failed = summary.runs.iter().filter_map(|run| Some((run, run.failure.as_ref()?)));
     failed
         .map(|(run, reason)| {
@@ -94,7 +95,7 @@ fn failures(summary: &ScenarioSummary) -> String {
                 "<p class=\"notice failed\"><strong>{} FAILED:</strong> {} Its flows that did finish are counted, \
                  but no statistic is made of them.</p>\n",
                 escape(&run.name),
-                escape(&end_sentence(reason)),
+                inline(&end_sentence(reason)),
             )
         })
         .collect()
@@ -114,47 +115,11 @@ fn sentences(summary: &ScenarioSummary) -> String {
         format!(
             "<li class=\"warning\"><strong>Warning, {}:</strong> {}</li>",
             escape(&runs),
-            escape(&end_sentence(warning))
+            inline(&end_sentence(warning))
         )
     });
     items.extend(warned);
     if items.is_empty() { String::new() } else { format!("<ul class=\"notes\">{}</ul>\n", items.concat()) }
-}
-
-/// Parameters by run; one cell where all runs agree.
-pub(super) fn parameters(summary: &ScenarioSummary) -> String {
-    let mut keys: Vec<&str> = Vec::new();
-    for (key, _) in summary.runs.iter().flat_map(|run| &run.parameters) {
-        if !keys.contains(&key.as_str()) {
-            keys.push(key);
-        }
-    }
-    if keys.is_empty() {
-        return String::new();
-    }
-    let mut head = vec!["Parameter".to_string()];
-    head.extend(summary.runs.iter().map(|run| escape(&run.name)));
-    let rows: Vec<String> = keys.iter().map(|key| parameter_row(summary, key)).collect();
-    format!(
-        "<details class=\"parameters\"><summary>Parameters: {} settings in effect</summary>\n{}</details>\n",
-        keys.len(),
-        table("parameters", "Parameters of each run", &head, &rows),
-    )
-}
-
-fn parameter_row(summary: &ScenarioSummary, key: &str) -> String {
-    let value = |run: &RunSummary| {
-        let found = run.parameters.iter().find(|(k, _)| k == key);
-        found.map_or("&ndash;".to_string(), |(_, value)| escape(value))
-    };
-    let values: Vec<String> = summary.runs.iter().map(value).collect();
-    match values.first() {
-        Some(first) if values.iter().all(|v| v == first) => {
-            let title = escape(key);
-            format!("<tr><th scope=\"row\">{title}</th><td colspan=\"{}\">{first}</td></tr>\n", values.len())
-        }
-        _ => row(&escape(key), &values),
-    }
 }
 
 /// The words that the report uses.

@@ -1,67 +1,107 @@
 "use strict";
+// Draws the boards of the page's data into the frames that stand in the HTML. What is shown is decided in figure.rs.
 (() => {
   document.documentElement.classList.add("js");
-  const { curves } = JSON.parse(document.getElementById("data").textContent);
-  const hidden = new Set();
-  const colour = (run) => `var(--c${run % 8})`;
-  // Runs beyond the palette repeat its colours with dashes.
-  const dash = (run) => ["", "6 4", "2 4", "8 3 2 3"][Math.floor(run / 8) % 4];
+  const { boards } = JSON.parse(document.getElementById("data").textContent);
+  const colour = (series) => `var(--c${series % 8})`;
+  // Series beyond the palette repeat its colours with dashes.
+  const dash = (series) => ["", "6 4", "2 4", "8 3 2 3"][Math.floor(series / 8) % 4];
+  // Width of a printed page, and how many figures of a row stand side by side on it.
+  const PAPER = 690;
+  const side = [1, 1, 2, 3, 2];
 
   // ---- Numbers with units -------------------------------------------------------------------------------------
-  const digits = (v) => String(Number(v.toPrecision(6)));
-  const scaled = (v, units) => {
-    const [factor, unit] = units.find(([f]) => v >= f) || units[units.length - 1];
-    return `${digits(v / factor)}\u00a0${unit}`;
+  // Three digits are always shown as three, as in the tables; six without trailing zeros.
+  const digits = (v, n) => (n === 3 && v !== 0
+    ? v.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 })
+    : v.toLocaleString("en", { maximumSignificantDigits: n }));
+  const scaled = (units) => (v, n) => {
+    if (v === 0) return "0";
+    // Compared after rounding, or 999.9 would become 1,000 of the smaller unit.
+    const size = Number(Math.abs(v).toPrecision(n));
+    const [factor, unit] = units.find(([f]) => size >= f) || units[units.length - 1];
+    return `${digits(v / factor, n)}\u00a0${unit}`;
   };
-  const time = (us) => (us === 0 ? "0" : scaled(us, [[1e6, "s"], [1e3, "ms"], [1, "\u00b5s"], [1e-3, "ns"]]));
-  const bytes = (b) => scaled(b, [[1e9, "GB"], [1e6, "MB"], [1e3, "KB"], [1, "B"]]);
+  const formats = {
+    number: digits,
+    time: scaled([[1e6, "s"], [1e3, "ms"], [1, "\u00b5s"], [1e-3, "ns"]]),
+    bytes: scaled([[1e9, "GB"], [1e6, "MB"], [1e3, "KB"], [1, "B"]]),
+    percent: (v, n) => `${digits(v, n)}\u00a0%`,
+    factor: (v, n) => `${digits(v, n)}\u00d7`,
+  };
+  const exact = (unit, v) => formats[unit](v, 6);
+  const brief = (unit, v) => formats[unit](v, 3);
+  const rangeText = (unit, [low, high]) => (low === high ? exact(unit, low) : `${exact(unit, low)} \u2013 ${exact(unit, high)}`);
+  const textWidth = (text) => text.length * 6.5;
 
-  // ---- Scales -------------------------------------------------------------------------------------------------
-  const logTicks = (low, high, room) => {
-    const ticks = (steps) => {
-      const found = [];
-      for (let d = Math.floor(Math.log10(low)); d <= Math.ceil(Math.log10(high)); d++) {
-        for (const s of steps) {
-          // Written as a decimal literal: 10 ** -1 * 2 would carry binary noise.
-          const v = Number(`${s}e${d}`);
-          if (v >= low * 0.999 && v <= high * 1.001) found.push(v);
-        }
-      }
-      return found;
-    };
-    for (const steps of [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]]) {
-      const found = ticks(steps);
-      if (found.length >= 2 && found.length <= room) return found;
-    }
-    const decades = ticks([1]);
-    const step = Math.max(1, Math.ceil(decades.length / Math.max(1, room)));
-    return decades.length ? decades.filter((_, i) => i % step === 0) : [low, high];
-  };
-  const linearTicks = (low, high, room) => {
-    const raw = (high - low) / Math.max(1, room - 1);
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 5, 10].map((s) => s * power).find((s) => s >= raw);
+  // ---- Scales: `at` maps values to 0..1, `ticks` are candidate sets of tick values, the finest first ------------
+  const decimals = (steps, low, high) => {
     const found = [];
-    for (let i = Math.ceil(low / step); i * step <= high * (1 + 1e-9); i++) found.push(Number((i * step).toPrecision(6)));
+    for (let d = Math.floor(Math.log10(low)); d <= Math.ceil(Math.log10(high)); d++) {
+      for (const s of steps) {
+        // Written as a decimal literal: 10 ** -1 * 2 would carry binary noise.
+        const v = Number(`${s}e${d}`);
+        if (v >= low * 0.999 && v <= high * 1.001) found.push(v);
+      }
+    }
     return found;
   };
-  // The next of 1, 2, 5, 10, 20, 50, ... below and above.
-  const below = (v) => Math.max(...[1, 2, 5].map((s) => s * 10 ** Math.floor(Math.log10(v / s) + 1e-9)));
-  const above = (v) => Math.min(...[1, 2, 5].map((s) => s * 10 ** Math.ceil(Math.log10(v / s) - 1e-9)));
-  // A scale that suits the values: logarithmic where they span a factor of five or more; `round`: ends at round numbers.
-  const scaleFor = (values, { forceLog = false, round = false } = {}) => {
-    let low = values.reduce((a, b) => Math.min(a, b));
-    let high = values.reduce((a, b) => Math.max(a, b));
-    if (low > 0 && (forceLog || high / low >= 5)) {
-      if (high / low < 1.2) { low /= 1.5; high *= 1.5; }
-      if (round) { low = below(low); high = above(high); }
-      const [a, b] = [Math.log(low), Math.log(high)];
-      return { at: (v) => (Math.log(v) - a) / (b - a), ticks: (room) => logTicks(low, high, room) };
+  const logScale = (low, high) => {
+    if (high / low < 1.5) [low, high] = [low / 1.3, high * 1.3];
+    const [a, b] = [Math.log(low), Math.log(high)];
+    const sets = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]].map((steps) => decimals(steps, low, high));
+    for (const step of [2, 3, 4, 6]) sets.push(decimals([1], low, high).filter((_, i) => i % step === 0));
+    return { at: (v) => (Math.log(v) - a) / (b - a), ticks: [...sets.filter((s) => s.length > 1), [low, high]], apart: 22 };
+  };
+  const linearScale = (low, high, own) => {
+    const sets = own ? [own] : [];
+    const power = 10 ** Math.floor(Math.log10((high - low) / 10));
+    for (const step of [1, 2, 5, 10, 20, 50, 100].map((s) => s * power)) {
+      const set = [];
+      for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) set.push(Number((i * step).toPrecision(9)));
+      sets.push(set);
     }
-    const pad = high > low ? (high - low) * 0.05 : Math.max(high, 1) * 0.1;
-    low = Math.max(0, low - pad);
-    high += pad;
-    return { at: (v) => (v - low) / (high - low), ticks: (room) => linearTicks(low, high, room) };
+    return { at: (v) => (v - low) / (high - low), ticks: sets, apart: 34 };
+  };
+  const NINES = [50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 99.999];
+  const ninesScale = (low, high) => {
+    const nines = (p) => -Math.log10(1 - Math.min(p, 99.9999) / 100);
+    const [a, b] = [nines(low), nines(high > low ? high : (low + 100) / 2)];
+    const inside = (set) => set.filter((p) => p >= low && p <= high);
+    const sets = [NINES, [50, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999], [50, 90, 99, 99.9, 99.99, 99.999]];
+    return { at: (p) => (nines(p) - a) / (b - a), ticks: sets.map(inside), apart: 18 };
+  };
+  const above = (v) => Math.min(...[1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((s) => s * 10 ** Math.floor(Math.log10(v))).filter((s) => s >= v * 0.9999));
+  // `round`: a logarithmic axis ends at labels.
+  const ends = (low, high) => {
+    const outer = decimals([1, 2, 5], low / 5, high * 5);
+    return [outer.filter((v) => v <= low * 1.001).pop() ?? low, outer.find((v) => v >= high * 0.999) ?? high];
+  };
+  const scaleFor = (kind, values, round) => {
+    if (!values.length) values = [0, 1];
+    let low = values.reduce((a, b) => Math.min(a, b), Infinity);
+    let high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+    if (kind === "nines") return ninesScale(low, high);
+    if (kind === "zero") return linearScale(0, high > 0 ? above(high) : 1);
+    if (low > 0 && (kind === "log" || (kind === "auto" && high / low >= 5))) return logScale(...(round ? ends(low, high) : [low, high]));
+    const distinct = [...new Set(values)].sort((a, b) => a - b);
+    const pad = high > low ? (high - low) * 0.06 : Math.max(Math.abs(high), 1) * 0.1;
+    return linearScale(low >= 0 ? Math.max(0, low - pad) : low - pad, high + pad, kind === "linear" && distinct.length <= 10 ? distinct : null);
+  };
+  // The finest set whose labels do not touch, as [value, text].
+  const fitting = (sets, unit, place, size) => {
+    let best = [];
+    for (const set of sets) {
+      const labels = set.map((v) => [v, exact(unit, v)]);
+      const clear = labels.every(([v, text], i) => {
+        if (i === 0) return true;
+        const [before, other] = labels[i - 1];
+        return Math.abs(place(v) - place(before)) >= (size(text) + size(other)) / 2;
+      });
+      if (clear && labels.length > 1) return labels;
+      if (clear && labels.length > best.length) best = labels;
+    }
+    return best;
   };
 
   // ---- SVG ----------------------------------------------------------------------------------------------------
@@ -72,164 +112,359 @@
     if (parent) parent.appendChild(element);
     return element;
   };
+  const wrap = (text, width, most) => {
+    const room = Math.max(4, Math.floor(width / 6.5));
+    const lines = [""];
+    for (const word of text.split(/\s+/)) {
+      const last = lines.length - 1;
+      if (lines[last] && lines[last].length + 1 + word.length > room) lines.push(word);
+      else lines[last] += (lines[last] ? " " : "") + word;
+    }
+    const cut = (line) => (line.length > room ? `${line.slice(0, room - 1)}\u2026` : line);
+    if (lines.length > most) lines[most - 1] += " \u2026";
+    return lines.slice(0, most).map(cut);
+  };
 
-  // Draws `figure` ({label, title, series: [{run, points: [{x, y, tip}]}], x, y, xTicks, yTicks, xText, yText}) into `box`.
-  const draw = (box, figure, height) => {
-    box.replaceChildren();
-    const width = Math.max(240, Math.round(box.clientWidth));
-    const room = Math.max(3, Math.floor(width / 85));
-    const yTicks = figure.yTicks || figure.y.ticks(Math.floor(height / 42));
-    const longest = Math.max(...yTicks.map((v) => figure.yText(v).length));
-    const frame = { left: 12 + longest * 7.2, right: width - 16, top: figure.title ? 46 : 24, bottom: height - 44 };
-    const px = (v) => frame.left + figure.x.at(v) * (frame.right - frame.left);
-    const py = (v) => frame.bottom - figure.y.at(v) * (frame.bottom - frame.top);
-    const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": figure.label }, box);
-    if (figure.title) node("text", { x: 0, y: 14, class: "title" }, svg, figure.title);
-    node("text", { x: 0, y: frame.top - 12 }, svg, figure.yTitle);
-    node("text", { x: frame.right, y: height - 4, "text-anchor": "end" }, svg, figure.xTitle);
-    for (const v of yTicks) {
+  // The empty figure: axes with labels. Returns where values go.
+  const canvas = (box, { label, height, width, x, y, yUnit, xUnit, yTitle, xTitle, below = 0, key = [] }) => {
+    const keys = key.filter(Boolean);
+    const frame = { top: (yTitle ? 26 : 14) + (keys.length ? 20 : 0), right: width - 10, bottom: height - (xTitle ? 44 : 8) - below };
+    const yLabels = fitting(y.ticks, yUnit, (v) => (frame.bottom - frame.top) * y.at(v), () => y.apart);
+    frame.left = Math.max(20, ...yLabels.map(([, text]) => textWidth(text) + 12));
+    const px = (v) => frame.left + (frame.right - frame.left) * x.at(v);
+    const py = (v) => frame.bottom - (frame.bottom - frame.top) * y.at(v);
+    const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "group", "aria-label": label }, box);
+    if (yTitle) node("text", { x: 0, y: 12, class: "axis-title" }, svg, yTitle);
+    let left = 0;
+    for (const [style, text] of keys) {
+      const at = frame.top - 16;
+      if (style === "stated") node("rect", { x: left, y: at - 6, width: 20, height: 12, class: style }, svg);
+      else node("line", { x1: left, x2: left + 20, y1: at, y2: at, class: style }, svg);
+      node("text", { x: left + 26, y: at + 4 }, svg, wrap(text, width - left - 26, 1)[0]);
+      left += 26 + textWidth(text) + 18;
+    }
+    for (const [v, text] of yLabels) {
       node("line", { x1: frame.left, x2: frame.right, y1: py(v), y2: py(v), class: "grid" }, svg);
-      node("text", { x: frame.left - 8, y: py(v) + 4, "text-anchor": "end" }, svg, figure.yText(v));
+      node("text", { x: frame.left - 7, y: py(v) + 4, "text-anchor": "end" }, svg, text);
     }
-    for (const v of figure.x.ticks(room)) {
-      node("line", { x1: px(v), x2: px(v), y1: frame.bottom, y2: frame.bottom + 5, class: "axis" }, svg);
-      node("text", { x: px(v), y: frame.bottom + 19, "text-anchor": "middle" }, svg, figure.xText(v));
-    }
-    node("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom, class: "axis" }, svg);
-    if (!figure.series.some((s) => s.points.length)) {
-      const centre = { x: (frame.left + frame.right) / 2, y: (frame.top + frame.bottom) / 2, "text-anchor": "middle" };
-      node("text", centre, svg, "too few flows of any size");
-    }
-    const spots = [];
-    for (const { run, points } of figure.series) {
-      if (hidden.has(run) || !points.length) continue;
-      const path = points.map((p, i) => `${i ? "L" : "M"}${px(p.x).toFixed(1)} ${py(p.y).toFixed(1)}`).join("");
-      node("path", { d: path, class: "series", stroke: colour(run), "stroke-dasharray": dash(run) }, svg);
-      for (const p of points) {
-        spots.push({ x: px(p.x), y: py(p.y), run, tip: p.tip });
-        if (figure.dots) node("circle", { cx: px(p.x), cy: py(p.y), r: 2.5, fill: colour(run) }, svg);
+    if (xTitle) {
+      node("text", { x: frame.right, y: height - 5, "text-anchor": "end", class: "axis-title" }, svg, xTitle);
+      for (const [v, text] of fitting(x.ticks, xUnit, px, (t) => textWidth(t) + 12)) {
+        node("line", { x1: px(v), x2: px(v), y1: frame.bottom, y2: frame.bottom + 5, class: "axis" }, svg);
+        const half = textWidth(text) / 2;
+        const end = px(v) + half > width;
+        node("text", { x: end ? width : px(v), y: frame.bottom + 19, "text-anchor": end ? "end" : "middle" }, svg, text);
       }
     }
-    hover(svg, spots);
+    node("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom, class: "axis" }, svg);
+    return { svg, frame, px, py };
+  };
+  const across = ({ svg, frame, py }, reference) => {
+    if (!reference) return;
+    const y = py(reference.value);
+    node("line", { x1: frame.left, x2: frame.right, y1: y, y2: y, class: "reference" }, svg);
+  };
+  const keyOf = (figure, unit, stated) => [
+    stated && ["stated", "stated"],
+    figure.reference && ["reference", `${figure.reference.name} (${exact(unit, figure.reference.value)})`],
+  ];
+  const band = (svg, stated, x1, x2, py) => {
+    const [top, bottom] = [py(stated[1]), py(stated[0])];
+    node("rect", { x: x1, y: top, width: x2 - x1, height: Math.max(1, bottom - top), class: "stated" }, svg);
+    for (const y of [top, bottom]) node("line", { x1, x2, y1: y, y2: y, class: "stated-end" }, svg);
+  };
+
+  const drawBars = (box, figure, board, width) => {
+    const bars = figure.groups.flatMap((g) => g.bars);
+    const stated = figure.groups.flatMap((g) => g.stated || []);
+    // The visible bars take the whole height: hiding a giant shows what it dwarfs.
+    const reach = bars.filter((b) => !board.hidden.has(b.series)).flatMap((b) => [b.value || 0, ...(b.interval || [])]).concat(stated, figure.reference ? figure.reference.value : 0);
+    const shown = figure.groups.map((g) => g.bars.filter((b) => !board.hidden.has(b.series)));
+    const named = figure.groups.some((g) => g.name);
+    const inner = width - 60;
+    // A group's share of the width: its bars and a gap.
+    const slots = shown.map((group) => Math.max(1, group.length) + (figure.groups.length > 1 ? 0.9 : 0.3));
+    const step = inner / slots.reduce((a, b) => a + b, 0);
+    const lines = figure.groups.map((g, i) => (g.name ? wrap(g.name, slots[i] * step - 6, 3) : []));
+    const below = named ? 8 + 15 * Math.max(...lines.map((l) => l.length)) : 0;
+    const c = canvas(box, {
+      label: `${figure.title}: bars. Arrow keys move between them.`,
+      width, height: (width < 420 ? 230 : 270) + below, below,
+      x: { at: (v) => v, ticks: [] }, y: scaleFor("zero", [...reach.map((v) => v * 1.07), 0]), yUnit: figure.unit,
+      key: keyOf(figure, figure.unit, stated.length > 0),
+    });
+    const { svg, frame, py } = c;
+    const unit = (frame.right - frame.left) / slots.reduce((a, b) => a + b, 0);
+    // Values above the bars: all of them or none.
+    const labelled = shown.flat().every((b) => b.value === null || textWidth(brief(figure.unit, b.value)) * 1.15 < Math.min(unit, 96));
+    const spots = [];
+    let left = frame.left;
+    figure.groups.forEach((group, g) => {
+      const size = Math.min(unit, 96);
+      let x = left + (slots[g] * unit - shown[g].length * size) / 2;
+      if (group.stated) band(svg, group.stated, left + unit * 0.1, left + slots[g] * unit - unit * 0.1, py);
+      for (const bar of shown[g]) {
+        const name = bar.name || board.series[bar.series];
+        const about = [group.name, name].filter(Boolean).join(": ");
+        const notes = [bar.interval && `interval ${rangeText(figure.unit, bar.interval)}`, bar.note, group.stated && `stated ${rangeText(figure.unit, group.stated)}`];
+        const text = bar.value === null ? "no result" : exact(figure.unit, bar.value);
+        const tip = [about, text, ...notes].filter(Boolean).join("\n");
+        const centre = x + size / 2;
+        const thick = Math.max(1, size * (shown[g].length > 20 ? 0.8 : 0.7));
+        const mark = { class: "mark", "data-series": bar.series, "data-name": name, "data-group": group.name };
+        if (bar.value === null) {
+          node("text", { ...mark, class: "mark none", x: centre, y: frame.bottom - 6, "text-anchor": "middle", fill: colour(bar.series) }, svg, "\u2715");
+          spots.push({ x: centre, y: frame.bottom - 10, series: bar.series, tip });
+        } else {
+          const y = py(bar.value);
+          node("rect", { ...mark, "data-value": bar.value, x: centre - thick / 2, y, width: thick, height: Math.max(0.5, frame.bottom - y), fill: colour(bar.series) }, svg);
+          let top = y;
+          if (bar.interval) {
+            const [low, high] = bar.interval.map(py);
+            const cap = Math.min(5, thick / 3);
+            node("path", { class: "whisker", "data-series": bar.series, d: `M${centre - cap} ${high}h${2 * cap}M${centre} ${high}V${low}M${centre - cap} ${low}h${2 * cap}` }, svg);
+            top = Math.min(top, high);
+          }
+          if (labelled) {
+            node("text", { x: centre, y: top - 5, "text-anchor": "middle", class: "over value", "data-series": bar.series }, svg, brief(figure.unit, bar.value));
+          }
+          spots.push({ x: centre, y: top, wide: size / 2, series: bar.series, tip });
+        }
+        x += size;
+      }
+      lines[g].forEach((line, i) => node("text", { x: left + (slots[g] * unit) / 2, y: frame.bottom + 17 + 15 * i, "text-anchor": "middle", class: "group" }, svg, line));
+      left += slots[g] * unit;
+    });
+    across(c, figure.reference);
+    hover(svg, spots, (spot, x, y) => (Math.abs(spot.x - x) <= (spot.wide || 12) ? Math.abs(spot.x - x) : Infinity));
+  };
+
+  const drawLines = (box, figure, board, width) => {
+    const all = figure.views.flatMap((v) => v.lines.flatMap((l) => l.points)).filter((p) => p[0] !== null && p[1] !== null);
+    // All views share their axes; like the bars they are as long as the visible series need.
+    const visible = figure.views.flatMap((v) => v.lines.filter((l) => !board.hidden.has(l.series)).flatMap((l) => l.points)).filter((p) => p[0] !== null && p[1] !== null);
+    const reach = visible.length ? visible : all;
+    const xs = reach.map((p) => p[0]);
+    const ys = reach.flatMap((p) => [p[1], ...(p[2] || [])]).concat(figure.stated || [], figure.reference ? figure.reference.value : []);
+    if (!all.length) {
+      box.appendChild(document.createElement("p")).textContent = "Nothing to show: no run has enough measured flows.";
+      return;
+    }
+    const view = figure.views[board.view.get(figure) ?? figure.first] || figure.views[0];
+    const yTitle = view.name ? `${figure.y.name}, ${view.name.toLowerCase()}` : figure.y.name;
+    const c = canvas(box, {
+      label: `${figure.title}: curves. Arrow keys move along a curve and between curves.`,
+      width, height: width < 420 ? 280 : width < 600 ? 310 : 380,
+      x: scaleFor(figure.x.scale, xs), y: scaleFor(figure.y.scale, ys, true),
+      xUnit: figure.x.unit, yUnit: figure.y.unit, xTitle: figure.x.name, yTitle,
+      key: keyOf(figure, figure.y.unit, figure.stated),
+    });
+    const { svg, frame, px, py } = c;
+    if (figure.stated) band(svg, figure.stated, frame.left, frame.right, py);
+    across(c, figure.reference);
+    const spots = [];
+    const place = (x, y) => `${px(x).toFixed(1)} ${py(y).toFixed(1)}`;
+    for (const { series, points } of view.lines) {
+      const known = points.filter((p) => p[0] !== null && p[1] !== null);
+      if (board.hidden.has(series) || !known.length) continue;
+      const mark = { "data-series": series, "data-name": board.series[series] };
+      if (known.some((p) => p[2])) {
+        const ends = (i) => known.map((p) => place(p[0], p[2] ? p[2][i] : p[1]));
+        node("path", { d: `M${ends(1).join("L")}L${ends(0).reverse().join("L")}Z`, class: "band", fill: colour(series), ...mark }, svg);
+      }
+      node("path", { d: `M${known.map((p) => place(p[0], p[1])).join("L")}`, class: "mark series", stroke: colour(series), "stroke-dasharray": dash(series), "data-points": known.length, ...mark }, svg);
+      for (const p of known) {
+        const tip = [
+          board.series[series],
+          `${exact(figure.y.unit, p[1])} at ${exact(figure.x.unit, p[0])}`,
+          p[2] && `interval ${rangeText(figure.y.unit, p[2])}`,
+          p[3],
+        ].filter(Boolean).join("\n");
+        spots.push({ x: px(p[0]), y: py(p[1]), series, tip });
+        if (figure.dots || known.length === 1) node("circle", { cx: px(p[0]), cy: py(p[1]), r: 3, fill: colour(series), class: "dot", ...mark, "data-x": p[0], "data-y": p[1] }, svg);
+      }
+    }
+    hover(svg, spots, (spot, x, y) => { const d = Math.hypot(spot.x - x, spot.y - y); return d < 70 ? d : Infinity; });
   };
 
   // ---- Tooltips -----------------------------------------------------------------------------------------------
   const tip = document.body.appendChild(document.createElement("div"));
   tip.id = "tip";
   tip.setAttribute("role", "status");
-  const showTip = (text, x, y) => {
+  let shownBy = null;
+  const showTip = (owner, text, x, y) => {
+    if (shownBy && shownBy !== owner && shownBy.leave) shownBy.leave();
+    shownBy = owner;
     tip.textContent = text;
-    tip.style.display = "block";
+    tip.classList.add("on");
     const { width, height } = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(8, Math.min(x + 14, innerWidth - width - 8))}px`;
+    tip.style.left = `${Math.max(8, Math.min(x + 14, document.documentElement.clientWidth - width - 8))}px`;
     tip.style.top = `${y - height - 14 < 8 ? y + 18 : y - height - 14}px`;
   };
-  const hideTip = () => { tip.style.display = "none"; };
+  const hideTip = () => {
+    if (shownBy && shownBy.leave) shownBy.leave();
+    shownBy = null;
+    tip.classList.remove("on");
+  };
 
-  // Marks and tells the point nearest to the pointer.
-  const hover = (svg, spots) => {
-    const mark = node("circle", { r: 5, class: "halo", visibility: "hidden" }, svg);
-    const leave = () => { mark.setAttribute("visibility", "hidden"); hideTip(); };
-    const move = (event) => {
+  // Marks and tells the spot nearest to the pointer or reached by keys. `distance` is infinite where nothing is meant.
+  const hover = (svg, spots, distance) => {
+    const halo = node("circle", { r: 5, class: "halo", visibility: "hidden" }, svg);
+    const owner = { leave: () => halo.setAttribute("visibility", "hidden") };
+    let current = -1;
+    const tell = (index) => {
+      current = index;
+      const spot = spots[index];
+      const bounds = svg.getBoundingClientRect();
+      const scale = svg.viewBox.baseVal.width / bounds.width;
+      halo.setAttribute("cx", spot.x);
+      halo.setAttribute("cy", spot.y);
+      halo.setAttribute("fill", colour(spot.series));
+      showTip(owner, spot.tip, bounds.left + spot.x / scale, bounds.top + spot.y / scale);
+      halo.setAttribute("visibility", "visible");
+    };
+    const point = (event) => {
       const bounds = svg.getBoundingClientRect();
       const scale = svg.viewBox.baseVal.width / bounds.width;
       const [x, y] = [(event.clientX - bounds.left) * scale, (event.clientY - bounds.top) * scale];
-      let best = null;
-      let distance = 60 * 60;
-      for (const spot of spots) {
-        const d = (spot.x - x) ** 2 + (spot.y - y) ** 2;
-        if (d < distance) { best = spot; distance = d; }
-      }
-      if (!best) return leave();
-      mark.setAttribute("cx", best.x);
-      mark.setAttribute("cy", best.y);
-      mark.setAttribute("fill", colour(best.run));
-      mark.setAttribute("visibility", "visible");
-      showTip(best.tip, bounds.left + best.x / scale, bounds.top + best.y / scale);
+      let best = -1;
+      let least = Infinity;
+      spots.forEach((spot, i) => {
+        const d = distance(spot, x, y);
+        if (d < least) { best = i; least = d; }
+      });
+      if (best >= 0) tell(best);
+      else if (shownBy === owner) hideTip();
     };
-    svg.addEventListener("pointermove", move);
-    svg.addEventListener("pointerdown", move);
-    svg.addEventListener("pointerleave", leave);
+    svg.addEventListener("pointermove", point);
+    svg.addEventListener("pointerdown", point);
+    // A finger that is lifted leaves the figure too, but what it pointed at is to be read.
+    svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hideTip(); });
+    svg.addEventListener("blur", hideTip);
+    svg.addEventListener("keydown", (event) => {
+      if (!spots.length) return;
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      const jump = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) tell(current < 0 ? (step > 0 ? 0 : spots.length - 1) : (current + step + spots.length) % spots.length);
+      else if (event.key === "Home") tell(0);
+      else if (event.key === "End") tell(spots.length - 1);
+      else if (jump) {
+        const order = [...new Set(spots.map((s) => s.series))];
+        const here = spots[Math.max(0, current)];
+        const next = order[(order.indexOf(here.series) + jump + order.length) % order.length];
+        const own = spots.map((s, i) => [s, i]).filter(([s]) => s.series === next);
+        tell(own.reduce((a, b) => (Math.abs(b[0].x - here.x) < Math.abs(a[0].x - here.x) ? b : a))[1]);
+      } else return;
+      event.preventDefault();
+    });
   };
+  document.addEventListener("pointerdown", (event) => { if (!event.target.closest(".plot svg, [data-tip]")) hideTip(); });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+  addEventListener("scroll", hideTip, { passive: true });
   for (const element of document.querySelectorAll("[data-tip]")) {
-    const show = (event) => showTip(element.dataset.tip, event.clientX, event.clientY);
+    const show = (event) => showTip(element, element.dataset.tip, event.clientX, event.clientY);
     element.addEventListener("pointermove", show);
     element.addEventListener("pointerdown", show);
-    element.addEventListener("pointerleave", hideTip);
+    element.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hideTip(); });
   }
 
-  // ---- The two figures ----------------------------------------------------------------------------------------
-  // Percentiles by their distance from 100 %: each further nine takes the same height.
-  const nines = (percentile) => -Math.log10(1 - percentile / 100);
-  const tail = () => {
-    const series = curves.map((curve, run) => ({
-      run,
-      points: curve.tail.map(([p, fct]) => ({ x: fct, y: p, tip: `${curve.run}\n${digits(p)} % within ${time(fct)}` })),
-    }));
-    const values = series.flatMap((s) => s.points.map((p) => p.x));
-    if (!values.length) return null;
-    return {
-      label: "Tail of the completion time of single-packet messages, one curve per run. Key values are in the table by flow size.",
-      series,
-      x: scaleFor(values),
-      y: { at: (p) => (nines(p) - 1) / 2 },
-      yTicks: [90, 95, 98, 99, 99.5, 99.8, 99.9],
-      yText: (p) => `${p}\u00a0%`,
-      xText: time,
-      yTitle: "Percentile of messages",
-      xTitle: "Flow completion time",
-    };
-  };
-  const sizes = () => {
-    const of = (column, name) => curves.map((curve, run) => ({
-      run,
-      points: curve.sizes.filter((s) => s[column] !== null).map((s) => ({
-        x: s[0],
-        y: s[column],
-        tip: `${curve.run}\n${name} slowdown ${digits(s[column])}\naround ${bytes(s[0])}, ${s[1].toLocaleString("en")} flows`,
-      })),
-    }));
-    const boxes = [...document.querySelectorAll('[data-figure="sizes"] .plot')];
-    const all = boxes.map((box) => of(Number(box.dataset.column), box.dataset.name));
-    const points = all.flat().flatMap((s) => s.points);
-    if (!points.length) return null;
-    const [x, y] = [scaleFor(points.map((p) => p.x), { forceLog: true }), scaleFor(points.map((p) => p.y), { round: true })];
-    return boxes.map((box, i) => [box, {
-      label: `${box.dataset.name} of the slowdown by flow size, one curve per run. Key values are in the table by flow size.`,
-      title: box.dataset.name,
-      series: all[i], x, y, dots: true,
-      yText: digits, xText: bytes, yTitle: "Slowdown", xTitle: "Flow size",
-    }]);
-  };
-  const tailBox = document.querySelector('[data-figure="tail"] .plot');
+  // ---- Boards -------------------------------------------------------------------------------------------------
+  let printing = false;
   const drawings = [];
-  if (tailBox) {
-    const figure = tail();
-    if (figure) drawings.push(() => draw(tailBox, figure, tailBox.clientWidth < 560 ? 300 : 360));
-    else tailBox.closest("figure").classList.add("hidden");
-    const panels = sizes();
-    if (panels) drawings.push(() => panels.forEach(([box, panel]) => draw(box, panel, 290)));
-    else document.querySelector('[data-figure="sizes"]').classList.add("hidden");
+  const drawAll = () => { hideTip(); drawings.forEach((d) => d()); };
+  const button = (parent, text, pressed, click) => {
+    const element = parent.appendChild(document.createElement("button"));
+    element.type = "button";
+    element.textContent = text;
+    if (pressed !== null) element.setAttribute("aria-pressed", String(pressed));
+    element.addEventListener("click", click);
+    return element;
+  };
+  for (const element of document.querySelectorAll(".board")) {
+    const data = boards[Number(element.dataset.board)];
+    const hidden = new Set(data.series.map((_, i) => i).filter((i) => i >= data.shown));
+    const board = { series: data.series, hidden, view: new Map() };
+    const own = [];
+    const redraw = () => { hideTip(); own.forEach((d) => d()); };
+    for (const frame of element.querySelectorAll("figure")) {
+      const figure = data.figures[Number(frame.dataset.figure)];
+      const box = frame.querySelector(".plot");
+      if (figure.views && figure.views.length > 1) {
+        const choice = document.createElement("div");
+        choice.className = "choice";
+        choice.setAttribute("role", "group");
+        choice.setAttribute("aria-label", `${figure.title}: what to show`);
+        box.before(choice);
+        figure.views.forEach((view, i) => button(choice, view.name, i === figure.first, (event) => {
+          board.view.set(figure, i);
+          for (const other of choice.children) other.setAttribute("aria-pressed", String(other === event.target));
+          redraw();
+        }));
+      }
+      const draw = () => {
+        const beside = Math.min(4, frame.parentElement.children.length);
+        const focused = box.contains(document.activeElement);
+        const width = printing ? (PAPER - 18 * (side[beside] - 1)) / side[beside] : box.clientWidth;
+        box.replaceChildren();
+        (figure.kind === "bars" ? drawBars : drawLines)(box, figure, board, Math.max(200, Math.round(width)));
+        if (focused && box.firstChild.focus) box.firstChild.focus();
+      };
+      own.push(draw);
+      drawings.push(draw);
+    }
+
+    const legend = element.querySelector(".legend");
+    const switches = [...legend.querySelectorAll("button")];
+    const show = () => switches.forEach((s, i) => s.setAttribute("aria-pressed", String(!hidden.has(i))));
+    switches.forEach((item, series) => {
+      item.addEventListener("click", () => {
+        if (!hidden.delete(series)) hidden.add(series);
+        show();
+        redraw();
+      });
+      const others = (faint) => {
+        if (hidden.has(series)) return;
+        for (const mark of element.querySelectorAll("svg [data-series]")) mark.classList.toggle("faint", faint && mark.dataset.series !== String(series));
+      };
+      item.addEventListener("pointerenter", (event) => { if (event.pointerType === "mouse") others(true); });
+      item.addEventListener("pointerleave", () => others(false));
+    });
+    if (switches.length > 8) {
+      const all = (on) => () => { hidden.clear(); if (!on) switches.forEach((_, i) => hidden.add(i)); show(); redraw(); };
+      legend.prepend(button(legend, "All", null, all(true)), button(legend, "None", null, all(false)));
+    }
+    show();
   }
-  const drawAll = () => drawings.forEach((drawing) => drawing());
   drawAll();
+
+  // ---- Width, tables that scroll, printing ----------------------------------------------------------------------
+  const tables = [...document.querySelectorAll(".wide")];
+  const hint = () => tables.forEach((wide) => {
+    const inside = wide.querySelector(".scroll");
+    const more = inside.scrollWidth - inside.clientWidth;
+    wide.classList.toggle("more", more > 2);
+    wide.classList.toggle("end", inside.scrollLeft >= more - 2);
+  });
+  tables.forEach((wide) => wide.querySelector(".scroll").addEventListener("scroll", hint, { passive: true }));
+  document.querySelectorAll("details").forEach((d) => d.addEventListener("toggle", hint));
+  hint();
   let drawnWidth = innerWidth;
   addEventListener("resize", () => {
-    if (innerWidth === drawnWidth) return;
+    hint();
+    if (innerWidth === drawnWidth || printing) return;
     drawnWidth = innerWidth;
     drawAll();
   });
-
-  // ---- Legend, printing ---------------------------------------------------------------------------------------
-  for (const button of document.querySelectorAll(".legend button")) {
-    button.addEventListener("click", () => {
-      const run = Number(button.dataset.run);
-      const show = hidden.delete(run);
-      if (!show) hidden.add(run);
-      button.setAttribute("aria-pressed", String(show));
-      for (const bar of document.querySelectorAll(`.bar[data-run="${run}"]`)) bar.classList.toggle("hidden", !show);
-      drawAll();
-    });
-  }
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open]):not(.numbers)")];
+    opened.forEach((d) => { d.open = true; });
+    printing = true;
+    drawAll();
+  });
+  addEventListener("afterprint", () => {
+    opened.forEach((d) => { d.open = false; });
+    printing = false;
+    drawAll();
+  });
 })();

@@ -1,0 +1,431 @@
+//! The reports in a real browser: they draw, say what `summary.json` says, fit on a phone, and reach for nothing.
+#![cfg(unix)]
+
+mod browser;
+
+use browser::Browser;
+use rnic_sim::results::report::figure::{
+    Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
+};
+use rnic_sim::results::report::{Experiment, Study, Verdict, Within, render_study};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const POISSON: &str = r#"title = "Three runs"
+[fabric]
+topology = "single-switch"
+hosts = 8
+rate = "40 Gbps"
+delay = "1 us"
+[traffic]
+pattern = "poisson"
+load = 0.7
+sizes = "irn-heavy-tailed"
+flows = 1200
+warmup = 100
+[[run]]
+name = "RoCE + PFC"
+transport = "roce"
+pfc = true
+[[run]]
+name = "IRN"
+transport = "irn"
+[[run]]
+name = "IRN + PFC"
+transport = "irn"
+pfc = true
+"#;
+
+const INCAST: &str = r#"title = "Fan-ins"
+[fabric]
+topology = "single-switch"
+hosts = 8
+rate = "40 Gbps"
+delay = "1 us"
+[traffic]
+pattern = "incast"
+senders = 2
+total = "400 KB"
+repeats = 2
+[[run]]
+name = "RoCE + PFC, 2 senders"
+transport = "roce"
+pfc = true
+[[run]]
+name = "IRN, 2 senders"
+transport = "irn"
+[[run]]
+name = "RoCE + PFC, 6 senders"
+transport = "roce"
+pfc = true
+set = { traffic.senders = 6 }
+[[run]]
+name = "IRN, 6 senders"
+transport = "irn"
+set = { traffic.senders = 6 }
+"#;
+
+/// Runs the scenario; its report and its summary.
+fn run(folder: &Path, name: &str, scenario: &str) -> (PathBuf, Value) {
+    let file = folder.join(format!("{name}.toml"));
+    fs::write(&file, scenario).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+    command.current_dir(folder).args(["run", "--quiet", "--out", "out"]).arg(&file).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let out = folder.join("out").join(name);
+    let summary = serde_json::from_slice(&fs::read(out.join("summary.json")).unwrap()).unwrap();
+    (out.join("report.html"), summary)
+}
+
+/// Nothing went wrong and nothing but the file itself was asked for.
+#[track_caller]
+fn assert_clean(browser: &Browser, file: &Path) {
+    assert_eq!(browser.problems(), Vec::<String>::new());
+    let own = format!("file://{}", file.display());
+    let others: Vec<String> =
+        browser.requests().into_iter().filter(|url| *url != own && !url.starts_with("data:")).collect();
+    assert_eq!(others, Vec::<String>::new());
+}
+
+#[track_caller]
+fn assert_fits(browser: &Browser) {
+    let widths = browser.js("return [document.scrollingElement.scrollWidth, innerWidth];");
+    assert_eq!(widths[1], 360);
+    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
+}
+
+/// How many elements the selector finds.
+fn count(browser: &Browser, selector: &str) -> u64 {
+    browser.js(&format!("return document.querySelectorAll({}).length;", json!(selector))).as_u64().unwrap()
+}
+
+fn runs(summary: &Value) -> &[Value] {
+    summary["runs"].as_array().unwrap()
+}
+
+/// `1,234.5 ms` in microseconds, `2.5` as it is.
+fn parsed(text: &str) -> f64 {
+    let text = text.replace(',', "");
+    let (number, unit) = text.split_once(['\u{a0}', ' ']).unwrap_or((&text, ""));
+    let scale = match unit {
+        "" | "\u{b5}s" => 1.0,
+        "ns" => 1e-3,
+        "ms" => 1e3,
+        "s" => 1e6,
+        other => panic!("unit {other} in {text}"),
+    };
+    number.parse::<f64>().unwrap() * scale
+}
+
+#[track_caller]
+fn assert_close(shown: &str, expected: f64, tolerance: f64) {
+    let value = parsed(shown);
+    assert!((value - expected).abs() <= tolerance * expected.abs(), "{shown} is not {expected}");
+}
+
+#[test]
+fn a_report_shows_the_summary() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, summary) = run(folder.path(), "three", POISSON);
+    browser.open(&file, 1200);
+    assert_clean(&browser, &file);
+    let metrics = [("slowdown", "mean"), ("fct_us", "mean"), ("fct_us", "p99")];
+    for (column, (quantity, statistic)) in metrics.into_iter().enumerate() {
+        let figure = format!("[data-board='0'] [data-figure='{column}']");
+        assert_eq!(count(&browser, &format!("{figure} rect.mark")), runs(&summary).len() as u64);
+        browser.js(&format!("document.querySelector(\"{figure} svg\").focus();"));
+        for (index, run) in runs(&summary).iter().enumerate() {
+            let (name, expected) = (run["name"].as_str().unwrap(), run[quantity][statistic].as_f64().unwrap());
+            // The bar, its label, its tooltip reached by the keyboard, and the table with its tooltip.
+            let bar = browser.js(&format!(
+                "return document.querySelector(\"{figure} rect.mark[data-name='{name}']\").dataset.value;"
+            ));
+            assert_eq!(bar.as_str().unwrap().parse::<f64>().unwrap(), expected);
+            let label = format!("{figure} text.value[data-series='{index}']");
+            let label = browser.js(&format!("return document.querySelector(\"{label}\").textContent;"));
+            assert_close(label.as_str().unwrap(), expected, 0.005);
+            let tip = browser.js(
+                "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
+                 const tip = document.getElementById('tip');
+                 return getComputedStyle(tip).visibility === 'visible' ? tip.textContent.split('\\n') : [];",
+            );
+            assert_eq!(tip[0], name);
+            assert_close(tip[1].as_str().unwrap(), expected, 1e-5);
+            let cell = browser.js(&format!(
+                "const row = document.querySelectorAll('table.results tbody tr')[{index}];
+                 const cell = row.children[{}].querySelector('[data-tip]');
+                 return [row.children[0].textContent.trim(), cell.textContent, cell.dataset.tip];",
+                column + 1
+            ));
+            assert_eq!(cell[0], name);
+            assert_close(cell[1].as_str().unwrap(), expected, 0.005);
+            assert_close(cell[2].as_str().unwrap().strip_prefix(&format!("{name}: ")).unwrap(), expected, 0.0);
+        }
+    }
+    // Curves: one per run in the tail, which goes through the summary's 99th percentile, and one per run by size.
+    assert_eq!(count(&browser, "[data-board='0'] [data-figure='3'] path.series"), 3);
+    assert_eq!(count(&browser, "[data-board='0'] [data-figure='4'] path.series"), 3);
+    for (index, run) in runs(&summary).iter().enumerate() {
+        assert_eq!(run["sizes"][0]["name"], "<= 1 packet");
+        let found = browser.js(&format!(
+            "const data = JSON.parse(document.getElementById('data').textContent);
+             const points = data.boards[0].figures[3].views[0].lines[{index}].points;
+             return points.find((p) => p[1] === 99)[0];"
+        ));
+        assert_eq!(found, run["sizes"][0]["fct_us"]["p99"]);
+    }
+    let embedded = browser.js("return document.getElementById('data').textContent;");
+    let embedded: Value = serde_json::from_str(embedded.as_str().unwrap()).unwrap();
+    assert_eq!(embedded["summary"], summary);
+}
+
+#[test]
+fn a_report_answers() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = run(folder.path(), "three", POISSON);
+    browser.open(&file, 1200);
+    // A run is hidden in every figure, and comes back.
+    let marks = |series: u32| count(&browser, &format!("svg .mark[data-series='{series}']"));
+    let switch = "document.querySelector(\".legend button[data-series='1']\")";
+    let before = (marks(0), marks(1), marks(2));
+    assert_eq!(before, (5, 5, 5));
+    browser.js(&format!("{switch}.click();"));
+    assert_eq!((marks(0), marks(1), marks(2)), (5, 0, 5));
+    assert_eq!(count(&browser, "svg [data-series='1']"), 0);
+    assert_eq!(browser.js(&format!("return {switch}.getAttribute('aria-pressed');")), "false");
+    browser.js(&format!("{switch}.click();"));
+    assert_eq!((marks(0), marks(1), marks(2)), before);
+    // Another percentile.
+    let title = "[data-figure='4'] .axis-title";
+    let title = || browser.js(&format!("return document.querySelector(\"{title}\").textContent;"));
+    assert_eq!(title(), "Slowdown, 99th percentile");
+    browser.js("document.querySelector('.choice button').click();");
+    assert_eq!(title(), "Slowdown, median");
+    assert_eq!(count(&browser, ".choice button[aria-pressed='true']"), 1);
+    // A pointer on a bar is told its value, and no longer when it leaves.
+    let pointed = browser.js(
+        "const bar = document.querySelector('rect.mark');
+         const at = bar.getBoundingClientRect();
+         const where = {clientX: at.x + at.width / 2, clientY: at.y + at.height / 2, bubbles: true, pointerType: 'mouse'};
+         bar.dispatchEvent(new PointerEvent('pointermove', where));
+         const tip = document.getElementById('tip');
+         const on = [getComputedStyle(tip).visibility, tip.textContent.split('\\n')[0]];
+         bar.closest('svg').dispatchEvent(new PointerEvent('pointerleave', {pointerType: 'mouse'}));
+         return [...on, getComputedStyle(tip).visibility];",
+    );
+    assert_eq!(pointed, json!(["visible", "RoCE + PFC", "hidden"]));
+    // On paper: everything is opened, and closed again afterwards.
+    let closed = count(&browser, "details:not([open])");
+    assert!(closed > 0);
+    let paper = browser.devtools("Page.printToPDF", &json!({"preferCSSPageSize": true}));
+    assert!(paper["data"].as_str().unwrap().len() > 20_000);
+    assert_eq!(count(&browser, "details:not([open])"), closed);
+    assert_clean(&browser, &file);
+}
+
+#[test]
+fn a_report_fits_on_a_phone_and_in_the_dark() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = run(folder.path(), "three", POISSON);
+    let ground = || browser.js("return getComputedStyle(document.body).backgroundColor;");
+    browser.open(&file, 360);
+    assert_fits(&browser);
+    browser.js("document.querySelectorAll('details').forEach((d) => { d.open = true; });");
+    assert_fits(&browser);
+    // What is wider than the screen scrolls in its own frame and says so.
+    let hints = browser.js("return [...document.querySelectorAll('.wide')].map((wide) => {
+           const inside = wide.querySelector('.scroll');
+           return [inside.scrollWidth > inside.clientWidth + 2,
+             getComputedStyle(wide, '::before').content.includes('scroll')];
+         });");
+    let hints = hints.as_array().unwrap();
+    assert!(hints.iter().any(|hint| hint[0] == true) && hints.iter().all(|hint| hint[0] == hint[1]), "{hints:?}");
+    // No label of an axis covers another one.
+    let collisions = browser.js("let found = [];
+         for (const svg of document.querySelectorAll('.plot svg')) {
+           const boxes = [...svg.querySelectorAll('text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
+           boxes.forEach(([a, p], i) => boxes.slice(i + 1).forEach(([b, q]) => {
+             const over = Math.min(p.right, q.right) - Math.max(p.left, q.left);
+             const high = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+             if (over > 0.5 && high > 2) found.push(a + ' / ' + b);
+           }));
+         }
+         return found;");
+    assert_eq!(collisions, json!([]));
+    let light = ground();
+    browser.devtools(
+        "Emulation.setEmulatedMedia",
+        &json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]}),
+    );
+    assert_ne!(ground(), light);
+    assert_clean(&browser, &file);
+}
+
+#[test]
+fn without_scripts_the_tables_remain() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, summary) = run(folder.path(), "three", POISSON);
+    browser.devtools("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
+    browser.open(&file, 1200);
+    assert_eq!(count(&browser, "svg"), 0);
+    let text = browser.js("return document.body.innerText;");
+    let text = text.as_str().unwrap();
+    assert!(text.contains("The figures need JavaScript"), "{text}");
+    for run in runs(&summary) {
+        assert!(text.contains(run["name"].as_str().unwrap()));
+    }
+    assert_eq!(count(&browser, "table.results tbody tr"), 3);
+    assert_eq!(browser.js("return getComputedStyle(document.querySelector('.legend')).display;"), "none");
+}
+
+#[test]
+fn incasts_are_drawn_against_their_fan_in() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, summary) = run(folder.path(), "fan-ins", INCAST);
+    browser.open(&file, 1200);
+    assert_clean(&browser, &file);
+    let time = |run: usize| summary["runs"][run]["rct_us"].as_f64().unwrap();
+    let dots = |figure: u32, series: u32| {
+        let selector = format!("[data-board='0'] [data-figure='{figure}'] circle.dot[data-series='{series}']");
+        browser.js(&format!(
+            "return [...document.querySelectorAll(\"{selector}\")].map((d) => [Number(d.dataset.x), Number(d.dataset.y)]);"
+        ))
+    };
+    // As pairs of floats: the browser writes whole numbers without a point.
+    let floats = |dots: Value| {
+        let pair = |dot: &Value| (dot[0].as_f64().unwrap(), dot[1].as_f64().unwrap());
+        dots.as_array().unwrap().iter().map(pair).collect::<Vec<_>>()
+    };
+    assert_eq!(floats(dots(0, 0)), [(2.0, time(0)), (6.0, time(2))]);
+    assert_eq!(floats(dots(0, 1)), [(2.0, time(1)), (6.0, time(3))]);
+    let ratios = dots(1, 1);
+    for (place, (irn, roce)) in [(1, 0), (3, 2)].into_iter().enumerate() {
+        let ratio = ratios[place][1].as_f64().unwrap();
+        assert!((ratio - time(irn) / time(roce)).abs() < 1e-5 * ratio, "{ratios}");
+    }
+}
+
+fn study() -> Study {
+    let bar = |series, value: f64| Bar {
+        series,
+        value: Some(value),
+        interval: Some([value * 0.9, value * 1.1]),
+        ..Bar::default()
+    };
+    let bars = Bars {
+        title: "Ratios".into(),
+        unit: Unit::Factor,
+        groups: vec![
+            BarGroup {
+                name: "average slowdown".into(),
+                bars: vec![bar(0, 2.0), bar(1, 2.9)],
+                stated: Some([2.8, 3.7]),
+            },
+            BarGroup {
+                name: "average FCT".into(),
+                bars: vec![bar(0, 1.7), Bar { series: 1, ..Bar::default() }],
+                stated: None,
+            },
+        ],
+        reference: Some(Reference { value: 1.0, name: "no difference".into() }),
+        ..Bars::default()
+    };
+    let point = |x: f64| Point { interval: Some([0.9, 1.1]), ..Point::at(x, 1.0 + x / 500.0) };
+    let lines = Lines {
+        title: "Incast".into(),
+        x: Axis { name: "Senders".into(), unit: Unit::Number, scale: Scale::Linear },
+        y: Axis { name: "Ratio".into(), unit: Unit::Factor, scale: Scale::Linear },
+        dots: true,
+        views: vec![View {
+            lines: vec![Line { series: 0, points: [10.0, 20.0, 50.0].map(point).into() }],
+            ..View::default()
+        }],
+        ..Lines::default()
+    };
+    let verdict = |metric: &str, within| Verdict {
+        experiment: "Figure 1".into(),
+        metric: metric.into(),
+        stated: "2.8 to 3.7".into(),
+        measured: "2.0".into(),
+        within,
+        note: "see `nic_burst`".into(),
+    };
+    Study {
+        title: "A study".into(),
+        command: "rnic reproduce irn --seeds 5 --out a-folder-with-a-rather-long-name-that-must-break".into(),
+        verdicts: vec![
+            verdict("average slowdown", Within::Outside),
+            verdict("average FCT", Within::Inside),
+            verdict("drops", Within::NotStated),
+        ],
+        experiments: vec![Experiment {
+            name: "Figure 1".into(),
+            boards: vec![Board {
+                series: vec!["IRN".into(), "IRN + PFC".into()],
+                shown: 0,
+                rows: vec![vec![Figure::Bars(bars)], vec![Figure::Lines(lines)]],
+            }],
+            ..Experiment::default()
+        }],
+        ..Study::default()
+    }
+}
+
+#[test]
+fn a_study_draws_intervals_bands_and_verdicts() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("study.html");
+    fs::write(&file, render_study(&study())).unwrap();
+    for width in [1200, 360] {
+        browser.open(&file, width);
+        assert_clean(&browser, &file);
+        let expected = [
+            ("rect.mark", 3),
+            ("text.mark.none", 1),
+            (".whisker", 3),
+            ("rect.stated", 2), // The band and its key.
+            ("line.reference", 2),
+            ("path.band", 1),
+            ("circle.dot", 3),
+            ("table.verdicts .mark.inside", 1),
+            ("table.verdicts .mark.outside", 1),
+            ("table.verdicts .mark.unstated", 1),
+        ];
+        for (selector, number) in expected {
+            assert_eq!(count(&browser, selector), number, "{selector}");
+        }
+    }
+    assert_fits(&browser);
+    let numbers = browser.js("const details = document.querySelector('details.numbers');
+         details.open = true;
+         return details.innerText;");
+    assert!(numbers.as_str().unwrap().contains("2.00\u{d7}"), "{numbers}");
+    assert_fits(&browser);
+}
+
+/// A watch that sees nothing would let everything pass.
+#[test]
+fn a_broken_page_is_noticed() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broken.html");
+    let policy =
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'\">";
+    fs::write(&file, format!("{policy}<script>missing();</script><img src=\"other.png\">")).unwrap();
+    browser.open(&file, 1200);
+    let problems = browser.problems().join("\n");
+    assert!(problems.contains("missing is not defined") && problems.contains("policy: img-src"), "{problems}");
+    fs::write(&file, "<img src=\"other.png\">").unwrap();
+    browser.requests();
+    browser.open(&file, 1200);
+    assert!(browser.requests().iter().any(|url| url.ends_with("other.png")));
+}

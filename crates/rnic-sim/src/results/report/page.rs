@@ -1,0 +1,26 @@
+//! The shell of every page.
+
+use super::html::{escape, script_json};
+use serde_json::Value;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// What a reader without JavaScript is told.
+pub(super) const NO_SCRIPT: &str = "<noscript><p class=\"notice\">The figures need JavaScript; the tables hold their \
+     numbers.</p></noscript>\n";
+
+/// One file that needs nothing else: `body` is HTML, `data` what the script draws from.
+pub(super) fn page(title: &str, body: &str, data: &Value) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'unsafe-inline'\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n{body}\n\
+         <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        title = escape(title),
+        data = script_json(data),
+    )
+}

@@ -1,0 +1,472 @@
+//! What every congestion control must do, as a test: call [`check`] for your own.
+//!
+//! ```
+//! use rnic_transport::{conformance, congestion::NoCongestionControl};
+//! conformance::check::<NoCongestionControl>().unwrap();
+//! ```
+//!
+//! It looks at the declaration (names, parameters, defaults), drives the algorithm with long random sequences of events
+//! ([`Driver`]), with each parameter at its bounds, and lets flows finish over a lossy, congested path with every loss recovery ([`check_flow`]). All of it is
+//! deterministic: a failure comes again.
+
+use crate::congestion::{AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Settings, Value, ceiling};
+use crate::recovery::{GoBackN, Irn, Protocol, Tcp};
+use crate::{
+    BitRate, Bytes, FlowConfig, NackPolicy, Pdu, PduKind, Receiver, RxMeta, Sender, TcpConfig, Time, Timeouts,
+};
+use std::collections::BTreeMap;
+
+/// All checks.
+///
+/// # Errors
+/// One sentence: what does not hold.
+pub fn check<C: CongestionControl>() -> Result<(), String> {
+    check_declaration::<C>()?;
+    let settings = Settings::new(C::PARAMETERS);
+    for (seed, flow) in flows().iter().enumerate() {
+        check_events::<C>(&settings, flow, seed as u64, 20_000)?;
+        for loss in [0, 5, 100] {
+            let path = Path { seed: seed as u64, loss };
+            check_flow::<Irn, C>(&settings, flow, path, 500)?;
+            check_flow::<GoBackN, C>(&settings, flow, path, 500)?;
+            check_flow::<Tcp, C>(&settings, flow, path, 500)?;
+            if !C::NEEDS_ACKS {
+                check_flow::<GoBackN, C>(&settings, &FlowConfig { acks: false, ..flow.clone() }, path, 500)?;
+            }
+        }
+    }
+    check_bounds::<C>()
+}
+
+/// Configurations that differ in what an algorithm may depend on.
+fn flows() -> Vec<FlowConfig> {
+    let usual = FlowConfig::default();
+    vec![
+        FlowConfig { line_rate: BitRate::from_gbps(1), base_rtt: Time::from_us(80), bdp: 10, ..usual.clone() },
+        FlowConfig { line_rate: BitRate::from_gbps(800), mtu: 4_096, bdp: 600, bdp_cap: 600, ..usual.clone() },
+        FlowConfig { max_rate: Some(BitRate::from_gbps(7)), ..usual.clone() },
+        FlowConfig { sack: false, nacks: NackPolicy::Every, ..usual.clone() },
+        FlowConfig {
+            timeouts: usual.timeouts.map(|fixed| Timeouts { dynamic: Some(Time::from_us(200)), ..fixed }),
+            tcp: TcpConfig { sack: false, delayed_acks: Some(TcpConfig::DELAYED_ACK), handshake: true, ..usual.tcp },
+            ..usual.clone()
+        },
+        FlowConfig { bdp: 1, bdp_cap: 1, base_rtt: Time::from_us(2), ..usual.clone() },
+        usual,
+    ]
+}
+
+/// Names are lower-case words with dashes or underscores, and differ; defaults are values that a scenario could give; with nothing
+/// given, there are parameters.
+///
+/// # Errors
+/// One sentence: what does not hold.
+pub fn check_declaration<C: CongestionControl>() -> Result<(), String> {
+    let name = C::NAME;
+    if !is_name(name) {
+        return Err(format!("the name `{name}` is not of lower-case letters, digits, dashes and underscores"));
+    }
+    if C::ABOUT.is_empty() || C::ABOUT.contains('\n') {
+        return Err(format!("{name}: ABOUT is not one line"));
+    }
+    let mut settings = Settings::new(C::PARAMETERS);
+    for (at, parameter) in C::PARAMETERS.iter().enumerate() {
+        let key = parameter.name;
+        if !is_name(key) {
+            return Err(format!("{name}: `{key}` is not of lower-case letters, digits, dashes and underscores"));
+        }
+        if C::PARAMETERS[..at].iter().any(|other| other.name == key) {
+            return Err(format!("{name}: two parameters are called `{key}`"));
+        }
+        if parameter.about.is_empty() || parameter.about.contains('\n') {
+            return Err(format!("{name}: what it says about `{key}` is not one line"));
+        }
+        if let Some(default) = parameter.default {
+            settings.set(key, default).map_err(|error| format!("{name}: default of `{key}`: {error}"))?;
+        }
+    }
+    for flow in flows() {
+        C::params(&Settings::new(C::PARAMETERS), &flow).map_err(|error| format!("{name} with defaults: {error}"))?;
+        if let Some(marking) = C::marking(&flow)
+            && !(marking.kmin <= marking.kmax && (0.0..=1.0).contains(&marking.pmax))
+        {
+            return Err(format!("{name}: no switch can mark by {marking:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
+}
+
+/// Each parameter at its bounds, the others at their defaults. An algorithm may refuse a value, but not misbehave with it.
+fn check_bounds<C: CongestionControl>() -> Result<(), String> {
+    let flow = FlowConfig::default();
+    for parameter in C::PARAMETERS {
+        for value in extremes(parameter).into_iter().flatten() {
+            let mut settings = Settings::new(C::PARAMETERS);
+            let fits = settings.set(parameter.name, value).is_ok();
+            if !fits || C::params(&settings, &flow).is_err() {
+                continue;
+            }
+            let with = |error| format!("with `{}` = {value}: {error}", parameter.name);
+            check_events::<C>(&settings, &flow, 1, 5_000).map_err(with)?;
+            check_flow::<Irn, C>(&settings, &flow, Path { seed: 1, loss: 10 }, 200).map_err(with)?;
+        }
+    }
+    Ok(())
+}
+
+/// The bounds of what is bounded; a quarter and four times the default of what is not.
+fn extremes(parameter: &Parameter) -> [Option<Value>; 2] {
+    match (parameter.kind, parameter.default) {
+        (Kind::Number { least, most }, _) => [Some(Value::Number(least)), Some(Value::Number(most))],
+        (Kind::Count { least, most }, _) => [Some(Value::Count(least)), Some(Value::Count(most))],
+        (Kind::Flag, _) => [Some(Value::Flag(false)), Some(Value::Flag(true))],
+        (_, Some(Value::Rate(rate))) => {
+            [rate.as_bps() / 4, rate.as_bps() * 4].map(|bps| Some(Value::Rate(BitRate::from_bps(bps))))
+        }
+        (_, Some(Value::Time(time))) => {
+            [time.as_ps() / 4, time.as_ps() * 4].map(|ps| Some(Value::Time(Time::from_ps(ps))))
+        }
+        (_, Some(Value::Bytes(bytes))) => [bytes.0 / 4, bytes.0 * 4].map(|bytes| Some(Value::Bytes(Bytes(bytes)))),
+        _ => [None, None],
+    }
+}
+
+/// Small, fast, the same everywhere (SplitMix64).
+#[derive(Clone, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+    fn chance(&mut self, per_thousand: u32) -> bool {
+        self.below(1_000) < u64::from(per_thousand)
+    }
+}
+
+/// Two flows of one congestion control, driven by the same random events and compared after each.
+///
+/// A step is one event after a random time: a packet leaves, an ACK or NACK arrives, a congestion notification arrives, or a loss is
+/// noticed; congested times alternate with calm ones. Timers that fall due before it fire in time, sometimes late. Nothing here allocates.
+#[derive(Clone, Debug)]
+pub struct Driver<C: CongestionControl> {
+    flow: FlowConfig,
+    params: [C::Params; 2],
+    controls: [C; 2],
+    random: Random,
+    now: Time,
+    in_flight: u32,
+    steps: u32,
+    /// The network is congested: events come quickly, and many of them say so.
+    congested: bool,
+    fired: u64,
+}
+
+impl<C: CongestionControl> Driver<C> {
+    /// The flows begin.
+    ///
+    /// # Errors
+    /// What `params` says, and whatever does not hold of a new flow.
+    pub fn new(settings: &Settings, flow: &FlowConfig, seed: u64) -> Result<Driver<C>, String> {
+        let now = Time::from_us(seed % 1_000);
+        let params = [C::params(settings, flow)?, C::params(settings, flow)?];
+        let controls = [C::new(&params[0], flow, now), C::new(&params[1], flow, now)];
+        let flow = flow.clone();
+        let driver = Driver {
+            flow,
+            params,
+            controls,
+            random: Random(seed),
+            now,
+            in_flight: 0,
+            steps: 0,
+            congested: false,
+            fired: 0,
+        };
+        driver.check()?;
+        Ok(driver)
+    }
+
+    /// The time of the last event.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+    /// One of the flows' congestion control.
+    pub fn control(&self) -> &C {
+        &self.controls[0]
+    }
+    /// Timers fired so far.
+    pub fn fired(&self) -> u64 {
+        self.fired
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    /// One sentence: what does not hold after it.
+    pub fn step(&mut self) -> Result<(), String> {
+        if self.steps.is_multiple_of(256) {
+            self.congested = self.random.chance(500);
+        }
+        self.steps += 1;
+        // Mostly nanoseconds to microseconds; in calm times up to milliseconds, seldom up to a fifth of a second.
+        let span = [0, 300_000, 300_000, 3_000_000, 3_000_000, 60_000_000, 2_000_000_000];
+        let span = span[self.random.below(if self.congested { 6 } else { 7 }) as usize];
+        let span = if !self.congested && self.random.chance(2) { 200_000_000_000 } else { span };
+        let at = self.now + Time::from_ps(self.random.below(span + 1));
+        self.timers(at)?;
+        self.now = at;
+        let signals = if self.congested { 15 } else { 2 };
+        match self.random.below(80 + 2 * signals) {
+            0..40 => {
+                let bytes = self.flow.header + 1 + self.random.below(u64::from(self.flow.mtu)) as u32;
+                self.in_flight += 1;
+                self.each(|control, params| control.on_send(params, at, bytes));
+            }
+            40..80 => {
+                let acked = self.random.below(u64::from(self.in_flight.min(40)) + 1) as u32;
+                self.in_flight -= acked;
+                let most_queued = if self.congested { 1_000 } else { 10 };
+                let rtt = self.flow.base_rtt + Time::from_us(self.random.below(most_queued));
+                let marked = self.random.chance(if self.congested { 500 } else { 10 });
+                let sample = AckSample { now: at, rtt, acked, in_flight: self.in_flight, marked };
+                self.each(|control, params| control.on_ack(params, &sample));
+            }
+            event if event < 80 + signals => self.each(|control, params| control.on_cnp(params, at)),
+            _ => {
+                let signal = if self.random.chance(500) { LossSignal::Nack } else { LossSignal::Timeout };
+                self.each(|control, params| control.on_loss(params, at, signal));
+            }
+        }
+        self.check()
+    }
+
+    /// Fires what falls due up to and including `until`.
+    fn timers(&mut self, until: Time) -> Result<(), String> {
+        let began = self.now;
+        let mut fired = 0;
+        while let Some(due) = self.controls[0].next_timer().filter(|due| *due <= until) {
+            let late = self.random.chance(50);
+            self.now = if late { until } else { due };
+            let now = self.now;
+            self.each(|control, params| control.on_timer(params, now));
+            self.check()?;
+            if self.controls[0].next_timer().is_some_and(|next| next <= now) {
+                return Err(format!("{}: the timer that fired at {now} is due again at once", C::NAME));
+            }
+            fired += 1;
+            let most = 10 + (until - began).as_ps() / Time::from_us(1).as_ps();
+            if fired > most {
+                return Err(format!("{}: {fired} timers between {began} and {now}", C::NAME));
+            }
+        }
+        self.fired += fired;
+        Ok(())
+    }
+
+    fn each(&mut self, mut event: impl FnMut(&mut C, &C::Params)) {
+        for (control, params) in self.controls.iter_mut().zip(&self.params) {
+            event(control, params);
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let [control, twin] = &self.controls;
+        let (name, now) = (C::NAME, self.now);
+        let (rate, line) = (control.rate(), ceiling(&self.flow));
+        if rate.as_bps() == 0 {
+            return Err(format!("{name}: the rate is zero at {now}"));
+        }
+        if C::PACED && rate > line {
+            return Err(format!("{name}: the rate is {rate} at {now}, above the {line} that the flow can have"));
+        }
+        if !C::PACED && rate < line {
+            return Err(format!("{name}: not PACED, but the rate is {rate} at {now}"));
+        }
+        if control.window() == 0 {
+            return Err(format!("{name}: the window is zero at {now}"));
+        }
+        if control.next_timer().is_some_and(|next| next < now) {
+            return Err(format!("{name}: at {now} the next timer is in the past"));
+        }
+        if (rate, control.window(), control.next_timer()) != (twin.rate(), twin.window(), twin.next_timer()) {
+            return Err(format!("{name}: two flows with the same events differ at {now}"));
+        }
+        Ok(())
+    }
+}
+
+/// `steps` random events: the rate is above zero and at most the line's, the window at least one packet, no timer lies in the
+/// past or fires more than once per microsecond, and the same events lead to the same states.
+///
+/// # Errors
+/// One sentence: what does not hold.
+pub fn check_events<C: CongestionControl>(
+    settings: &Settings, flow: &FlowConfig, seed: u64, steps: u32,
+) -> Result<(), String> {
+    let mut driver = Driver::<C>::new(settings, flow, seed)?;
+    (0..steps).try_for_each(|_| driver.step()).map_err(|error| format!("{error} (seed {seed})"))
+}
+
+/// How bad a path is.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// Of what is lost and marked.
+    pub seed: u64,
+    /// Packets lost at random, each way, in a thousand.
+    pub loss: u32,
+}
+
+/// A flow of `packets` full packets over a path whose second link has half the rate of the first, with a buffer of 100 packets
+/// that marks as the algorithm wants it (from the first packet on if it does not say), and with random losses. It must be
+/// complete after 2 ms per packet and 1 s; returns when it was.
+///
+/// # Errors
+/// One sentence: how far the flow came.
+pub fn check_flow<P: Protocol, C: CongestionControl>(
+    settings: &Settings, flow: &FlowConfig, path: Path, packets: u32,
+) -> Result<Time, String> {
+    let params = C::params(settings, flow)?;
+    let cfg = FlowConfig { cnp_interval: C::cnp_interval(&params), ..flow.clone() };
+    let bytes = u64::from(packets) * u64::from(cfg.mtu);
+    let mut pipe = Pipe::<P, C> {
+        sender: Sender::new(&cfg, &params, bytes, Time::ZERO),
+        receiver: Receiver::new(&cfg, bytes, Time::ZERO),
+        marking: C::marking(&cfg).unwrap_or(Marking { kmin: Bytes(0), kmax: Bytes(0), pmax: 1.0 }),
+        packet: cfg.line_rate.time_for(u64::from(cfg.mtu + cfg.header)),
+        cfg,
+        params,
+        path,
+        random: Random(path.seed),
+        now: Time::ZERO,
+        wire_free: Time::ZERO,
+        slow_free: Time::ZERO,
+        flying: BTreeMap::new(),
+        order: 0,
+    };
+    let limit = Time::from_ms(1_000) + Time::from_ms(2) * u64::from(packets);
+    while !pipe.is_over() {
+        let next = pipe.next_event();
+        if next.is_none_or(|at| at > limit) {
+            let why = if next.is_none() { "nothing is left to happen" } else { "time is up" };
+            return Err(format!(
+                "{}: a flow of {packets} packets over {path:?} is not complete, {} in flight: {why} ({flow:?})",
+                C::NAME,
+                pipe.sender.in_flight(),
+            ));
+        }
+        pipe.step(next.unwrap_or_default());
+    }
+    Ok(pipe.now)
+}
+
+/// Both halves of a flow and what flies between them.
+struct Pipe<P: Protocol, C: CongestionControl> {
+    cfg: FlowConfig,
+    params: C::Params,
+    sender: Sender<P, C>,
+    receiver: Receiver<P>,
+    marking: Marking,
+    path: Path,
+    random: Random,
+    now: Time,
+    /// Time of a packet on the first link, half of that on the second.
+    packet: Time,
+    wire_free: Time,
+    slow_free: Time,
+    /// By time and order of departure: the packet, and whether it is marked.
+    flying: BTreeMap<(Time, u64), (Pdu, bool)>,
+    order: u64,
+}
+
+impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
+    fn is_over(&self) -> bool {
+        let knows = !P::sender_learns_completion(&self.cfg) || self.sender.is_complete();
+        self.receiver.is_complete() && knows
+    }
+
+    fn transmit_at(&self) -> Option<Time> {
+        Some(self.sender.next_transmit(&self.cfg)?.max(self.wire_free))
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let events = [
+            self.flying.first_key_value().map(|((at, _), _)| *at),
+            self.sender.deadline(&self.cfg).map(|(at, _)| at),
+            self.receiver.deadline(&self.cfg),
+            self.transmit_at(),
+        ];
+        Some(events.into_iter().flatten().min()?.max(self.now))
+    }
+
+    /// One instant: arrivals, then timers, then the wire.
+    fn step(&mut self, at: Time) {
+        self.now = at;
+        while let Some(next) = self.flying.first_entry().filter(|next| next.key().0 <= at) {
+            let (pdu, marked) = next.remove();
+            if pdu.kind() == PduKind::Data {
+                let outcome = self.receiver.handle(&self.cfg, at, pdu, RxMeta { marked });
+                if outcome.notify {
+                    self.reply(Pdu::cnp());
+                }
+                if let Some(reply) = outcome.reply {
+                    self.reply(reply);
+                }
+            } else {
+                self.sender.handle(&self.cfg, &self.params, at, pdu);
+            }
+        }
+        self.sender.on_deadline(&self.cfg, &self.params, at);
+        if let Some(nack) = self.receiver.on_deadline(&self.cfg, at) {
+            self.reply(nack);
+        }
+        if self.transmit_at().is_some_and(|free| free <= at) {
+            self.transmit();
+        }
+    }
+
+    fn transmit(&mut self) {
+        let Some(tx) = self.sender.poll_transmit(&self.cfg, &self.params, self.now) else { return };
+        self.wire_free = self.now + self.packet;
+        let service = self.packet * 2;
+        let queued = self.slow_free.saturating_sub(self.wire_free).as_ps() / service.as_ps();
+        if queued >= 100 || self.random.chance(self.path.loss) {
+            return;
+        }
+        let marked = self.marks(queued * u64::from(self.cfg.mtu + self.cfg.header));
+        self.slow_free = self.slow_free.max(self.wire_free) + service;
+        self.launch(self.slow_free + self.cfg.base_rtt.scale(0.5), tx.pdu, marked);
+    }
+
+    fn marks(&mut self, queue: u64) -> bool {
+        let Marking { kmin, kmax, pmax } = self.marking;
+        if queue <= kmin.0 || queue > kmax.0 {
+            return queue > kmax.0;
+        }
+        let probability = pmax * (queue - kmin.0) as f64 / (kmax.0 - kmin.0) as f64;
+        (self.random.below(1_000_000) as f64) < probability * 1e6
+    }
+
+    fn reply(&mut self, pdu: Pdu) {
+        if !self.random.chance(self.path.loss) {
+            self.launch(self.now + self.cfg.base_rtt.scale(0.5), pdu, false);
+        }
+    }
+
+    fn launch(&mut self, at: Time, pdu: Pdu, marked: bool) {
+        self.order += 1;
+        self.flying.insert((at, self.order), (pdu, marked));
+    }
+}

@@ -1,0 +1,346 @@
+//! DCQCN's rates step by step, worked out by hand; and the timers that do not run, against an RP in which all of them do.
+
+use proptest::prelude::*;
+use rnic_transport::congestion::{CongestionControl, Dcqcn, DcqcnParams, LossSignal, Marking, Settings, Value};
+use rnic_transport::{BitRate, Bytes, FlowConfig, Time};
+
+const G: u64 = 1_000_000_000;
+
+/// A flow at 40 Gbps.
+struct Flow {
+    params: DcqcnParams,
+    rp: Dcqcn,
+}
+
+impl Flow {
+    fn new(given: &[(&str, Value)]) -> Flow {
+        Flow::on(&FlowConfig::default(), given)
+    }
+    fn on(flow: &FlowConfig, given: &[(&str, Value)]) -> Flow {
+        let mut settings = Settings::new(Dcqcn::PARAMETERS);
+        for (name, value) in given {
+            settings.set(name, *value).unwrap();
+        }
+        let params = Dcqcn::params(&settings, flow).unwrap();
+        Flow { params, rp: Dcqcn::new(&params, flow, Time::ZERO) }
+    }
+    fn cnp(&mut self, us: u64) {
+        self.rp.on_cnp(&self.params, Time::from_us(us));
+    }
+    /// The timer that must be due at `us` fires.
+    #[track_caller]
+    fn timer(&mut self, us: u64) {
+        assert_eq!(self.rp.next_timer(), Some(Time::from_us(us)));
+        self.rp.on_timer(&self.params, Time::from_us(us));
+    }
+    fn send(&mut self, bytes: u32) {
+        self.rp.on_send(&self.params, Time::ZERO, bytes);
+    }
+    fn alpha(&self, us: u64) -> f64 {
+        self.rp.alpha(&self.params, Time::from_us(us))
+    }
+    /// (R_T, R_C) in bits per second.
+    fn rates(&self) -> (u64, u64) {
+        (self.rp.target().as_bps(), self.rp.rate().as_bps())
+    }
+}
+
+/// Without a CNP a flow stays at line rate and needs no timer, whatever it sends and however long it lasts.
+#[test]
+fn nothing_runs_before_the_first_cnp() {
+    let mut flow = Flow::new(&[]);
+    for _ in 0..100_000 {
+        flow.send(1_086);
+    }
+    assert_eq!((flow.rates(), flow.rp.next_timer()), ((40 * G, 40 * G), None));
+    assert_eq!(flow.rp.window(), u32::MAX);
+    // Alpha is still 1 at the first CNP, though its timer would long have run.
+    flow.cnp(1_000_000);
+    assert_eq!(flow.rates(), (40 * G, 20 * G));
+}
+
+/// Equation 1 at each CNP, equation 2 for each K = 55 us without, equation 3 for each T = 55 us.
+#[test]
+fn cnps_cut_and_alpha_decays() {
+    let mut flow = Flow::new(&[]);
+    flow.cnp(100);
+    // R_C = 40 (1 - 1/2); alpha = 255/256 + 1/256.
+    assert_eq!((flow.rates(), flow.alpha(100)), ((40 * G, 20 * G), 1.0));
+    // 50 us later: neither timer has fired, both start again.
+    flow.cnp(150);
+    assert_eq!((flow.rates(), flow.alpha(150)), ((20 * G, 10 * G), 1.0));
+    flow.timer(205);
+    assert_eq!(flow.rates(), (20 * G, 15 * G)); // (20 + 10) / 2
+    flow.timer(260);
+    assert_eq!(flow.rates(), (20 * G, 17_500_000_000)); // (20 + 15) / 2
+    // Periods of K ended at 205 and 260: alpha = (255/256)^2 = 65025/65536.
+    assert_eq!(flow.alpha(300), 65_025.0 / 65_536.0);
+    // R_C = 17.5 Gbps (1 - 65025/131072) = 8818225860.6; alpha = (255 * 65025/65536 + 1) / 256.
+    flow.cnp(300);
+    assert_eq!(flow.rates(), (17_500_000_000, 8_818_225_861));
+    assert_eq!(flow.alpha(300), (255.0 * 65_025.0 / 65_536.0 + 1.0) / 256.0);
+    assert_eq!(flow.rp.next_timer(), Some(Time::from_us(355)));
+}
+
+/// g = 1/2 makes the order visible. After a CNP at 0 (alpha 1 -> 1), periods of K end at 55 and 110 us: alpha is 1/4 when
+/// the next CNP comes at 150 us. By then R_C has come from 20 to 35 Gbps.
+#[test]
+fn alpha_is_updated_after_the_cut_or_before() {
+    for (first, cut) in [
+        (false, 30_625_000_000), // 35 (1 - 1/8)
+        (true, 24_062_500_000),  // 35 (1 - 5/16): alpha = 1/8 + 1/2 comes first
+    ] {
+        let mut flow = Flow::new(&[("g", Value::Number(0.5)), ("alpha_first", Value::Flag(first))]);
+        flow.cnp(0);
+        flow.timer(55);
+        flow.timer(110);
+        assert_eq!((flow.rates(), flow.alpha(150)), ((40 * G, 35 * G), 0.25));
+        flow.cnp(150);
+        assert_eq!((flow.rates(), flow.alpha(150)), ((35 * G, cut), 0.625));
+        // At the end of a period itself a CNP comes before the timer.
+        assert_eq!(flow.alpha(205), 0.625);
+        assert_eq!(flow.alpha(206), 0.3125);
+    }
+}
+
+/// Through fast recovery, additive and hyper increase, with both the timer and the byte counter (B = 10 KB).
+#[test]
+fn increase_events_in_order() {
+    let mut flow = Flow::new(&[("byte_counter", Value::Bytes(Bytes(10_000)))]);
+    flow.cnp(0);
+    flow.cnp(10);
+    assert_eq!(flow.rates(), (20 * G, 10 * G));
+    // Fast recovery, F = 5 times: the gap to R_T halves.
+    for (us, current) in [
+        (65, 15_000_000_000),
+        (120, 17_500_000_000),
+        (175, 18_750_000_000),
+        (230, 19_375_000_000),
+        (285, 19_687_500_000),
+    ] {
+        flow.timer(us);
+        assert_eq!(flow.rates(), (20 * G, current));
+    }
+    // Additive: the time stage is 5 and more, the byte stage less. R_T + 40 Mbps, then the mean.
+    flow.timer(340);
+    assert_eq!(flow.rates(), (20_040_000_000, 19_863_750_000)); // (20.04 + 19.6875) / 2
+    flow.timer(395);
+    assert_eq!(flow.rates(), (20_080_000_000, 19_971_875_000)); // (20.08 + 19.86375) / 2
+    for (target, current) in [
+        (20_120_000_000, 20_045_937_500),
+        (20_160_000_000, 20_102_968_750),
+        (20_200_000_000, 20_151_484_375),
+        (20_240_000_000, 20_195_742_188), // ...187.5
+        (20_280_000_000, 20_237_871_094),
+    ] {
+        flow.send(9_999);
+        assert!(flow.rates() < (target, current), "B is not full");
+        flow.send(1);
+        assert_eq!(flow.rates(), (target, current));
+    }
+    // Hyper: both stages are 5 and more. The slower one was at 5: 200 Mbps; at 6: 400 Mbps; at 7: 600 Mbps.
+    flow.send(10_000);
+    assert_eq!(flow.rates(), (20_480_000_000, 20_358_935_547));
+    flow.send(10_000);
+    assert_eq!(flow.rates(), (20_880_000_000, 20_619_467_774)); // ...773.5
+    flow.timer(450);
+    assert_eq!(flow.rates(), (21_480_000_000, 21_049_733_887));
+    // A CNP puts both stages back: fast recovery again, towards the rate before it.
+    flow.cnp(460);
+    let (target, low) = flow.rates();
+    assert_eq!(target, 21_049_733_887);
+    flow.timer(515);
+    assert_eq!(flow.rates(), (target, (target + low).div_ceil(2)));
+}
+
+/// Packets of 1,100 bytes against B = 10 KB: the tenth makes 11,000, of which 1,000 count for the next B, so that the second
+/// event comes with the 19th (20,900), not the 20th.
+#[test]
+fn the_byte_counter_counts_every_byte() {
+    let mut flow = Flow::new(&[("byte_counter", Value::Bytes(Bytes(10_000)))]);
+    flow.cnp(0);
+    let mut events = Vec::new();
+    for packet in 1..=20 {
+        let (_, before) = flow.rates();
+        flow.send(1_100);
+        if flow.rates().1 != before {
+            events.push((packet, flow.rates().1 / G));
+        }
+    }
+    assert_eq!(events, [(10, 30), (19, 35)]);
+    // One packet may be several events: 20,000 bytes, two halvings of the gap.
+    flow.cnp(10);
+    let (target, low) = flow.rates();
+    flow.send(20_000);
+    assert_eq!(flow.rates(), (target, target - (target - low) / 4));
+}
+
+/// The rate never falls below `min_rate`, and rises to the cap of the flow where that is less than the link.
+#[test]
+fn rates_stay_within_bounds() {
+    let capped = FlowConfig { max_rate: Some(BitRate::from_gbps(8)), ..FlowConfig::default() };
+    let mut flow = Flow::on(&capped, &[("min_rate", Value::Rate(BitRate::from_gbps(3)))]);
+    assert_eq!(flow.rates(), (8 * G, 8 * G));
+    flow.cnp(0);
+    assert_eq!(flow.rates(), (8 * G, 4 * G));
+    flow.cnp(1);
+    assert_eq!(flow.rates(), (4 * G, 3 * G)); // not 2
+    flow.cnp(2);
+    assert_eq!(flow.rates(), (3 * G, 3 * G)); // not 1.5
+    for _ in 0..10_000 {
+        let Some(at) = flow.rp.next_timer() else { break };
+        flow.rp.on_timer(&flow.params, at);
+    }
+    assert_eq!((flow.rates(), flow.rp.next_timer()), ((8 * G, 8 * G), None));
+}
+
+/// From 20 to 40 Gbps the gap of 20e9 bps halves, rounded down: 35 events, since 2^34 < 20e9 < 2^35. Then the timer stops.
+#[test]
+fn the_timer_stops_at_line_rate() {
+    let mut flow = Flow::new(&[]);
+    flow.cnp(0);
+    for event in 1..=35 {
+        assert!(flow.rates().1 < 40 * G);
+        flow.timer(55 * event);
+    }
+    assert_eq!((flow.rates(), flow.rp.next_timer()), ((40 * G, 40 * G), None));
+    flow.cnp(10_000);
+    assert_eq!(flow.rp.next_timer(), Some(Time::from_us(10_055)));
+}
+
+/// An endpoint that comes late catches up: three events at once.
+#[test]
+fn late_timers_are_made_up_for() {
+    let mut flow = Flow::new(&[]);
+    flow.cnp(0);
+    flow.rp.on_timer(&flow.params, Time::from_us(170));
+    assert_eq!(flow.rates(), (40 * G, 37_500_000_000));
+    assert_eq!(flow.rp.next_timer(), Some(Time::from_us(220)));
+}
+
+#[test]
+fn losses_count_only_if_asked_to() {
+    for (flag, rate) in [(false, 40 * G), (true, 20 * G)] {
+        let mut flow = Flow::new(&[("loss_backoff", Value::Flag(flag))]);
+        flow.rp.on_loss(&flow.params, Time::from_us(10), LossSignal::Nack);
+        assert_eq!(flow.rates(), (40 * G, rate));
+    }
+}
+
+#[test]
+fn deployed_parameters() {
+    let flow = Flow::new(&[]);
+    assert_eq!(Dcqcn::cnp_interval(&flow.params), Some(Time::from_us(50)));
+    let deployed = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.01 };
+    assert_eq!(Dcqcn::marking(&FlowConfig::default()), Some(deployed));
+    let mut settings = Settings::new(Dcqcn::PARAMETERS);
+    settings.set("byte_counter", Value::Bytes(Bytes(5_000_000_000))).unwrap();
+    let error = Dcqcn::params(&settings, &FlowConfig::default()).unwrap_err();
+    assert_eq!(error, "`byte_counter` cannot be 5 GB: at most 4 GB");
+}
+
+/// The RP as the paper draws it, every timer running all the time: the alpha timer from the first CNP on, the rate timer and the
+/// byte counter from the start.
+struct Eager {
+    current: u64,
+    target: u64,
+    alpha: f64,
+    alpha_due: Time,
+    rate_due: Time,
+    bytes: u64,
+    stages: [u64; 2],
+    timers: u64,
+}
+
+const LINE: u64 = 40 * G;
+
+impl Eager {
+    fn new() -> Eager {
+        let rate_due = Time::from_us(55);
+        Eager {
+            current: LINE,
+            target: LINE,
+            alpha: 1.0,
+            alpha_due: Time::MAX,
+            rate_due,
+            bytes: 0,
+            stages: [0; 2],
+            timers: 0,
+        }
+    }
+    fn cnp(&mut self, now: Time) {
+        self.target = self.current;
+        self.current = ((self.current as f64 * (1.0 - self.alpha / 2.0) + 0.5) as u64).max(100_000_000);
+        self.alpha = (1.0 - 1.0 / 256.0) * self.alpha + 1.0 / 256.0;
+        self.alpha_due = now + Time::from_us(55);
+        self.rate_due = now + Time::from_us(55);
+        self.bytes = 0;
+        self.stages = [0; 2];
+    }
+    fn event(&mut self, stage: usize) {
+        let [time, byte] = self.stages;
+        let step = match (time.max(byte) < 5, time.min(byte) >= 5) {
+            (true, _) => 0,
+            (_, false) => 40_000_000,
+            _ => 200_000_000 * (time.min(byte) - 5 + 1),
+        };
+        self.target = (self.target + step).min(LINE);
+        self.current = (self.current + self.target).div_ceil(2);
+        self.stages[stage] += 1;
+    }
+    fn send(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        while self.bytes >= 100_000 {
+            self.bytes -= 100_000;
+            self.event(1);
+        }
+    }
+    /// Fires whatever is due before `until`.
+    fn run(&mut self, until: Time) {
+        while self.alpha_due.min(self.rate_due) < until {
+            self.timers += 1;
+            if self.alpha_due <= self.rate_due {
+                self.alpha *= 1.0 - 1.0 / 256.0;
+                self.alpha_due += Time::from_us(55);
+            } else {
+                self.event(0);
+                self.rate_due += Time::from_us(55);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Rates and alpha are the same to the last bit, with far fewer timers.
+    #[test]
+    fn timers_that_do_not_run_change_nothing(
+        events in prop::collection::vec((0u64..4, prop_oneof![0u64..100, 0u64..5_000], 0u32..4), 1..200),
+    ) {
+        let mut flow = Flow::new(&[("byte_counter", Value::Bytes(Bytes(100_000)))]);
+        let mut eager = Eager::new();
+        let (mut now, mut timers) = (Time::ZERO, 0);
+        for (tie, wait, kind) in events {
+            // Some events fall on the very instant of a timer.
+            let aligned = flow.rp.next_timer().filter(|at| tie == 0 && *at >= now);
+            now = aligned.unwrap_or(now + Time::from_us(wait));
+            eager.run(now);
+            while let Some(at) = flow.rp.next_timer().filter(|at| *at < now) {
+                flow.rp.on_timer(&flow.params, at);
+                timers += 1;
+            }
+            if kind == 0 {
+                eager.cnp(now);
+                flow.rp.on_cnp(&flow.params, now);
+            } else {
+                let bytes = kind * 40_000;
+                eager.send(u64::from(bytes));
+                flow.rp.on_send(&flow.params, now, bytes);
+            }
+            prop_assert_eq!(flow.rates(), (eager.target, eager.current), "at {}", now);
+            prop_assert_eq!(flow.rp.alpha(&flow.params, now), eager.alpha);
+        }
+        prop_assert!(timers <= eager.timers);
+    }
+}

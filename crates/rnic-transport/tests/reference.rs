@@ -1,0 +1,62 @@
+//! `docs/reference/congestion-control.md` says of every parameter what the code says.
+
+use rnic_transport::FlowConfig;
+use rnic_transport::congestion::{CongestionControl, Marking};
+use rnic_transport::registry::{Visitor, visit_congestion_controls};
+use std::fmt::Write as _;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/congestion-control.md");
+
+/// The tables as the page must have them, and what is missing from it.
+struct Compare {
+    page: String,
+    missing: String,
+    rows: u32,
+}
+
+impl Visitor for Compare {
+    fn visit<C: CongestionControl>(&mut self) {
+        // A section a control, so that a row cannot be found under another's heading.
+        let heading = format!("\n## `{}`\n", C::NAME);
+        let section = self.page.split_once(&heading).map_or("", |(_, rest)| rest);
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let mut expected = if C::PARAMETERS.is_empty() {
+            String::new()
+        } else {
+            "| key | default | meaning | source |\n|---|---|---|---|\n".to_string()
+        };
+        for parameter in C::PARAMETERS {
+            let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
+            let (meaning, source) = parameter.about.split_once("; ").unwrap_or((parameter.about, ""));
+            assert_ne!(source, "", "{}: where does the default of `{}` come from?", C::NAME, parameter.name);
+            let _ = writeln!(expected, "| `{}` | {default} | {meaning} | {source} |", parameter.name);
+            self.rows += 1;
+        }
+        if let Some(marking) = C::marking(&FlowConfig::default()) {
+            let Marking { kmin, kmax, pmax } = marking;
+            let _ = if kmin == kmax {
+                writeln!(expected, "\nAt 40 Gbps, switches mark every packet above {kmax}, none below.")
+            } else {
+                let between = format!("with a probability that grows to {pmax} at {kmax}");
+                writeln!(
+                    expected,
+                    "\nAt 40 Gbps, switches mark no packet up to {kmin}, then {between}, every one above."
+                )
+            };
+        }
+        if section.is_empty() || !section.contains(&expected) {
+            let _ = writeln!(self.missing, "{heading}\n{expected}");
+        }
+    }
+}
+
+#[test]
+fn the_page_names_every_parameter_and_default() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let mut compare = Compare { page, missing: String::new(), rows: 0 };
+    visit_congestion_controls(&mut compare);
+    assert!(compare.missing.is_empty(), "the page does not have:\n{}", compare.missing);
+    assert!(compare.rows > 30);
+    let tables = compare.page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(tables, compare.rows as usize, "the page has parameters that do not exist");
+}
