@@ -148,7 +148,7 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
             .map(|item| item.bytes(1..=u64::from(u32::MAX / 2), "4 MB"))
             .transpose()?,
         delayed_acks: flag("delayed_acks")?.unwrap_or(false),
-        delayed_ack_timeout: time("delayed_ack_timeout", "500 us")?,
+        delayed_ack_timeout: timeout("delayed_ack_timeout", "500 us")?,
         handshake: flag("handshake")?.unwrap_or(false),
         rto_high: timeout("rto_high", "320 us")?,
         rto_low: timeout("rto_low", "100 us")?,
