@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::progress::Jobs;
 use rnic_sim::reproduce::jobs::{execute, outlook};
-use rnic_sim::reproduce::{Cache, Options, Plan, Request, STUDIES, Study, Verdict, write_all};
+use rnic_sim::reproduce::{Cache, Options, Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let results = execute(&plan.jobs, &cache, &options, &progress).map_err(|error| cannot_write(&folder, error))?;
     progress.finish();
     let verdicts = plan.conclude(&results);
-    let files = write_all(&folder, &plan, &verdicts).map_err(|error| cannot_write(&folder, error))?;
+    let files = write_all(&folder, &plan, &results, &verdicts).map_err(|error| cannot_write(&folder, error))?;
     print(arguments.format, &plan, &verdicts)?;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     tell(arguments, &format!("wrote {}", names.join(", ")));
@@ -71,9 +71,6 @@ fn tell(arguments: &ReproduceArgs, line: &str) {
 fn remark(plan: &Plan) -> String {
     if plan.quick { format!("{QUICK}.") } else { String::new() }
 }
-
-const QUICK: &str =
-    "A quick look, not the reproduction: few flows, seeds and points, so that queues never fill as they do in it";
 
 fn announcement(plan: &Plan, to_do: usize, expected_s: f64, options: &Options) -> String {
     let total = plan.jobs.len();

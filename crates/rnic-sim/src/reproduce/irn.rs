@@ -1,5 +1,6 @@
 //! "Revisiting Network Support for RDMA" (Mittal et al., SIGCOMM 2018): sections 4.2 to 4.6.
 
+use super::figures::Chart;
 use super::measured::{Case, Measured, Metric, THREE, cc_text, divide, each, largest, smallest};
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study};
@@ -61,12 +62,41 @@ const EXPLICIT: [&str; 2] = ["timely", "dcqcn"];
 const WINDOW: [&str; 2] = ["aimd", "dctcp"];
 
 /// Settings of a quick look at Poisson traffic.
-const FEW: &[(&str, &str)] = &[("traffic.flows", "1500"), ("traffic.warmup", "150")];
+const FEW: &[(&str, &str)] = &[("traffic.flows", "3000"), ("traffic.warmup", "300")];
 const FEW_REQUESTS: &[(&str, &str)] = &[("traffic.total", "30 MB"), ("traffic.repeats", "2")];
 
 const CONGESTION: Source = Source::all("congestion.toml").quick(FEW, &[]);
 const ABLATION: Source = Source::all("ablation.toml").quick(FEW, &[]);
 const BACKING_OFF: Source = Source::all("back-off.toml").quick(FEW, &[]);
+
+/// The cases of the default case, as figures name them.
+const D_ROCE_PFC: (&str, &str) = ("congestion.toml", ROCE_PFC);
+const D_ROCE: (&str, &str) = ("congestion.toml", ROCE);
+const D_IRN: (&str, &str) = ("congestion.toml", IRN);
+const D_IRN_PFC: (&str, &str) = ("congestion.toml", IRN_PFC);
+const A_IRN: (&str, &str) = ("ablation.toml", IRN);
+const A_GO_BACK_N: (&str, &str) = ("ablation.toml", GO_BACK_N);
+const A_NO_BDP_FC: (&str, &str) = ("ablation.toml", NO_BDP_FC);
+
+/// The three metrics of these runs.
+const fn basic(runs: &'static [(&'static str, &'static str)], ccs: &'static [&'static str]) -> Chart {
+    Chart::Bars { runs, ccs, metrics: &THREE, traffic: "" }
+}
+
+/// Their average flow completion time.
+const fn average(runs: &'static [(&'static str, &'static str)], ccs: &'static [&'static str]) -> Chart {
+    Chart::Bars { runs, ccs, metrics: &[Metric::Fct], traffic: "" }
+}
+
+/// Both ratios of a robustness experiment over its points.
+const fn swept(file: &'static str, axis: &'static str) -> Chart {
+    Chart::Sweep { file, axis, pairs: &[(ROCE_PFC, IRN), (IRN_PFC, IRN)], ccs: &CCS, metrics: &THREE }
+}
+
+/// What a variant of incast takes without PFC.
+const fn variants(file: &'static str) -> Chart {
+    Chart::Points { file, pair: (IRN, IRN_PFC), ccs: &CCS, metric: Metric::Rct }
+}
 
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -74,6 +104,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 1: IRN against RoCE with PFC",
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, IRN]).ccs(&["none"])],
+        charts: &[basic(&[D_ROCE_PFC, D_IRN], &["none"])],
         rows: |m| {
             three(m, &["none"], ROCE_PFC, IRN, "IRN up to 2.8-3.7x better across the three metrics", range(2.8, 3.7))
         },
@@ -83,6 +114,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 2: what PFC does to IRN",
         seeds: 5,
         sources: &[CONGESTION.runs(&[IRN, IRN_PFC]).ccs(&["none"])],
+        charts: &[basic(&[D_IRN, D_IRN_PFC], &["none"])],
         rows: fig2,
     },
     Experiment {
@@ -90,6 +122,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 3: what PFC does to RoCE",
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, ROCE]).ccs(&["none"])],
+        charts: &[basic(&[D_ROCE_PFC, D_ROCE], &["none"])],
         rows: |m| {
             three(m, &["none"], ROCE, ROCE_PFC, "1.5-3x worse without PFC across the three metrics", range(1.5, 3.0))
         },
@@ -99,6 +132,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 4: IRN against RoCE with PFC, under TIMELY and DCQCN",
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, IRN]).ccs(&EXPLICIT)],
+        charts: &[basic(&[D_ROCE_PFC, D_IRN], &EXPLICIT)],
         rows: |m| {
             three(m, &EXPLICIT, ROCE_PFC, IRN, "IRN better by up to 1.5-2.2x across the three metrics", range(1.5, 2.2))
         },
@@ -108,6 +142,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 5: what PFC does to IRN under TIMELY and DCQCN",
         seeds: 5,
         sources: &[CONGESTION.runs(&[IRN, IRN_PFC]).ccs(&EXPLICIT)],
+        charts: &[basic(&[D_IRN, D_IRN_PFC], &EXPLICIT)],
         rows: fig5,
     },
     Experiment {
@@ -115,6 +150,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 6: what PFC does to RoCE under TIMELY and DCQCN",
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, ROCE]).ccs(&EXPLICIT)],
+        charts: &[basic(&[D_ROCE_PFC, D_ROCE], &EXPLICIT)],
         rows: |m| {
             three(
                 m,
@@ -131,6 +167,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Key takeaways of section 4.2",
         seeds: 5,
         sources: &[CONGESTION],
+        charts: &[basic(&[D_ROCE_PFC, D_ROCE, D_IRN, D_IRN_PFC], &CCS)],
         rows: takeaways,
     },
     Experiment {
@@ -138,6 +175,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 7: what each of IRN's two changes brings",
         seeds: 5,
         sources: &[ABLATION.runs(&[IRN, GO_BACK_N, NO_BDP_FC])],
+        charts: &[average(&[A_IRN, A_GO_BACK_N, A_NO_BDP_FC], &CCS)],
         rows: fig7,
     },
     Experiment {
@@ -145,6 +183,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.3: go-back-N that backs off on loss",
         seeds: 5,
         sources: &[ABLATION.runs(&[IRN, GO_BACK_N]).ccs(&EXPLICIT), BACKING_OFF],
+        charts: &[average(&[A_IRN, A_GO_BACK_N, ("back-off.toml", BACK_OFF)], &EXPLICIT)],
         rows: backoff,
     },
     Experiment {
@@ -152,6 +191,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.3: selective retransmission without SACK",
         seeds: 5,
         sources: &[ABLATION.runs(&[IRN, GO_BACK_N, NO_SACK])],
+        charts: &[average(&[A_IRN, A_GO_BACK_N, ("ablation.toml", NO_SACK)], &CCS)],
         rows: no_sack,
     },
     Experiment {
@@ -159,6 +199,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.3: timeouts computed as TCP does",
         seeds: 5,
         sources: &[ABLATION.runs(&[IRN, DYNAMIC])],
+        charts: &[average(&[A_IRN, ("ablation.toml", DYNAMIC)], &CCS)],
         rows: |m| {
             let row = |cc: &str, metric: Metric| {
                 ratio_row(
@@ -179,6 +220,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.4.1: link utilisation 30 to 90 %",
         seeds: 3,
         sources: &[Source::all("load.toml").quick(FEW, &["0.3", "0.9"])],
+        charts: &[swept("load.toml", "utilisation")],
         rows: |m| with_trend(m, "load.toml", "PFC's cost grows with utilisation", true),
     },
     Experiment {
@@ -186,6 +228,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.4.1: links of 10, 40 and 100 Gbps",
         seeds: 3,
         sources: &[Source::all("bandwidth.toml").quick(FEW, &["10 Gbps", "100 Gbps"])],
+        charts: &[swept("bandwidth.toml", "Gbps")],
         rows: |m| with_trend(m, "bandwidth.toml", "PFC's cost falls with bandwidth", false),
     },
     Experiment {
@@ -196,6 +239,7 @@ const EXPERIMENTS: &[Experiment] = &[
             &[("sweep.\"traffic.flows\"", QUICK_SCALE), ("sweep.\"traffic.warmup\"", QUICK_SCALE_WARMUP)],
             &["8", "10"],
         )],
+        charts: &[swept("scale.toml", "k of the fat-tree")],
         rows: |m| robustness(m, "scale.toml"),
     },
     Experiment {
@@ -203,6 +247,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.4.1: flow sizes uniform in 500 KB to 5 MB",
         seeds: 3,
         sources: &[Source::all("uniform.toml").quick(&[("traffic.flows", "300"), ("traffic.warmup", "30")], &[])],
+        charts: &[basic(&[("uniform.toml", ROCE_PFC), ("uniform.toml", IRN), ("uniform.toml", IRN_PFC)], &CCS)],
         rows: |m| robustness(m, "uniform.toml"),
     },
     Experiment {
@@ -210,6 +255,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.4.1: buffers of 60 to 480 KB per port",
         seeds: 3,
         sources: &[Source::all("buffers.toml").quick(FEW, &["60 KB", "480 KB"])],
+        charts: &[swept("buffers.toml", "KB per port")],
         rows: |m| with_trend(m, "buffers.toml", "PFC's cost grows as buffers shrink", false),
     },
     Experiment {
@@ -217,6 +263,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.4.1: RTO_high up to four times as long",
         seeds: 3,
         sources: &[Source::all("rto-high.toml").quick(FEW, &["320 us", "1280 us"])],
+        charts: &[swept("rto-high.toml", "RTO_high, us")],
         rows: |m| with_sensitivity(m, "rto-high.toml"),
     },
     Experiment {
@@ -224,6 +271,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.4.1: RTO_low below N = 3, 10 and 15 packets in flight",
         seeds: 3,
         sources: &[Source::all("rto-low-n.toml").quick(FEW, &["3", "15"])],
+        charts: &[swept("rto-low-n.toml", "N")],
         rows: |m| with_sensitivity(m, "rto-low-n.toml"),
     },
     Experiment {
@@ -231,6 +279,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 8: tail of single-packet messages",
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, IRN, IRN_PFC])],
+        charts: &[Chart::Tails { file: "congestion.toml", runs: &[ROCE_PFC, IRN, IRN_PFC], ccs: &CCS }],
         rows: fig8,
     },
     Experiment {
@@ -238,6 +287,13 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 9: incast without cross traffic",
         seeds: 5,
         sources: &[Source::all("incast.toml").quick(FEW_REQUESTS, &["10", "50"])],
+        charts: &[Chart::Sweep {
+            file: "incast.toml",
+            axis: "senders",
+            pairs: &[(IRN, ROCE_PFC), (IRN, IRN_PFC)],
+            ccs: &CCS,
+            metrics: &[Metric::Rct],
+        }],
         rows: fig9,
     },
     Experiment {
@@ -248,6 +304,7 @@ const EXPERIMENTS: &[Experiment] = &[
             Source::all("incast-rate.toml").quick(FEW_REQUESTS, &["10 Gbps, 30", "100 Gbps, 30"]),
             Source::all("incast-connections.toml").quick(FEW_REQUESTS, &["30"]),
         ],
+        charts: &[variants("incast-rate.toml"), variants("incast-connections.toml")],
         rows: incast_variants,
     },
     Experiment {
@@ -263,6 +320,12 @@ const EXPERIMENTS: &[Experiment] = &[
             ],
             &[],
         )],
+        charts: &[Chart::Bars {
+            runs: &[("incast-cross.toml", ROCE_PFC), ("incast-cross.toml", IRN), ("incast-cross.toml", IRN_PFC)],
+            ccs: &CCS,
+            metrics: &[Metric::Rct, Metric::Slowdown, Metric::Fct, Metric::FctP99],
+            traffic: "background",
+        }],
         rows: incast_cross,
     },
     Experiment {
@@ -270,6 +333,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Section 4.4.4: AIMD and DCTCP",
         seeds: 5,
         sources: &[Source::all("window.toml").quick(FEW, &[]), CONGESTION.runs(&[IRN, IRN_PFC]).ccs(&["none"])],
+        charts: &[basic(&[("window.toml", IRN), ("window.toml", IRN_PFC)], &WINDOW)],
         rows: window_cc,
     },
     Experiment {
@@ -277,6 +341,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 10: IRN against Resilient RoCE",
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE]).ccs(&["dcqcn"]), CONGESTION.runs(&[IRN]).ccs(&["none"])],
+        charts: &[basic(&[D_ROCE, D_IRN], &["none", "dcqcn"])],
         rows: fig10,
     },
     Experiment {
@@ -284,12 +349,16 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 11: IRN against iWARP",
         seeds: 5,
         sources: &[Source::all("iwarp.toml").quick(FEW, &[])],
+        charts: &[basic(
+            &[("iwarp.toml", "iWARP"), ("iwarp.toml", IRN), ("iwarp.toml", "IRN + AIMD")],
+            &["none", "aimd"],
+        )],
         rows: fig11,
     },
 ];
 
-const QUICK_SCALE: &str = "[1500, 1500, 1500, 3000, 3000, 3000, 6000, 6000, 6000]";
-const QUICK_SCALE_WARMUP: &str = "[150, 150, 150, 300, 300, 300, 600, 600, 600]";
+const QUICK_SCALE: &str = "[2000, 2000, 2000, 4000, 4000, 4000, 8000, 8000, 8000]";
+const QUICK_SCALE_WARMUP: &str = "[200, 200, 200, 400, 400, 400, 800, 800, 800]";
 
 /// A range of ratios.
 const fn range(low: f64, high: f64) -> Claim {
@@ -328,19 +397,22 @@ fn fig2(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// The ratio of two runs for each congestion control, point and metric, with a name for each case.
+/// The ratio of two runs for each congestion control, point and metric, each named by what tells it from the others.
 fn ratios(
     m: &Measured<'_>, file: &str, ccs: &[&str], (above, below): (&str, &str), metrics: &[Metric],
 ) -> Vec<(String, Sample)> {
+    let points = m.points(file);
+    let points = if points.is_empty() { vec![""] } else { points };
     let mut cases = Vec::new();
     for cc in m.ccs(file, ccs) {
-        let points = m.points(file);
-        for point in if points.is_empty() { vec![""] } else { points } {
+        for point in &points {
             let at = |run| Case { file, run, cc, point };
             for metric in metrics {
-                let place = if point.is_empty() { String::new() } else { format!(", {point}") };
-                let name = format!("{}, {}{place}", metric.text(), cc_text(cc));
-                cases.push((name, m.ratio(at(above), at(below), *metric)));
+                let mut name = Vec::new();
+                name.extend((metrics.len() > 1).then(|| metric.text()));
+                name.extend((ccs.len() > 1).then(|| cc_text(cc)));
+                name.extend((!point.is_empty()).then(|| point.to_string()));
+                cases.push((name.join(", "), m.ratio(at(above), at(below), *metric)));
             }
         }
     }
@@ -386,19 +458,20 @@ fn fig5(m: &Measured<'_>) -> Vec<Row> {
 fn takeaways(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for cc in CCS {
-        let smallest_of = |what: &str, stated: &str, claim: Claim, runs: (&str, &str)| {
+        let smallest_of = |stated: &str, claim: Claim, runs: (&str, &str)| {
             let cases = ratios(m, "congestion.toml", &[cc], runs, &THREE);
             let (above, below) = runs;
-            least(&format!("{what}, {}: least {above} / {below}", cc_text(cc)), stated, claim, Unit::Ratio, cases)
+            least(
+                &format!("least of three metrics, {}: {above} / {below}", cc_text(cc)),
+                stated,
+                claim,
+                Unit::Ratio,
+                cases,
+            )
         };
-        rows.push(smallest_of(
-            "three metrics",
-            "(1) IRN performs better than RoCE with PFC",
-            Claim::Above(1.0),
-            (ROCE_PFC, IRN),
-        ));
-        rows.push(smallest_of("three metrics", "(2) IRN does not require PFC", Claim::NotBelow(0.99), (IRN_PFC, IRN)));
-        rows.push(smallest_of("three metrics", "(3) RoCE requires PFC", Claim::Above(1.0), (ROCE, ROCE_PFC)));
+        rows.push(smallest_of("(1) IRN performs better than RoCE with PFC", Claim::Above(1.0), (ROCE_PFC, IRN)));
+        rows.push(smallest_of("(2) IRN does not require PFC", Claim::NotBelow(0.99), (IRN_PFC, IRN)));
+        rows.push(smallest_of("(3) RoCE requires PFC", Claim::Above(1.0), (ROCE, ROCE_PFC)));
     }
     rows
 }

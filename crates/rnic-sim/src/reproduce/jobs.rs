@@ -301,7 +301,7 @@ struct Ledger {
     real_s: f64,
     /// Expected seconds of the jobs that are not.
     left_s: f64,
-    /// Of the longest of them.
+    /// Why a result could not be written.
     error: Option<io::Error>,
 }
 
@@ -316,7 +316,16 @@ impl Ledger {
         }
     }
 
-    fn finish(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64) {
+    /// A job of the queue is done.
+    fn finish(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
+        self.left_s = (self.left_s - cost).max(0.0);
+        self.enter(index, cost, result, cpu_s);
+        if let Err(error) = stored {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn enter(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64) {
         self.results[index] = Some(result);
         self.done += 1;
         self.expected_s += cost;
@@ -360,7 +369,7 @@ pub fn execute(jobs: &[Job], cache: &Cache, options: &Options, watch: &dyn Watch
     for (index, job) in jobs.iter().enumerate() {
         match cache.load(&job.key).filter(|_| !options.fresh) {
             Some((result, cpu_s)) => {
-                ledger.finish(index, job.cost, result, cpu_s);
+                ledger.enter(index, job.cost, result, cpu_s);
                 ledger.found += 1;
             }
             None => {
@@ -375,7 +384,8 @@ pub fn execute(jobs: &[Job], cache: &Cache, options: &Options, watch: &dyn Watch
     if ledger.expected_s == 0.0 && !ledger.queue.is_empty() {
         // Nothing tells how fast this machine is: the shortest job does, and has its result.
         let index = ledger.queue.remove(0);
-        work(index, &jobs[index], cache, &mut ledger);
+        let (result, cpu_s, stored) = perform(&jobs[index], cache);
+        ledger.finish(index, jobs[index].cost, result, cpu_s, stored);
     }
     watch.update(ledger.state(options));
     let threads = options.threads.clamp(1, ledger.queue.len().max(1));
@@ -388,10 +398,9 @@ pub fn execute(jobs: &[Job], cache: &Cache, options: &Options, watch: &dyn Watch
                 let Some(index) = next else { return };
                 index
             };
-            let (result, cpu_s) = simulate(&jobs[index].run);
-            let stored = cache.store(&jobs[index], &result, cpu_s);
+            let (result, cpu_s, stored) = perform(&jobs[index], cache);
             let mut ledger = lock(&ledger);
-            settle(&mut ledger, index, &jobs[index], result, cpu_s, stored);
+            ledger.finish(index, jobs[index].cost, result, cpu_s, stored);
             watch.update(ledger.state(options));
         }
     };
@@ -408,18 +417,11 @@ pub fn execute(jobs: &[Job], cache: &Cache, options: &Options, watch: &dyn Watch
     }
 }
 
-fn work(index: usize, job: &Job, cache: &Cache, ledger: &mut Ledger) {
+/// Simulates and stores: the result, the seconds it took, and whether it could be written.
+fn perform(job: &Job, cache: &Cache) -> (Measurement, f64, io::Result<()>) {
     let (result, cpu_s) = simulate(&job.run);
     let stored = cache.store(job, &result, cpu_s);
-    settle(ledger, index, job, result, cpu_s, stored);
-}
-
-fn settle(ledger: &mut Ledger, index: usize, job: &Job, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
-    ledger.left_s = (ledger.left_s - job.cost).max(0.0);
-    ledger.finish(index, job.cost, result, cpu_s);
-    if let Err(error) = stored {
-        ledger.error.get_or_insert(error);
-    }
+    (result, cpu_s, stored)
 }
 
 /// A ledger is whole after any panic: nothing that could panic runs halfway through a change to it.
@@ -451,4 +453,160 @@ fn simulate(run: &RunSpec) -> (Measurement, f64) {
         },
     };
     (measurement, time.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::from_str;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const TINY: &str = r#"
+        [fabric]
+        topology = "single-switch"
+        hosts = 4
+        rate = "40 Gbps"
+        delay = "1 us"
+        [traffic]
+        pattern = "poisson"
+        load = 0.5
+        sizes = "fixed 1 KB"
+        flows = 40
+        [[run]]
+        name = "RoCE + PFC"
+        transport = "roce"
+        pfc = true
+        [[run]]
+        name = "IRN"
+        transport = "irn"
+    "#;
+
+    fn runs(text: &str, seed: u64) -> Vec<RunSpec> {
+        from_str(text, "tiny.toml", Path::new(""), &[], Some(seed)).unwrap().runs
+    }
+
+    fn jobs() -> Vec<Job> {
+        (1..=3).flat_map(|seed| runs(TINY, seed)).map(Job::new).collect()
+    }
+
+    /// Counts jobs that were simulated.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Watch for Count {
+        fn update(&self, state: State) {
+            self.0.store(state.done - state.found, Ordering::Relaxed);
+        }
+    }
+
+    fn simulated(jobs: &[Job], cache: &Cache, threads: usize, fresh: bool) -> (Vec<Measurement>, usize) {
+        let count = Count::default();
+        let results = execute(jobs, cache, &Options { threads, fresh }, &count).unwrap();
+        (results, count.0.into_inner())
+    }
+
+    #[test]
+    fn what_is_on_disk_is_not_simulated_again_and_what_is_damaged_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&folder.path().join("runs")).unwrap();
+        let jobs = jobs();
+        let (first, count) = simulated(&jobs, &cache, 2, false);
+        assert_eq!((first.len(), count), (6, 6));
+        assert_eq!(simulated(&jobs, &cache, 1, false), (first.clone(), 0));
+
+        let text = std::fs::read_to_string(cache.path(&jobs[1].key)).unwrap();
+        let digit = text.find("\"slowdown\": ").unwrap() + 12;
+        let other = if &text[digit..=digit] == "1" { "2" } else { "1" };
+        let damaged = [
+            (0, text[..text.len() / 2].to_string()),
+            (1, format!("{}{other}{}", &text[..digit], &text[digit + 1..])),
+            (2, text.clone()), // The file of another job.
+            (3, String::new()),
+        ];
+        for (job, text) in damaged {
+            std::fs::write(cache.path(&jobs[job].key), text).unwrap();
+        }
+        assert_eq!(simulated(&jobs, &cache, 2, false), (first.clone(), 4));
+        assert_eq!(simulated(&jobs, &cache, 2, true), (first, 6), "fresh");
+    }
+
+    #[test]
+    fn a_job_that_was_interrupted_is_done_and_the_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let jobs = jobs();
+        let (first, _) = simulated(&jobs, &cache, 1, false);
+        std::fs::remove_file(cache.path(&jobs[4].key)).unwrap();
+        std::fs::write(folder.path().join(format!("{}.json.123.tmp", jobs[4].key)), "{").unwrap();
+        assert_eq!(simulated(&jobs, &cache, 1, false), (first, 1));
+    }
+
+    #[test]
+    fn a_key_is_of_what_determines_the_result_and_of_nothing_else() {
+        let [one, irn]: [RunSpec; 2] = runs(TINY, 1).try_into().unwrap();
+        assert_eq!(key(&one), key(&RunSpec { name: "other".into(), base: "other".into(), ..one.clone() }));
+        let other = |from: &str, to: &str| key(&runs(&TINY.replacen(from, to, 1), 1)[0]);
+        let keys = [
+            key(&one),
+            key(&irn),
+            key(&RunSpec { seed: 2, ..one.clone() }),
+            other("load = 0.5", "load = 0.6"),
+            other("1 KB", "2 KB"),
+            other("1 us", "2 us"),
+            other("pfc = true", "pfc = true\ncc = \"dcqcn\""),
+            other("flows = 40", "flows = 40\nwarmup = 3"),
+        ];
+        for (index, key) in keys.iter().enumerate() {
+            assert_eq!(key.len(), 32);
+            assert!(!keys[..index].contains(key), "{index}");
+        }
+        // A setting that PFC makes idle: without timers, their length cannot matter.
+        assert_eq!(key(&one), other("pfc = true", "pfc = true\nrto_high = \"999 us\""));
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv1a(b""), 0x6c62272e07bb014262b821756295c58d);
+        assert_eq!(fnv1a(b"a"), 0xd228cb696f1a8caf78912b704e4a8964);
+    }
+
+    #[test]
+    fn a_run_that_cannot_finish_or_be_set_up_is_a_result() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let stuck = runs(&format!("{TINY}\n[limits]\nmax_time = \"1 us\""), 1);
+        let mut impossible = runs(TINY, 1)[0].clone();
+        impossible.fabric.switch.buffer = Some(rnic_transport::Bytes(100));
+        let jobs = [Job::new(stuck[0].clone()), Job::new(impossible)];
+        let (results, _) = simulated(&jobs, &cache, 1, false);
+        assert!(
+            results.iter().all(|r| r.failure.is_some() && r.flows.is_none() && r.tail_us.is_empty()),
+            "{results:?}"
+        );
+        assert!(results[1].failure.as_deref().is_some_and(|f| f.starts_with("cannot be set up")));
+        assert_eq!(simulated(&jobs, &cache, 1, false), (results, 0));
+    }
+
+    #[test]
+    fn an_unwritable_folder_ends_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&folder.path().join("runs")).unwrap();
+        std::fs::remove_dir(folder.path().join("runs")).unwrap();
+        assert!(execute(&jobs(), &cache, &Options { threads: 2, fresh: false }, &()).is_err());
+    }
+
+    #[test]
+    fn time_is_expected_from_what_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let jobs = jobs();
+        let options = Options { threads: 2, fresh: false };
+        let (before, to_do) = outlook(&jobs, Some(&cache), &options);
+        assert!(before > 0.0 && to_do == 6);
+        simulated(&jobs[..5], &cache, 1, false);
+        assert_eq!(outlook(&jobs, Some(&cache), &options).1, 1);
+        simulated(&jobs, &cache, 1, false);
+        assert_eq!(outlook(&jobs, Some(&cache), &options), (0.0, 0));
+        assert!(cost(&jobs[1].run) > cost(&jobs[0].run), "acknowledgements cost");
+    }
 }

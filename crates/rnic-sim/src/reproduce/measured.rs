@@ -24,6 +24,11 @@ impl<'c> Case<'c> {
         Case { run, ..self }
     }
 
+    /// Whether a result is one of this case.
+    fn is(&self, place: &Place) -> bool {
+        (self.file, self.run, self.cc, self.point) == (place.file, place.run.as_str(), place.cc, place.point.as_str())
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         let point = if self.point.is_empty() { String::new() } else { format!(", {}", self.point) };
@@ -128,6 +133,11 @@ impl<'r> Measured<'r> {
         of.iter().filter(|cc| self.missing.is_some() || known(cc)).copied().collect()
     }
 
+    /// Whether the experiment has such a case.
+    pub fn has(&self, case: Case<'_>) -> bool {
+        self.results.keys().any(|place| case.is(place))
+    }
+
     /// A metric of a case, for each seed.
     pub fn values(&self, case: Case<'_>, metric: Metric) -> Sample {
         self.values_of(case, "", metric)
@@ -138,12 +148,8 @@ impl<'r> Measured<'r> {
         if let Some(reason) = self.missing {
             return Err(format!("not available: {reason}"));
         }
-        let mine = |place: &&&Place| {
-            (place.file, place.run.as_str(), place.cc, place.point.as_str())
-                == (case.file, case.run, case.cc, case.point)
-        };
         let mut values = Vec::new();
-        for (place, result) in self.results.iter().filter(|(place, _)| mine(place)) {
+        for (place, result) in self.results.iter().filter(|(place, _)| case.is(place)) {
             match (metric.of(result, traffic), &result.failure) {
                 (_, Some(reason)) => return Err(format!("{} failed (seed {}): {reason}", case.text(), place.seed)),
                 (None, None) => return Err(format!("{} has no {} (seed {})", case.text(), metric.text(), place.seed)),

@@ -5,6 +5,7 @@
 //! it; [`jobs::execute`] does those that have no result yet; [`Plan::conclude`] holds the results against the statements.
 //! Another paper is another file beside [`irn`] and an entry in [`STUDIES`].
 
+pub mod figures;
 mod files;
 pub mod irn;
 pub mod jobs;
@@ -13,6 +14,10 @@ pub mod statistics;
 mod table;
 pub mod verdict;
 
+#[cfg(test)]
+mod tests;
+
+pub use figures::Chart;
 pub use files::write_all;
 pub use jobs::{Cache, Job, Measurement, Options, State, Watch};
 pub use measured::Measured;
@@ -51,6 +56,8 @@ pub struct Experiment {
     pub seeds: u32,
     /// The runs it needs.
     pub sources: &'static [Source],
+    /// Its figures.
+    pub charts: &'static [Chart],
     /// The paper's statements with what was measured for them.
     pub rows: fn(&Measured<'_>) -> Vec<Row>,
 }
@@ -85,6 +92,10 @@ pub struct Request {
 
 /// Seeds of a quick look.
 const QUICK_SEEDS: u32 = 2;
+
+/// What must be known of a quick look.
+pub const QUICK: &str =
+    "A quick look, not the reproduction: few flows, seeds and points, so that queues do not fill as they do in it";
 
 /// Where a result belongs: what tells the runs of a study apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

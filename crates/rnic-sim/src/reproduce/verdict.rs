@@ -1,7 +1,7 @@
 //! What a paper states, what was measured, and whether the one is inside the other.
 
 use super::statistics::Estimate;
-use crate::results::text::{percent, round6, three_digits};
+use crate::results::text::round6;
 use serde_json::{Value, json};
 
 /// What a paper states of one quantity.
@@ -43,24 +43,24 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The value for people.
-    pub fn show(self, value: f64) -> String {
-        match self {
-            Unit::Ratio => format!("{}x", three_digits(value)),
-            Unit::Percent if value < 0.0 => format!("-{}", percent(-value)),
-            Unit::Percent => percent(value),
-        }
-    }
-
-    /// The half-width of an interval, without the unit and as precise as a value of this size is shown.
-    fn show_half(self, half: f64, of: f64) -> String {
-        let (half, of) = if self == Unit::Percent { (half * 100.0, of * 100.0) } else { (half, of) };
-        let decimals = match of.abs() {
+    /// Mean and half-width with three digits of the mean.
+    fn show(self, estimate: &Estimate) -> String {
+        let (scale, unit) = match self {
+            Unit::Ratio => (1.0, "x"),
+            Unit::Percent => (100.0, " %"),
+        };
+        let mean = estimate.mean * scale;
+        let decimals = match mean.abs() {
             size if size >= 99.95 => 0,
             size if size >= 9.995 => 1,
             _ => 2,
         };
-        format!("{half:.decimals$}")
+        let half = estimate.half_width.map_or(String::new(), |half| format!(" ± {:.decimals$}", half * scale));
+        // Never a zero with a sign.
+        let mean = format!("{mean:.decimals$}");
+        let mean =
+            if mean.chars().any(|c| ('1'..='9').contains(&c)) { mean.as_str() } else { mean.trim_start_matches('-') };
+        format!("{mean}{half}{unit}")
     }
 
     fn name(self) -> &'static str {
@@ -198,16 +198,9 @@ impl Verdict {
         Verdict { experiment: experiment.to_string(), row, estimate, outcome }
     }
 
-    /// The mean and its interval for people: `1.53x ± 0.12`.
+    /// The mean and half the width of its interval for people: `1.53 ± 0.12x`.
     pub fn measured(&self) -> String {
-        let Some(estimate) = &self.estimate else {
-            return "-".to_string();
-        };
-        let mean = self.row.unit.show(estimate.mean);
-        match estimate.half_width {
-            Some(half) => format!("{mean} ± {}", self.row.unit.show_half(half, estimate.mean)),
-            None => mean,
-        }
+        self.estimate.as_ref().map_or("-".to_string(), |estimate| self.row.unit.show(estimate))
     }
 }
 
@@ -353,15 +346,17 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.lines().nth(1), Some("fig2,average FCT,1.5x to 2x,ratio,1.6,0.329379,2.87062,2,inside,"));
         assert_eq!(text.lines().nth(2), Some("fig2,average FCT,1.5x to 2x,ratio,,,,0,no result,"));
-        assert!(to_markdown(&verdicts).contains("| fig2 | average FCT | 1.5x to 2x | 1.60x ± 1.27 | inside |  |"));
+        assert!(to_markdown(&verdicts).contains("| fig2 | average FCT | 1.5x to 2x | 1.60 ± 1.27x | inside |  |"));
         assert_eq!(to_json(&verdicts)[0]["values"], json!([1.5, 1.7]));
     }
 
     #[test]
     fn numbers_as_shown() {
-        assert_eq!(Unit::Percent.show(-0.034), "-3.40 %");
-        assert_eq!(Unit::Percent.show(0.85), "85.0 %");
-        assert_eq!(Unit::Ratio.show(0.987), "0.99x");
-        assert_eq!(Unit::Percent.show_half(0.0123, 0.85), "1.2");
+        let show = |unit: Unit, mean, half_width| unit.show(&Estimate { mean, half_width, count: 2 });
+        assert_eq!(show(Unit::Percent, -0.034, None), "-3.40 %");
+        assert_eq!(show(Unit::Percent, 0.85, Some(0.0123)), "85.0 ± 1.2 %");
+        assert_eq!(show(Unit::Ratio, 0.987, Some(0.5)), "0.99 ± 0.50x");
+        assert_eq!(show(Unit::Ratio, 1234.5, Some(10.2)), "1234 ± 10x");
+        assert_eq!(show(Unit::Percent, -0.000001, None), "0.00 %");
     }
 }
