@@ -36,6 +36,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Read a scenario and say what would run, a line for each run
     Check(CheckArgs),
+    /// Rerun a paper's experiments and hold what comes out against what the paper states
+    Reproduce(ReproduceArgs),
 }
 
 /// A scenario, and what to change in it.
@@ -209,6 +211,56 @@ pub(crate) struct CheckArgs {
     /// Also print every setting of each run, with what follows from the fabric
     #[arg(long)]
     pub(crate) settings: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic reproduce\n  \
+    rnic reproduce irn --quick\n  \
+    rnic reproduce irn fig1 fig2\n  \
+    rnic reproduce irn --list\n\n\
+    Each simulation's result is a file below DIR/runs. A command that is interrupted and given again goes on where it was;\n\
+    simulations that several experiments share are done once.")]
+pub(crate) struct ReproduceArgs {
+    /// The paper; without it, what there is
+    #[arg(value_name = "PAPER")]
+    pub(crate) paper: Option<String>,
+
+    /// Only these experiments [default: all]
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiments: Vec<String>,
+
+    /// Few flows, seeds and points: a quick look whose numbers do not reproduce the paper
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Folder for results [default: out/reproduce/PAPER, with --quick out/reproduce/PAPER-quick]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Most simulations at the same time [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    pub(crate) threads: Option<u16>,
+
+    /// Seeds of every experiment, from 1, instead of its own number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
+    pub(crate) seeds: Option<u32>,
+
+    /// Simulate nothing: list the experiments with their simulations and expected minutes
+    #[arg(long)]
+    pub(crate) list: bool,
+
+    /// What to print on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+
+    /// Simulate everything again and replace the results that there are
+    #[arg(long)]
+    pub(crate) fresh: bool,
+
+    /// No progress and no word about the files written
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }
 
 /// Splits `path=value` at the first equals sign outside quotes.

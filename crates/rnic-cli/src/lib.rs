@@ -9,6 +9,7 @@ mod export;
 mod list;
 mod output;
 mod progress;
+mod reproduce;
 mod run;
 
 use args::{Cli, Command, Selection};
@@ -42,6 +43,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Topology(arguments) => export::topology(&arguments, catalogue),
         Command::List(arguments) => list::list(&arguments, catalogue),
         Command::Check(arguments) => describe::check(&arguments, catalogue),
+        Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
     }
 }
 

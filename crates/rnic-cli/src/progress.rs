@@ -1,9 +1,11 @@
-//! Progress bars on the terminal: one for each run that is being simulated.
+//! Progress bars on the terminal: one for each run that is being simulated, or one for many simulations.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rnic_sim::reproduce::{State, Watch};
 use rnic_sim::run::{Progress, RunProgress};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Says nothing.
 pub(crate) struct Silent;
@@ -114,6 +116,60 @@ fn speed(hops: u64, seconds: f64) -> String {
     format!("{:.1} M hops/s", hops as f64 / seconds / 1e6)
 }
 
+/// One bar for many simulations, or a line for every tenth of them where standard error is no terminal.
+pub(crate) struct Jobs {
+    /// Hidden where there is no terminal.
+    bar: ProgressBar,
+    /// Whether lines take the bar's place.
+    lines: bool,
+    /// Tenths that have been told.
+    told: Mutex<usize>,
+}
+
+impl Jobs {
+    /// A bar or lines on standard error; neither unless `speak`.
+    pub(crate) fn new(speak: bool) -> Jobs {
+        let drawn = speak && std::io::stderr().is_terminal();
+        let bar = if drawn { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template(JOBS).unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        if drawn {
+            bar.enable_steady_tick(Duration::from_secs(1));
+        }
+        Jobs { bar, lines: speak && !drawn, told: Mutex::new(0) }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What the bar of many simulations looks like.
+const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
+
+impl Watch for Jobs {
+    fn update(&self, state: State) {
+        self.bar.set_length(state.total as u64);
+        self.bar.set_position(state.done as u64);
+        self.bar.set_message(eta(state.remaining_s));
+        let tenths = state.done * 10 / state.total.max(1);
+        let mut told = lock(&self.told);
+        if self.lines && tenths > *told && state.found < state.total {
+            *told = tenths;
+            let (done, total) = (state.done, state.total);
+            // Where standard error is gone there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(state.remaining_s));
+        }
+    }
+}
+
+/// Time left: minutes and seconds.
+fn eta(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +204,15 @@ mod tests {
     fn the_templates_are_valid() {
         assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
         assert!(ProgressStyle::with_template(OVERALL).is_ok());
+        assert!(ProgressStyle::with_template(JOBS).is_ok());
+    }
+
+    #[test]
+    fn many_simulations_are_one_bar() {
+        let jobs = Jobs::new(false);
+        jobs.update(State { done: 3, found: 1, total: 10, remaining_s: 75.2 });
+        assert_eq!((jobs.bar.position(), jobs.bar.length(), jobs.bar.message().as_str()), (3, Some(10), "1:15"));
+        jobs.finish();
     }
 
     #[test]

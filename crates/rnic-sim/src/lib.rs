@@ -3,6 +3,7 @@
 pub mod catalogue;
 pub mod format;
 pub mod nic;
+pub mod reproduce;
 pub mod resolve;
 pub mod results;
 pub mod run;

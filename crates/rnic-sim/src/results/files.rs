@@ -72,7 +72,9 @@ pub fn write_all(
 }
 
 /// Writes to a temporary file beside `path` and renames it; removes it where writing fails.
-fn write_atomically(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<PathBuf> {
+pub(crate) fn write_atomically(
+    path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<PathBuf> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);

@@ -1,0 +1,151 @@
+//! `rnic reproduce`.
+
+use crate::args::{Format, ReproduceArgs};
+use crate::error::CliError;
+use crate::output;
+use crate::progress::Jobs;
+use rnic_sim::reproduce::jobs::{execute, outlook};
+use rnic_sim::reproduce::{Cache, Options, Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Simulates what has no result yet, holds everything against the paper, writes the files, prints.
+pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
+    let Some(paper) = &arguments.paper else {
+        return output::print(|out| {
+            STUDIES.iter().try_for_each(|study| writeln!(out, "{}  {}", study.name, study.title))
+        });
+    };
+    let study = find(paper)?;
+    let request = Request {
+        experiments: arguments.experiments.clone(),
+        quick: arguments.quick,
+        seeds: arguments.seeds,
+        set: Vec::new(),
+    };
+    let plan = Plan::new(study, &request).map_err(CliError::Input)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let options = Options { threads: arguments.threads.map_or(processors, usize::from), fresh: arguments.fresh };
+    let folder = arguments.out.clone().unwrap_or_else(|| {
+        let quick = if arguments.quick { "-quick" } else { "" };
+        PathBuf::from("out/reproduce").join(format!("{}{quick}", study.name))
+    });
+    let runs = folder.join("runs");
+    if arguments.list {
+        return list(&plan, &runs, &options);
+    }
+    let cache = Cache::open(&runs).map_err(|error| cannot_write(&folder, error))?;
+    tell(arguments, &remark(&plan));
+    let (expected_s, to_do) = outlook(&plan.jobs, Some(&cache), &options);
+    tell(arguments, &announcement(&plan, to_do, expected_s, &options));
+    let progress = Jobs::new(!arguments.quiet);
+    let results = execute(&plan.jobs, &cache, &options, &progress).map_err(|error| cannot_write(&folder, error))?;
+    progress.finish();
+    let verdicts = plan.conclude(&results);
+    let files = write_all(&folder, &plan, &results, &verdicts).map_err(|error| cannot_write(&folder, error))?;
+    print(arguments.format, &plan, &verdicts)?;
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    tell(arguments, &format!("wrote {}", names.join(", ")));
+    Ok(())
+}
+
+fn find(paper: &str) -> Result<&'static Study, CliError> {
+    STUDIES.iter().find(|study| study.name == paper).copied().ok_or_else(|| {
+        let names: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
+        CliError::Input(format!("no paper is called `{paper}`; there are: {}", names.join(", ")))
+    })
+}
+
+fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
+    CliError::Io { doing: format!("cannot write the results into `{}`", folder.display()), error }
+}
+
+/// A line on standard error; where that is gone there is nobody to tell.
+fn tell(arguments: &ReproduceArgs, line: &str) {
+    if !arguments.quiet && !line.is_empty() {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// What must be known of the numbers before anyone reads them.
+fn remark(plan: &Plan) -> String {
+    if plan.quick { format!("{QUICK}.") } else { String::new() }
+}
+
+fn announcement(plan: &Plan, to_do: usize, expected_s: f64, options: &Options) -> String {
+    let total = plan.jobs.len();
+    match to_do {
+        0 => format!("{total} simulations, all done before"),
+        _ => format!(
+            "{total} simulations, {} done before; about {} for the others with {} at a time",
+            total - to_do,
+            time(expected_s),
+            options.threads
+        ),
+    }
+}
+
+/// Seconds for people.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{:.0} s", s.max(1.0)),
+        s => format!("{:.0} min", s / 60.0),
+    }
+}
+
+/// Each experiment with its simulations and what they take.
+fn list(plan: &Plan, runs: &Path, options: &Options) -> Result<(), CliError> {
+    // Nothing is written here: a folder that is not there has no results.
+    let cache = if runs.is_dir() { Cache::open(runs).ok() } else { None };
+    let line = |name: &str, title: &str, count: usize, seconds: f64| {
+        format!("{name:16} {count:5} simulations  {:>7}  {title}", time(seconds))
+    };
+    let mut lines = Vec::new();
+    for planned in &plan.experiments {
+        let experiment = planned.experiment;
+        lines.push(match &planned.jobs {
+            Err(reason) => format!("{:16} not available: {reason}", experiment.name),
+            Ok(_) => {
+                let jobs = plan.jobs_of(planned);
+                let fresh = Options { fresh: true, ..*options };
+                line(experiment.name, experiment.title, jobs.len(), outlook(&jobs, cache.as_ref(), &fresh).0)
+            }
+        });
+    }
+    let (seconds, to_do) = outlook(&plan.jobs, cache.as_ref(), options);
+    let done = plan.jobs.len() - to_do;
+    lines.push(line(
+        "all",
+        &format!("each once; {done} done before, the time is for the others"),
+        plan.jobs.len(),
+        seconds,
+    ));
+    output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
+}
+
+fn print(format: Format, plan: &Plan, verdicts: &[Verdict]) -> Result<(), CliError> {
+    let text = match format {
+        Format::Table => {
+            let quick = if plan.quick { format!("{QUICK}.\n") } else { String::new() };
+            format!("{}{quick}", rnic_sim::reproduce::table(verdicts, output::width()))
+        }
+        Format::Json => format!("{:#}", plan.to_json(verdicts)),
+    };
+    output::print(|out| writeln!(out, "{}", text.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_for_people() {
+        assert_eq!([time(0.2), time(89.0), time(100.0), time(3_600.0)], ["1 s", "89 s", "2 min", "60 min"]);
+    }
+
+    #[test]
+    fn an_unknown_paper_names_the_known_ones() {
+        let error = find("inr").unwrap_err().to_string();
+        assert_eq!(error, "no paper is called `inr`; there are: irn");
+    }
+}

@@ -1,0 +1,234 @@
+//! The figures of a study, as data for the report.
+
+use super::measured::{Case, Measured, Metric, cc_text};
+use super::statistics::Estimate;
+use super::verdict::Sample;
+use crate::results::report::figure::{
+    Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
+};
+
+/// What to draw.
+#[derive(Clone, Copy, Debug)]
+pub enum Chart {
+    /// A figure for each metric: bars of the runs, a group for each congestion control.
+    Bars {
+        /// Name of the scenario file, and of the run in it, for each bar; a run is left out where it has no such case.
+        runs: &'static [(&'static str, &'static str)],
+        /// The groups.
+        ccs: &'static [&'static str],
+        /// The figures.
+        metrics: &'static [Metric],
+        /// Of this source of traffic; empty: all.
+        traffic: &'static str,
+    },
+    /// The tail of single-packet messages: a figure for each congestion control, a curve for each run.
+    Tails {
+        /// Name of the scenario file.
+        file: &'static str,
+        /// The curves.
+        runs: &'static [&'static str],
+        /// The figures.
+        ccs: &'static [&'static str],
+    },
+    /// Ratios over the points of a sweep: a row for each pair of runs, a figure for each metric, a curve for each
+    /// congestion control.
+    Sweep {
+        /// Name of the scenario file.
+        file: &'static str,
+        /// What is swept.
+        axis: &'static str,
+        /// Numerator and denominator.
+        pairs: &'static [(&'static str, &'static str)],
+        /// The curves.
+        ccs: &'static [&'static str],
+        /// The figures.
+        metrics: &'static [Metric],
+    },
+    /// Ratios at the points of a sweep as bars: a group for each point, a bar for each congestion control.
+    Points {
+        /// Name of the scenario file.
+        file: &'static str,
+        /// Numerator and denominator.
+        pair: (&'static str, &'static str),
+        /// The bars.
+        ccs: &'static [&'static str],
+        /// The quantity.
+        metric: Metric,
+    },
+}
+
+impl Chart {
+    /// The figures for these results.
+    pub fn board(&self, m: &Measured<'_>) -> Board {
+        match *self {
+            Chart::Bars { runs, ccs, metrics, traffic } => bars(m, runs, ccs, metrics, traffic),
+            Chart::Tails { file, runs, ccs } => Board {
+                series: runs.iter().map(ToString::to_string).collect(),
+                shown: 0,
+                rows: vec![ccs.iter().map(|cc| Figure::Lines(tails(m, file, runs, cc))).collect()],
+            },
+            Chart::Sweep { file, axis, pairs, ccs, metrics } => Board {
+                series: ccs.iter().map(|cc| cc_text(cc)).collect(),
+                shown: 0,
+                rows: pairs
+                    .iter()
+                    .map(|pair| {
+                        metrics.iter().map(|metric| Figure::Lines(sweep(m, file, axis, *pair, ccs, *metric))).collect()
+                    })
+                    .collect(),
+            },
+            Chart::Points { file, pair, ccs, metric } => Board {
+                series: ccs.iter().map(|cc| cc_text(cc)).collect(),
+                shown: 0,
+                rows: vec![vec![Figure::Bars(points(m, file, pair, ccs, metric))]],
+            },
+        }
+    }
+}
+
+fn estimate(sample: Sample) -> Option<Estimate> {
+    sample.ok().and_then(|values| Estimate::of(&values))
+}
+
+/// The ends of the whisker, where there is one.
+fn interval(estimate: &Estimate) -> Option<[f64; 2]> {
+    estimate.half_width.map(|_| estimate.interval())
+}
+
+fn bar(series: usize, sample: Sample) -> Bar {
+    let note = sample.as_ref().err().cloned().unwrap_or_default();
+    let estimate = estimate(sample);
+    Bar {
+        series,
+        value: estimate.map(|e| e.mean),
+        interval: estimate.as_ref().and_then(interval),
+        note,
+        ..Bar::default()
+    }
+}
+
+fn unit(metric: Metric) -> Unit {
+    match metric {
+        Metric::Slowdown => Unit::Number,
+        Metric::Dropped => Unit::Percent,
+        _ => Unit::Time,
+    }
+}
+
+fn bars(
+    m: &Measured<'_>, runs: &'static [(&'static str, &'static str)], ccs: &[&'static str], metrics: &[Metric],
+    traffic: &str,
+) -> Board {
+    let group = |cc: &'static str, metric: Metric| {
+        let cases = runs.iter().enumerate().map(|(series, (file, run))| (series, Case { file, run, cc, point: "" }));
+        BarGroup {
+            name: cc_text(cc),
+            bars: cases
+                .filter(|(_, case)| m.has(*case))
+                .map(|(series, case)| bar(series, m.values_of(case, traffic, metric)))
+                .collect(),
+            stated: None,
+        }
+    };
+    let figure = |metric: &Metric| {
+        let of = if traffic.is_empty() || *metric == Metric::Rct { String::new() } else { format!("{traffic}: ") };
+        Figure::Bars(Bars {
+            title: format!("{of}{}", metric.text()),
+            caption: "lower is better; mean over the seeds and its 95 % confidence interval".to_string(),
+            unit: unit(*metric),
+            groups: ccs.iter().map(|cc| group(cc, *metric)).filter(|group| !group.bars.is_empty()).collect(),
+            reference: None,
+        })
+    };
+    Board {
+        series: runs.iter().map(|(_, run)| run.to_string()).collect(),
+        shown: 0,
+        rows: vec![metrics.iter().map(figure).collect()],
+    }
+}
+
+fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'static str) -> Lines {
+    let line = |(series, run): (usize, &&'static str)| {
+        let point = |per_mille: &u32| {
+            let case = Case { file, run, cc, point: "" };
+            let estimate = estimate(m.values(case, Metric::Tail(*per_mille)))?;
+            let x = f64::from(*per_mille) / 10.0;
+            Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: super::jobs::TAIL_PER_MILLE.iter().filter_map(point).collect() }
+    };
+    Lines {
+        title: format!("single-packet messages, {}", cc_text(cc)),
+        caption: "lower is better; bands are 95 % confidence intervals over the seeds".to_string(),
+        x: Axis { name: "percentile".to_string(), unit: Unit::Number, scale: Scale::Nines },
+        y: Axis { name: "FCT".to_string(), unit: Unit::Time, scale: Scale::Auto },
+        dots: false,
+        views: vec![View { name: String::new(), lines: runs.iter().enumerate().map(line).collect() }],
+        first: 0,
+        reference: None,
+        stated: None,
+    }
+}
+
+/// `1` where both are the same.
+fn same() -> Option<Reference> {
+    Some(Reference { value: 1.0, name: "the same".to_string() })
+}
+
+fn sweep(
+    m: &Measured<'_>, file: &'static str, axis: &str, (above, below): (&'static str, &'static str),
+    ccs: &[&'static str], metric: Metric,
+) -> Lines {
+    let line = |(series, cc): (usize, &&'static str)| {
+        let point = |point: &&str| {
+            let at = |run| Case { file, run, cc, point };
+            let estimate = estimate(m.ratio(at(above), at(below), metric))?;
+            Some(Point { x: number(point)?, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: m.points(file).iter().filter_map(point).collect() }
+    };
+    Lines {
+        title: format!("{}: {above} / {below}", metric.text()),
+        caption: "above 1, the second is better; bands are 95 % confidence intervals over the seeds".to_string(),
+        x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Linear },
+        y: Axis { name: "ratio".to_string(), unit: Unit::Factor, scale: Scale::Auto },
+        dots: true,
+        views: vec![View { name: String::new(), lines: ccs.iter().enumerate().map(line).collect() }],
+        first: 0,
+        reference: same(),
+        stated: None,
+    }
+}
+
+fn points(
+    m: &Measured<'_>, file: &'static str, (above, below): (&'static str, &'static str), ccs: &[&'static str],
+    metric: Metric,
+) -> Bars {
+    let group = |point: &&str| {
+        let at = |run, cc| Case { file, run, cc, point };
+        let bar = |(series, cc): (usize, &&'static str)| bar(series, m.ratio(at(above, cc), at(below, cc), metric));
+        BarGroup { name: point.to_string(), bars: ccs.iter().enumerate().map(bar).collect(), stated: None }
+    };
+    Bars {
+        title: format!("{}: {above} / {below}", metric.text()),
+        caption: "above 1, the second is better; mean over the seeds and its 95 % confidence interval".to_string(),
+        unit: Unit::Factor,
+        groups: m.points(file).iter().map(group).collect(),
+        reference: same(),
+    }
+}
+
+/// The number at the beginning of a value with a unit.
+fn number(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_a_unit_are_places_on_an_axis() {
+        assert_eq!([number("60 KB"), number("0.3"), number(""), number("x")], [Some(60.0), Some(0.3), None, None]);
+    }
+}

@@ -1,0 +1,83 @@
+//! What a few repetitions tell about a mean.
+
+/// 97.5 % quantiles of Student's t distribution for 1 to 30 degrees of freedom.
+const STUDENT: [f64; 30] = [
+    12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139, 2.200985,
+    2.178813, 2.160369, 2.144787, 2.131450, 2.119905, 2.109816, 2.100922, 2.093024, 2.085963, 2.079614, 2.073873,
+    2.068658, 2.063899, 2.059539, 2.055529, 2.051831, 2.048407, 2.045230, 2.042272,
+];
+
+/// A mean and how well it is known.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// Half the width of its 95 % confidence interval; `None` with a single value, which says nothing about it.
+    pub half_width: Option<f64>,
+    /// How many values.
+    pub count: usize,
+}
+
+impl Estimate {
+    /// Of independent values, taken as normally distributed; `None` without values, or if one is not finite.
+    pub fn of(values: &[f64]) -> Option<Estimate> {
+        let count = values.len();
+        if count == 0 || values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+        let half_width =
+            (count > 1).then(|| student(count - 1) * (squares / (count - 1) as f64).sqrt() / (count as f64).sqrt());
+        Some(Estimate { mean, half_width, count })
+    }
+
+    /// The ends of the interval; the mean itself where there is none.
+    pub fn interval(&self) -> [f64; 2] {
+        let half = self.half_width.unwrap_or(0.0);
+        [self.mean - half, self.mean + half]
+    }
+}
+
+/// The 97.5 % quantile of Student's t distribution.
+pub fn student(freedom: usize) -> f64 {
+    if let Some(quantile) = STUDENT.get(freedom.saturating_sub(1)) {
+        return *quantile;
+    }
+    // Around the normal distribution's quantile; beyond 30 degrees of freedom the error is below 0.0001.
+    let (z, n) = (1.959_964_f64, freedom as f64);
+    z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        let printed = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+        for (n, expected) in (2..=10).zip(printed) {
+            assert!((student(n - 1) - expected).abs() < 0.0006, "n = {n}");
+        }
+        for (freedom, expected) in [(30, 2.0423), (31, 2.0395), (40, 2.0211), (120, 1.9799), (100_000, 1.9600)] {
+            assert!((student(freedom) - expected).abs() < 0.0001, "{freedom}: {}", student(freedom));
+        }
+    }
+
+    #[test]
+    fn an_estimate_by_hand() {
+        // Standard deviation 1, so the half-width is t(2) / sqrt(3).
+        let estimate = Estimate::of(&[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!((estimate.mean, estimate.count), (2.0, 3));
+        assert!((estimate.half_width.unwrap() - 4.302653 / 3f64.sqrt()).abs() < 1e-9);
+        assert_eq!(Estimate::of(&[5.0, 5.0]).unwrap().interval(), [5.0, 5.0]);
+    }
+
+    #[test]
+    fn one_value_has_no_interval_and_no_value_no_mean() {
+        let one = Estimate::of(&[7.0]).unwrap();
+        assert_eq!((one.half_width, one.interval()), (None, [7.0, 7.0]));
+        assert_eq!(Estimate::of(&[]), None);
+        assert_eq!(Estimate::of(&[1.0, f64::NAN]), None);
+    }
+}

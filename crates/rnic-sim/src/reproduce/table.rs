@@ -1,0 +1,48 @@
+//! The verdicts as a table for the terminal.
+
+use super::verdict::{Outcome, Verdict};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
+
+const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
+const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
+
+/// Plain text no wider than `width` where that is at least 80: a line for each row, then how many are inside.
+pub fn table(verdicts: &[Verdict], width: usize) -> String {
+    let mut table = Table::new();
+    let width = width.clamp(80, usize::from(u16::MAX));
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16).force_no_tty();
+    table.set_header(["experiment", "metric", "the paper states", "we measure", "verdict"]);
+    let mut last = "";
+    for verdict in verdicts {
+        let name = if verdict.experiment == last { "" } else { &verdict.experiment };
+        last = &verdict.experiment;
+        let (metric, note) = (&verdict.row.metric, &verdict.row.note);
+        let metric = if note.is_empty() { metric.clone() } else { format!("{metric} ({note})") };
+        let measured = Cell::new(verdict.measured()).set_alignment(CellAlignment::Right);
+        let cells = [Cell::new(name), Cell::new(metric), Cell::new(&verdict.row.stated)];
+        table.add_row(cells.into_iter().chain([measured, Cell::new(verdict.outcome.text())]));
+    }
+    let widths = table.column_max_content_widths();
+    for (index, (column, width)) in table.column_iter_mut().zip(widths).enumerate() {
+        column.set_padding((0, 1));
+        // A name and a number stay in one piece.
+        if [0, 3].contains(&index) {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 1)));
+        }
+    }
+    format!("{}\n{}\n", table.trim_fmt(), tally(verdicts))
+}
+
+/// How many rows are inside.
+pub fn tally(verdicts: &[Verdict]) -> String {
+    let count = |wanted: fn(Outcome) -> bool| verdicts.iter().filter(|v| wanted(v.outcome)).count();
+    format!(
+        "{} inside what the paper states, {} outside ({} of these in the same direction), {} without a stated number, {} without \
+         a result",
+        count(|o| o == Outcome::Inside),
+        count(Outcome::is_outside),
+        count(|o| matches!(o, Outcome::Smaller | Outcome::Larger)),
+        count(|o| o == Outcome::NotStated),
+        count(|o| o == Outcome::NoResult),
+    )
+}
