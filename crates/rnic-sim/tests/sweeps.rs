@@ -111,6 +111,12 @@ fn a_sweep_can_be_given_or_changed_on_the_command_line() {
     let scenario = read(&base, &[("sweep.seed", "[1, 2]"), ("sweep.traffic.load", "[0.5]")], None).unwrap();
     assert_eq!(names(&scenario)[..2], ["RoCE, seed=1, load=0.5", "IRN, seed=1, load=0.5"]);
     let swept = BASE.to_string() + "[sweep]\nfabric.k = [4, 6]\n";
+    for path in ["sweep.fabric.k", "sweep.\"fabric.k\""] {
+        for written in [&swept, &swept.replace("fabric.k =", "\"fabric.k\" =")] {
+            let scenario = read(&[("a.toml", written)], &[(path, "[8]")], None).unwrap();
+            assert_eq!(names(&scenario), ["RoCE, k=8", "IRN, k=8"], "{path}");
+        }
+    }
     let scenario = read(&[("a.toml", &swept)], &[("sweep", "{}")], None).unwrap();
     assert_eq!(names(&scenario), ["RoCE", "IRN"]);
     assert!(scenario.runs[0].point.is_empty());

@@ -41,7 +41,9 @@ impl Sweep {
         let zip = table.get("mode").map_or(Ok("grid"), |item| item.choice(&["grid", "zip"]))? == "zip";
         let mut lists = Vec::new();
         overrides::collect(documents, table.entries(), &[], &|_| false, &mut lists)?;
-        let lists = lists.into_iter().filter(|(steps, _)| !(steps.len() == 1 && steps[0].name == "mode"));
+        let lists = overridden(documents, lists)
+            .into_iter()
+            .filter(|(steps, _)| !(steps.len() == 1 && steps[0].name == "mode"));
         let mut axes: Vec<Axis> = lists.map(|(steps, list)| axis(documents, steps, &list)).collect::<Result<_>>()?;
         check_overlap(documents, &axes)?;
         label(&mut axes);
@@ -174,6 +176,20 @@ fn conflict(documents: &Documents, own: &Node, axis: &Axis, message: String) -> 
 fn overlap(documents: &Documents, axis: &Axis, other: &str) -> super::ScenarioError {
     let message = format!("the sweep varies `{other}` and, within it, `{}`", axis.key);
     documents.mistake(&axis.at, message, Some("sweep one of them".to_string()))
+}
+
+/// The lists of the file with those of `--set` in place, however the path is quoted.
+fn overridden(documents: &Documents, lists: Vec<(Vec<Step>, Node)>) -> Vec<(Vec<Step>, Node)> {
+    let mut kept: Vec<(Vec<Step>, Node)> = Vec::new();
+    for (steps, list) in lists {
+        let same = |other: &[Step]| other.iter().map(|step| &step.name).eq(steps.iter().map(|step| &step.name));
+        match kept.iter_mut().find(|(other, node)| same(other) && !documents.same_text(&node.at, &list.at)) {
+            Some(other) if documents.later(&list.at, &other.1.at) == &list.at => *other = (steps, list),
+            Some(_) => {}
+            None => kept.push((steps, list)),
+        }
+    }
+    kept
 }
 
 /// Reads a key and its list.

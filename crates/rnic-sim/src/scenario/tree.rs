@@ -97,7 +97,12 @@ impl Documents {
         self.documents.get(at.document).map_or(Path::new(""), |document| &document.folder)
     }
 
-    /// Whether one place lies within another.
+    /// Whether two places are in the same text.
+    pub(super) fn same_text(&self, a: &At, b: &At) -> bool {
+        a.document == b.document
+    }
+
+    /// Whether a mistake lies within a place.
     pub(super) fn within(&self, mistake: &Mistake, at: &At) -> bool {
         self.documents.get(at.document).is_some_and(|document| document.name == mistake.file)
             && at.span.start <= mistake.span.start
