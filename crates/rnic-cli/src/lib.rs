@@ -52,14 +52,25 @@ fn load_selected(catalogue: &Catalogue, selection: &Selection) -> Result<Scenari
     Ok(load_with(catalogue, &selection.scenario, &selection.set, selection.seed)?)
 }
 
-/// The run of this name, or the first.
+/// Whether a name means this run: its own, or the one that a sweep made many runs of.
+fn is_called(run: &RunSpec, name: &str) -> bool {
+    run.name == name || run.base == name
+}
+
+/// The run of this name (of several in a sweep the first), or the first of all.
 fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec, CliError> {
     let run = match name {
-        Some(name) => scenario.runs.iter().find(|run| run.name == name),
+        Some(name) => scenario.runs.iter().find(|run| is_called(run, name)),
         None => scenario.runs.first(),
     };
     run.ok_or_else(|| {
-        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
+        let mut names: Vec<String> = Vec::new();
+        for run in &scenario.runs {
+            let name = format!("\"{}\"", run.base);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         let name = name.unwrap_or_default();
         CliError::Input(format!("no run is called \"{name}\"; there are: {}", names.join(", ")))
     })

@@ -17,9 +17,16 @@ impl Progress for Silent {
 /// What a bar looks like.
 const TEMPLATE: &str = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {eta}";
 
-/// A bar per run: its flows, its speed in packet transmissions per second, the time left.
+/// What the bar over all runs looks like.
+const OVERALL: &str = "{prefix:16!} {wide_bar} {pos}/{len} runs  ETA {eta}";
+
+/// More runs than this have a bar over all of them.
+const FEW: usize = 8;
+
+/// A bar per run in progress, and with many runs one over all: its flows, its speed in packet transmissions per second, the time left.
 pub(crate) struct Bars {
     all: MultiProgress,
+    overall: Option<ProgressBar>,
     runs: Vec<Run>,
 }
 
@@ -41,13 +48,21 @@ impl Bars {
     fn drawn_on<'a>(target: ProgressDrawTarget, names: impl Iterator<Item = &'a str>) -> Bars {
         let run = |name: &str| Run { name: name.to_string(), bar: Mutex::new(None) };
         let all = MultiProgress::with_draw_target(target);
-        Bars { all, runs: names.map(run).collect() }
+        let runs: Vec<Run> = names.map(run).collect();
+        let overall = (runs.len() > FEW).then(|| {
+            let bar = ProgressBar::new(runs.len() as u64).with_style(style(OVERALL)).with_prefix("all runs");
+            all.add(bar)
+        });
+        Bars { all, overall, runs }
     }
 
     fn start(&self, name: &str) -> ProgressBar {
-        let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
-        self.all.add(ProgressBar::new(0).with_style(style).with_prefix(name.to_string()))
+        self.all.add(ProgressBar::new(0).with_style(style(TEMPLATE)).with_prefix(name.to_string()))
     }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 impl Progress for Bars {
@@ -62,11 +77,24 @@ impl Progress for Bars {
             bar.finish_and_clear();
         }
     }
+
+    fn finished(&self, run: usize) {
+        // A run that failed has a bar that is not full.
+        if let Some(bar) = self.runs.get(run).and_then(|run| lock(&run.bar).take()) {
+            bar.finish_and_clear();
+        }
+        if let Some(overall) = &self.overall {
+            overall.inc(1);
+        }
+    }
 }
 
 impl Drop for Bars {
     /// A run that failed leaves no bar behind.
     fn drop(&mut self) {
+        if let Some(overall) = &self.overall {
+            overall.finish_and_clear();
+        }
         for run in &self.runs {
             if let Some(bar) = lock(&run.bar).take() {
                 bar.finish_and_clear();
@@ -162,8 +190,20 @@ mod tests {
     }
 
     #[test]
+    fn many_runs_have_a_bar_over_all() {
+        let names: Vec<String> = (0..9).map(|number| number.to_string()).collect();
+        let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), names.iter().map(String::as_str));
+        bars.update(3, RunProgress { flows_done: 1, flows_total: 2, hops: 0, sim_time: rnic_transport::Time::ZERO });
+        bars.finished(3);
+        bars.finished(4);
+        assert_eq!(bars.overall.as_ref().map(ProgressBar::position), Some(2));
+        assert!(lock(&bars.runs[3].bar).is_none(), "its bar is gone, full or not");
+    }
+
+    #[test]
     fn the_templates_are_valid() {
         assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
+        assert!(ProgressStyle::with_template(OVERALL).is_ok());
         assert!(ProgressStyle::with_template(JOBS).is_ok());
     }
 

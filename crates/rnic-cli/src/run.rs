@@ -3,7 +3,7 @@
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
 use crate::progress::{Bars, Silent};
-use crate::{load_selected, output, select};
+use crate::{is_called, load_selected, output, select};
 use rnic_sim::catalogue::Catalogue;
 use rnic_sim::results::RunStatus;
 use rnic_sim::results::files::{FlowFormat, write_all};
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     for name in &arguments.runs {
         select(&scenario, Some(name))?;
     }
-    scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.contains(&run.name));
+    scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
     make_folder(arguments, &scenario)?;
     let reports = simulate(&scenario, arguments)?;
     let summary = summarise(&scenario, &reports);

@@ -285,6 +285,44 @@ fn a_run_prints_one_json_document_and_writes_files_that_do_not_depend_on_threads
 }
 
 #[test]
+fn a_sweep_is_run_selected_and_written_whatever_the_threads() {
+    let folder = Folder::with(&(GOOD.to_string() + "[sweep]\ntraffic.load = [0.3, 0.5]\nseed = [1, 2]\n"));
+    let files = |out: &str, threads: &str| {
+        let output = folder.rnic(&["run", "a.toml", "--out", out, "--threads", threads]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains("RoCE + PFC, load=0.3, seed=1"), "{}", stdout(&output));
+        let read = |file: &str| fs::read(folder.folder.path().join(out).join("a").join(file)).unwrap();
+        ["summary.json", "sweep.csv", "sweep.parquet", "ports.csv", "report.html"].map(read)
+    };
+    let one = files("one", "1");
+    assert!(one == files("two", "2") && one == files("nine", "9"), "the same scenario and seed give the same bytes");
+    let table = String::from_utf8(one[1].clone()).unwrap();
+    assert_eq!(table.lines().count(), 9, "{table}");
+    assert!(table.starts_with("traffic.load,run,base,"), "{table}");
+    let summary: serde_json::Value = serde_json::from_slice(&one[0]).unwrap();
+    let run = &summary["runs"][7];
+    assert_eq!((&run["name"], &run["base"]), (&"IRN, load=0.5, seed=2".into(), &"IRN".into()));
+    assert_eq!(run["point"], serde_json::json!({"traffic.load": 0.5, "seed": 2}));
+    assert_eq!((&summary["seed"], &run["seed"]), (&1.into(), &2.into()));
+
+    let runs = |arguments: &[&str]| {
+        let output = folder.rnic(&[&["run", "a.toml", "--format", "json"], arguments].concat());
+        let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        document["runs"].as_array().unwrap().len()
+    };
+    assert_eq!(runs(&["--run", "IRN"]), 4);
+    assert_eq!(runs(&["--run", "IRN, load=0.5, seed=2"]), 1);
+    let line = "error: no run is called \"inr\"; there are: \"RoCE + PFC\", \"IRN\"";
+    assert_bad_input(&folder.rnic(&["run", "a.toml", "--run", "inr"]), line);
+    let check = folder.rnic(&["check", "a.toml"]);
+    assert!(stdout(&check).starts_with("two transports: seed 1, 8 runs\nRoCE + PFC, load=0.3, seed=1: roce,"));
+    assert_eq!(stdout(&check).lines().count(), 9);
+    let flows = |run: &str| stdout(&folder.rnic(&["flows", "a.toml", "--run", run]));
+    assert_ne!(flows("IRN, load=0.3, seed=1"), flows("IRN, load=0.3, seed=2"));
+    assert_eq!(flows("IRN, load=0.3, seed=1"), flows("RoCE + PFC, load=0.3, seed=1"));
+}
+
+#[test]
 fn a_run_that_fails_is_told_and_is_exit_code_1() {
     let folder = Folder::with(GOOD);
     let output = folder.rnic(&["run", "a.toml", "--quiet", "--set", "limits.max_time=1 us"]);

@@ -39,6 +39,9 @@ pub struct RunProgress {
 pub trait Progress: Sync {
     /// Run number `run` (in the scenario's order) is at `state`.
     fn update(&self, run: usize, state: RunProgress);
+
+    /// Run number `run` has ended, well or not.
+    fn finished(&self, _run: usize) {}
 }
 
 /// A finished run and what it cost.
@@ -74,6 +77,7 @@ pub fn run_scenario(
                 return;
             };
             let report = run_one(run, &prepared[index], &mut |state| progress.update(index, state));
+            progress.finished(index);
             *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
         }
     };
@@ -107,8 +111,9 @@ fn peak_rss_bytes() -> u64 {
     kib.map_or(0, |kib| kib * 1_024)
 }
 
-/// Simulates a run with its own traffic, by the code compiled for its transport and congestion control.
-fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
+/// Simulates a run with its own traffic, by the code compiled for its transport and congestion control; `resolved` is what
+/// [`resolve`] makes of it.
+pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
     let seed = run.seed;
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
     let total = stream.total();

@@ -139,7 +139,7 @@ fn mistakes_in_a_sweep() {
         ("[sweep]\nfabric.k = []\n",
             "a.toml:24:12: `fabric.k` has no values in [sweep]; write a list of values, for example `\"fabric.k\" = [1, 2]`"),
         ("[sweep]\nfabric = { k = [4], loss = 0 }\n",
-            "a.toml:24:29: `fabric.loss` must be a list in [sweep], not an integer; write a list of values, for example `\"fabric.loss\" = [1, 2]`"),
+            "a.toml:24:28: `fabric.loss` must be a list in [sweep], not an integer; write a list of values, for example `\"fabric.loss\" = [1, 2]`"),
         ("[sweep.fabric]\nk = [4, 6]\n", "accepted"),
         ("[sweep]\nmode = \"grip\"\n",
             "a.toml:24:8: unknown mode \"grip\"; did you mean `grid`? available: \"grid\", \"zip\""),
@@ -198,7 +198,7 @@ fn a_sweep_has_at_most_ten_thousand_runs() {
         "a.toml:23:1: the sweep makes 10002 runs; accepted: at most 10000 runs, that is points times [[run]]"
     );
     let many = format!("seed = [{0}]\nfabric.k = [{0}]\ntraffic.load = [{0}]\nfabric.loss = [{0}]\n", list(9_999));
-    assert!(with(&format!("[sweep]\n{many}")).unwrap_err().contains("the sweep makes 19992001199960002 runs"));
+    assert!(with(&format!("[sweep]\n{many}")).unwrap_err().contains("the sweep makes 19992001199920002 runs"));
 }
 
 #[test]

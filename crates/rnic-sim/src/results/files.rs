@@ -3,6 +3,7 @@
 use super::flow_files;
 use super::report;
 use super::summary::{ScenarioSummary, port_utilisation};
+use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
 use crate::run::RunReport;
 use crate::scenario::Scenario;
@@ -39,8 +40,8 @@ pub const PORT_COLUMNS: [&str; 15] = [
     "queue_high_water_bytes",
 ];
 
-/// Writes `summary.json`, `ports.csv`, `report.html` and the wanted lists of flows into `dir`, which it creates, and
-/// returns their paths. Each file appears whole or not at all; an older one of the same name is replaced.
+/// Writes `summary.json`, `ports.csv`, `report.html`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
+/// flows into `dir`, which it creates, and returns their paths. Each file appears whole or not at all; an older one of the same name is replaced.
 pub fn write_all(
     dir: &Path, scenario: &Scenario, reports: &[RunReport], summary: &ScenarioSummary, flows: &[FlowFormat],
 ) -> io::Result<Vec<PathBuf>> {
@@ -55,6 +56,10 @@ pub fn write_all(
             out.write_all(report::render(scenario, summary, reports).as_bytes())
         })?,
     ];
+    if !summary.swept().is_empty() {
+        paths.push(write_atomically(&dir.join("sweep.csv"), |out| sweep_files::write_csv(out, summary))?);
+        paths.push(write_atomically(&dir.join("sweep.parquet"), |out| sweep_files::write_parquet(out, summary))?);
+    }
     if flows.contains(&FlowFormat::Csv) {
         paths.push(write_atomically(&dir.join("flows.csv"), |out| flow_files::write_csv(out, scenario, reports))?);
     }

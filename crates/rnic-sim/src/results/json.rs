@@ -17,15 +17,25 @@ impl ScenarioSummary {
             "scenario": self.name,
             "seed": self.seed,
             "version": self.version,
-            "runs": self.runs.iter().map(|run| run_json(run, with_timing)).collect::<Vec<_>>(),
+            "runs": self.runs.iter().map(|run| run_json(run, self.seed, with_timing)).collect::<Vec<_>>(),
         })
     }
 }
 
-fn run_json(run: &RunSummary, with_timing: bool) -> Value {
+fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_string(), value);
     put("name", json!(run.name));
+    if !run.point.is_empty() {
+        put("base", json!(run.base));
+        put(
+            "point",
+            run.point.iter().map(|(key, text)| (key.clone(), number_or_text(text))).collect::<Map<_, _>>().into(),
+        );
+    }
+    if run.seed != seed {
+        put("seed", json!(run.seed));
+    }
     put("transport", json!(run.transport));
     put("cc", json!(run.cc));
     put("pfc", json!(run.pfc));
@@ -58,6 +68,16 @@ fn run_json(run: &RunSummary, with_timing: bool) -> Value {
         put("peak_rss_bytes", json!(run.timing.peak_rss_bytes));
     }
     object.into()
+}
+
+/// A swept value: a number where it is one.
+fn number_or_text(text: &str) -> Value {
+    let plain = text.replace('_', "");
+    match (plain.parse::<u64>(), plain.parse::<f64>()) {
+        (Ok(count), _) => json!(count),
+        (_, Ok(number)) if number.is_finite() => json!(number),
+        _ => json!(text),
+    }
 }
 
 fn distribution(of: Option<Distribution>) -> Value {

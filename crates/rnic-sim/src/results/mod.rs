@@ -12,6 +12,7 @@ pub mod model;
 pub mod report;
 pub mod stats;
 pub mod summary;
+pub mod sweep_files;
 pub mod table;
 pub mod text;
 

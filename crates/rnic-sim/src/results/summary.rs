@@ -22,12 +22,30 @@ pub struct ScenarioSummary {
     pub runs: Vec<RunSummary>,
 }
 
+impl ScenarioSummary {
+    /// The swept keys; empty without a sweep.
+    pub fn swept(&self) -> Vec<&str> {
+        self.runs.first().map_or(Vec::new(), |run| run.point.iter().map(|(key, _)| key.as_str()).collect())
+    }
+
+    /// The run that others are compared with: the first at the same point of the sweep.
+    pub fn reference(&self, run: &RunSummary) -> Option<&RunSummary> {
+        self.runs.iter().find(|other| other.point == run.point)
+    }
+}
+
 /// One run, summarised. Every statistic is over measured flows only and is `None` (in JSON `null`) where nothing was
 /// measured and in every failed run: the flows that did finish in one would pass the slow ones over in silence.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunSummary {
     /// Its name.
     pub name: String,
+    /// Its name in the scenario's file; the same but in a sweep.
+    pub base: String,
+    /// In a sweep: the swept keys and their values, as written.
+    pub point: Vec<(String, String)>,
+    /// Seed of its random streams.
+    pub seed: u64,
     /// Name of its transport.
     pub transport: String,
     /// Name of its congestion control.
@@ -153,6 +171,9 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
     let totals = output.totals;
     RunSummary {
         name: spec.name.clone(),
+        base: spec.base.clone(),
+        point: spec.point.clone(),
+        seed: spec.seed,
         transport: spec.transport.transport.clone(),
         cc: spec.transport.cc.name.to_string(),
         pfc: spec.transport.pfc,

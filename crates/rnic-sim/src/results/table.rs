@@ -3,10 +3,15 @@
 use super::compare::{self, Metric};
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::{count, duration, percent, three_digits};
+use crate::scenario::sweep::short_keys;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 
 /// Narrower than this, the counts move into a table of their own.
 const ONE_TABLE: usize = 110;
+/// More runs than this have a line each, without comparisons.
+const FEW: usize = 8;
+/// More names than this are not listed.
+const NAMES: usize = 6;
 /// Fewer columns than this hold no table of numbers.
 const NARROWEST: usize = 60;
 
@@ -32,7 +37,9 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
         metrics.push(RCT);
     }
     let mut text = String::new();
-    if width >= ONE_TABLE {
+    if summary.runs.len() > FEW {
+        text += &compact(summary, &metrics, width);
+    } else if width >= ONE_TABLE {
         metrics.extend(COUNTS);
         text += &table(summary, &metrics, STYLE, width);
     } else {
@@ -43,6 +50,37 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
         text += &wrap(&note, width);
     }
     text
+}
+
+/// A line per run: swept keys, name in the scenario's file, numbers. Where it is too wide, the last columns go.
+fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> String {
+    let keys = summary.swept();
+    let swept = short_keys(&keys);
+    let mut columns: Vec<&Column> = metrics.iter().chain(&COUNTS[..3]).collect();
+    loop {
+        let mut table = Table::new();
+        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+        let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+        let header = swept.iter().map(Cell::new).chain([Cell::new("run")]);
+        table.set_header(header.chain(columns.iter().map(|column| right(column.title))));
+        for run in &summary.runs {
+            let point = run.point.iter().map(|(_, value)| Cell::new(value));
+            let name = if keys.is_empty() { &run.name } else { &run.base };
+            let name = if run.failure.is_some() { format!("{name} FAILED") } else { name.clone() };
+            // A run compared with itself shows its value alone; the first line of a count is the count.
+            let cell = |column: &&Column| right((column.cell)(run, run).lines().next().unwrap_or(""));
+            table.add_row(point.chain([Cell::new(name)]).chain(columns.iter().map(cell)));
+        }
+        for (number, column) in table.column_iter_mut().enumerate() {
+            column.set_padding(if number <= swept.len() { (0, 2) } else { (1, 0) });
+        }
+        let text = table.trim_fmt() + "\n";
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        if widest <= width || columns.len() <= 3 {
+            return text;
+        }
+        columns.pop();
+    }
 }
 
 const SLOWDOWN: Column =
@@ -95,12 +133,11 @@ fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width
     let mut header = vec![Cell::new("run")];
     header.extend(columns.iter().map(|c| Cell::new(c.title).set_alignment(CellAlignment::Right)));
     table.set_header(header);
-    if let Some(first) = summary.runs.first() {
-        for run in &summary.runs {
-            let mut row = vec![Cell::new(name(run))];
-            row.extend(columns.iter().map(|c| Cell::new((c.cell)(first, run)).set_alignment(CellAlignment::Right)));
-            table.add_row(row);
-        }
+    for run in &summary.runs {
+        let reference = summary.reference(run).unwrap_or(run);
+        let mut row = vec![Cell::new(name(run))];
+        row.extend(columns.iter().map(|c| Cell::new((c.cell)(reference, run)).set_alignment(CellAlignment::Right)));
+        table.add_row(row);
     }
     // Only names may wrap: a number must stay in one piece.
     let widths = table.column_max_content_widths();
@@ -121,8 +158,10 @@ fn name(run: &RunSummary) -> String {
 /// What the table does not say: comparisons, failures, warnings.
 fn notes(summary: &ScenarioSummary) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some((first, others)) = summary.runs.split_first() {
-        notes.extend(others.iter().filter_map(|run| compare::sentence(first, run)));
+    if summary.runs.len() <= FEW {
+        let compared = summary.runs.iter().filter_map(|run| Some((summary.reference(run)?, run)));
+        let others = compared.filter(|(reference, run)| !std::ptr::eq(*reference, *run));
+        notes.extend(others.filter_map(|(reference, run)| compare::sentence(reference, run)));
     }
     for run in &summary.runs {
         if let Some(reason) = &run.failure {
@@ -145,9 +184,14 @@ pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
         }
     }
     let all = summary.runs.len();
-    let runs = |names: Vec<&str>| match names.len() {
-        n if n > 1 && n == all => "all runs".to_string(),
-        _ => names.join(", "),
+    let runs = |names: Vec<&str>| {
+        // A run of a sweep has commas in its name.
+        let comma = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
+        match names.len() {
+            n if n > 1 && n == all => "all runs".to_string(),
+            n if n > NAMES + 1 => format!("{} and {} more runs", names[..NAMES].join(comma), n - NAMES),
+            _ => names.join(comma),
+        }
     };
     found.into_iter().map(|(names, text)| (runs(names), text)).collect()
 }
@@ -247,6 +291,56 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
         fits(&text, 80);
         assert!(text.contains("\nFAILED: IRN: no flow progressed for 1 s: flow 3 waits for PSN 17\n"), "{text}");
         assert!(!text.contains("better") && !text.contains("2.50"), "{text}");
+    }
+
+    /// Two values of two keys.
+    fn swept() -> ScenarioSummary {
+        let (mut scenario, mut reports) = fixture::two_runs();
+        let values = ["0.3", "0.5", "0.7", "0.9", "1"];
+        let runs = values.iter().flat_map(|load| scenario.runs.iter().map(move |run| (load, run.clone())));
+        let runs: Vec<_> = runs
+            .map(|(load, mut run)| {
+                run.name += &format!(", load={load}");
+                run.point = vec![("traffic.load".to_string(), load.to_string())];
+                run
+            })
+            .collect();
+        reports = values.iter().flat_map(|_| reports.clone()).collect();
+        scenario.runs = runs;
+        reports[3].output.status = RunStatus::Failed("stuck".into());
+        summarise(&scenario, &reports)
+    }
+
+    #[test]
+    fn many_runs_have_a_line_each() {
+        let text = render(&swept(), 100);
+        fits(&text, 100);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(&lines[..8], COMPACT.lines().collect::<Vec<_>>(), "{text}");
+        assert!(text.contains("\nFAILED: IRN, load=0.5: stuck\n"), "{text}");
+        assert!(!text.contains("better"), "{text}");
+        let narrow = render(&swept(), 60);
+        fits(&narrow, 60);
+        assert!(!narrow.contains("pauses") && narrow.contains("99th"), "{narrow}");
+    }
+
+    const COMPACT: &str = "\
+────────────────────────────────────────────────────────────────────────────────────
+load   run            average  average  99th perc.  request  dropped    sent  pauses
+                     slowdown      FCT         FCT     time            again
+────────────────────────────────────────────────────────────────────────────────────
+0.3    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %  1.00 %       3
+0.3    IRN               2.50  93.8 us      200 us   210 us   0.67 %  1.00 %       3
+0.5    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %  1.00 %       3
+0.5    IRN FAILED           -        -           -        -        -       -       3
+";
+
+    #[test]
+    fn a_small_sweep_compares_at_each_point() {
+        let mut summary = swept();
+        summary.runs.truncate(8);
+        let text = render(&summary, 120);
+        assert!(text.contains("than RoCE + PFC, load=0.3\n") && text.contains("than RoCE + PFC, load=0.7\n"), "{text}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Scenario {
     pub title: String,
     /// Stem of the file's name; names the output folder.
     pub name: String,
-    /// Seed of every random stream.
+    /// The seed as written or as asked for; each run has its own copy, which is the one that counts.
     pub seed: u64,
     /// The runs, in the file's order; at least one.
     pub runs: Vec<RunSpec>,

@@ -80,10 +80,10 @@ fn parameter_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static str>
 
 /// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
 pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result<()> {
-    let mut used = Vec::new();
-    for key in COMMON.iter().chain(VARIANTS.iter().flat_map(|variant| variant.keys)) {
+    let mut used: Vec<&'static str> = COMMON.to_vec();
+    for key in VARIANTS.iter().flat_map(|variant| variant.keys) {
         if !used.contains(key) {
-            used.push(*key);
+            used.push(key);
         }
     }
     let layers = Layers { run: table, defaults: None, used };
@@ -171,6 +171,15 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
     Ok(spec)
 }
 
+fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
+    let time = item.positive_time(example)?;
+    if time < SHORTEST_TIMEOUT {
+        let help = format!("accepted: {SHORTEST_TIMEOUT} to 30 days, for example {example:?}");
+        return Err(item.error(format!("`{key}` is too short: {time}"), help));
+    }
+    Ok(time)
+}
+
 /// Reads `recovery`; a default of another transport does not concern this one.
 fn read_recovery(transport: &str, layers: &Layers<'_, '_>) -> Result<Recovery> {
     let own = || RECOVERIES.iter().filter(|r| r.0 == transport);
@@ -187,15 +196,6 @@ fn read_recovery(transport: &str, layers: &Layers<'_, '_>) -> Result<Recovery> {
         _ => Recovery::Selective,
     };
     Ok(name.and_then(|name| own().find(|r| r.1 == name)).map_or(default, |r| r.2))
-}
-
-fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
-    let time = item.positive_time(example)?;
-    if time < SHORTEST_TIMEOUT {
-        let help = format!("accepted: {SHORTEST_TIMEOUT} to 30 days, for example {example:?}");
-        return Err(item.error(format!("`{key}` is too short: {time}"), help));
-    }
-    Ok(time)
 }
 
 /// Reads the table that holds a congestion control's parameters.

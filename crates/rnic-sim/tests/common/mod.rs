@@ -6,7 +6,7 @@ use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
 use rnic_sim::nic::Segment;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::results::{FlowRecord, RunOutput, RunStatus};
-use rnic_sim::run::{simulate, simulate_on};
+use rnic_sim::run::{simulate_on, simulate_run};
 use rnic_sim::scenario::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_sim::workload::FlowSpec;
 use rnic_transport::congestion::NoCongestionControl;
@@ -86,20 +86,15 @@ pub(crate) fn resolved(run: &RunSpec, flows: &[FlowSpec]) -> Resolved {
     resolve(&run).unwrap()
 }
 
-/// Runs exactly these flows, which must be in order of start, with seed 1.
+/// Runs exactly these flows.
 pub(crate) fn outcome(run: &RunSpec, flows: &[FlowSpec]) -> RunOutput {
-    outcome_of(&resolved(run, flows), 1, run.transport.transport == "irn", flows)
+    outcome_of(run, &resolved(run, flows), flows)
 }
 
 /// Runs exactly these flows on resolved settings.
-pub(crate) fn outcome_of(resolved: &Resolved, seed: u64, irn: bool, flows: &[FlowSpec]) -> RunOutput {
-    let flows = flows.iter().copied();
-    let observer = &mut |_, _, _| ControlFlow::Continue(());
-    if irn {
-        simulate::<Irn, NoCongestionControl, _>(resolved, (), seed, flows, observer)
-    } else {
-        simulate::<GoBackN, NoCongestionControl, _>(resolved, (), seed, flows, observer)
-    }
+pub(crate) fn outcome_of(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> RunOutput {
+    let run = RunSpec { traffic: list(flows), ..run.clone() };
+    simulate_run(&run, resolved, &mut |_| {})
 }
 
 /// Runs these flows on a fabric that loses frames: (host, numbers of the frames that it transmits).

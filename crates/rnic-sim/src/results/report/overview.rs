@@ -6,6 +6,7 @@ use super::super::table::warnings;
 use super::super::text::{count, percent, three_digits};
 use super::html::{change, escape, exact, inline, row, table, time};
 use super::page::NO_SCRIPT;
+use super::settings::ROWS_FROM;
 
 pub(super) fn header(summary: &ScenarioSummary) -> String {
     let runs = match summary.runs.len() {
@@ -107,7 +108,10 @@ fn end_sentence(text: &str) -> String {
 
 fn sentences(summary: &ScenarioSummary) -> String {
     let mut items = Vec::new();
-    if let Some((first, others)) = summary.runs.split_first() {
+    // Of many runs the table says it better.
+    if let Some((first, others)) = summary.runs.split_first()
+        && others.len() < ROWS_FROM
+    {
         let compared = others.iter().filter_map(|run| compare::sentence(first, run));
         items.extend(compared.map(|sentence| format!("<li>{}.</li>", escape(&sentence))));
     }

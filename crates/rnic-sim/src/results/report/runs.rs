@@ -231,18 +231,19 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunReport]) -> Opt
             })
             .collect(),
     };
+    let views =
+        vec![view("Median", |p| Some(p.p50)), view("95th percentile", |p| p.p95), view("99th percentile", |p| p.p99)];
+    // The highest percentile that most of the sizes have enough flows for.
+    let filled = |view: &View| view.lines.iter().map(|line| line.points.len()).sum::<usize>();
+    let first = views.iter().rposition(|view| 2 * filled(view) > filled(&views[0])).unwrap_or(0);
     points.iter().any(|points| !points.is_empty()).then(|| Lines {
         title: "Slowdown by flow size".into(),
         caption: "over the flows of similar size; lower is better".into(),
         x: Axis { name: "Flow size".into(), unit: Unit::Bytes, scale: Scale::Log },
         y: Axis { name: "Slowdown".into(), unit: Unit::Number, scale: Scale::Auto },
         dots: true,
-        views: vec![
-            view("Median", |p| Some(p.p50)),
-            view("95th percentile", |p| p.p95),
-            view("99th percentile", |p| p.p99),
-        ],
-        first: 2,
+        views,
+        first,
         ..Lines::default()
     })
 }
