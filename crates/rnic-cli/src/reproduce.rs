@@ -4,7 +4,7 @@ use crate::args::{Format, ReproduceArgs};
 use crate::error::CliError;
 use crate::output;
 use crate::progress::Jobs;
-use rnic_sim::reproduce::jobs::{execute, outlook};
+use rnic_sim::reproduce::jobs::{calibrate, execute, outlook};
 use rnic_sim::reproduce::{Cache, Options, Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     }
     let cache = Cache::open(&runs).map_err(|error| cannot_write(&folder, error))?;
     tell(arguments, &remark(&plan));
+    calibrate(&plan.jobs, &cache).map_err(|error| cannot_write(&folder, error))?;
     let (expected_s, to_do) = outlook(&plan.jobs, Some(&cache), &options);
     tell(arguments, &announcement(&plan, to_do, expected_s, &options));
     let progress = Jobs::new(!arguments.quiet);
@@ -75,9 +76,9 @@ fn remark(plan: &Plan) -> String {
 fn announcement(plan: &Plan, to_do: usize, expected_s: f64, options: &Options) -> String {
     let total = plan.jobs.len();
     match to_do {
-        0 => format!("{total} simulations, all done before"),
+        0 => format!("{total} simulations, all done"),
         _ => format!(
-            "{total} simulations, {} done before; about {} for the others with {} at a time",
+            "{total} simulations, {} done; about {} for the others, {} at a time",
             total - to_do,
             time(expected_s),
             options.threads
@@ -114,12 +115,7 @@ fn list(plan: &Plan, runs: &Path, options: &Options) -> Result<(), CliError> {
     }
     let (seconds, to_do) = outlook(&plan.jobs, cache.as_ref(), options);
     let done = plan.jobs.len() - to_do;
-    lines.push(line(
-        "all",
-        &format!("each once; {done} done before, the time is for the others"),
-        plan.jobs.len(),
-        seconds,
-    ));
+    lines.push(line("all", &format!("each once; {done} done, the time is for the others"), plan.jobs.len(), seconds));
     output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
 }
 

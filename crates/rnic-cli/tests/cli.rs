@@ -357,3 +357,47 @@ fn topologies_are_printed_in_each_format() {
     let output = folder.rnic(&["topology", "a.toml", "--format", "htsim"]);
     assert_eq!(output.status.code(), Some(2), "a single switch is no tree: {}", stdout(&output));
 }
+
+#[test]
+fn reproduce_lists_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let papers = rnic(folder.path(), &["reproduce"]);
+    assert_eq!((papers.status.code(), stdout(&papers).starts_with("irn  Revisiting Network Support")), (Some(0), true));
+    assert_bad_input(&rnic(folder.path(), &["reproduce", "inr"]), "error: no paper is called `inr`; there are: irn");
+    let unknown = rnic(folder.path(), &["reproduce", "irn", "fig99"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).starts_with("error: irn has no experiment `fig99`"), "{}", stderr(&unknown));
+    let list = rnic(folder.path(), &["reproduce", "irn", "--list"]);
+    let text = stdout(&list);
+    assert!(text.contains("fig1 ") && text.contains("simulations") && text.lines().count() > 20, "{text}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a list writes nothing");
+}
+
+#[test]
+fn reproduce_simulates_once_and_then_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let arguments = ["reproduce", "irn", "fig1", "--quick", "--seeds", "1", "--out", "here"];
+        let output = rnic(folder.path(), &[&arguments, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        output
+    };
+    let first = run(&[]);
+    assert!(
+        stdout(&first).contains("average FCT") && stdout(&first).contains("not the reproduction"),
+        "{}",
+        stdout(&first)
+    );
+    assert!(stderr(&first).contains("2 simulations, 1 done; about"), "{}", stderr(&first));
+    let files = ["verdicts.csv", "verdicts.json", "verdicts.md", "report.html"]
+        .map(|name| folder.path().join("here").join(name));
+    let before = files.each_ref().map(|file| fs::read(file).unwrap());
+    let second = run(&["--threads", "1"]);
+    assert!(stderr(&second).contains("2 simulations, all done"), "{}", stderr(&second));
+    assert_eq!(stdout(&first), stdout(&second));
+    assert_eq!(before, files.each_ref().map(|file| fs::read(file).unwrap()));
+    let json = run(&["--format", "json", "--quiet"]);
+    assert_eq!(stderr(&json), "");
+    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!((&json["quick"], json["verdicts"].as_array().map(Vec::len)), (&true.into(), Some(3)));
+}

@@ -338,17 +338,33 @@ fn scale(expected_s: f64, real_s: f64) -> f64 {
     if expected_s > 0.0 && real_s > 0.0 { real_s / expected_s } else { 1.0 }
 }
 
-/// Expected seconds for all jobs that have no result in the cache, and how many these are.
+/// Expected seconds for all jobs that have no result in the cache (with `fresh` for all), and how many these are. Results
+/// that are there, of whatever age, tell how fast this machine is.
 pub fn outlook(jobs: &[Job], cache: Option<&Cache>, options: &Options) -> (f64, usize) {
     let (mut expected, mut real, mut left, mut longest, mut count) = (0.0, 0.0, 0.0, 0.0_f64, 0);
     for job in jobs {
-        match cache.filter(|_| !options.fresh).and_then(|cache| cache.load(&job.key)) {
-            Some((_, cpu_s)) => (expected, real) = (expected + job.cost, real + cpu_s),
-            None => (left, longest, count) = (left + job.cost, longest.max(job.cost), count + 1),
+        let found = cache.and_then(|cache| cache.load(&job.key));
+        if let Some((_, cpu_s)) = &found {
+            (expected, real) = (expected + job.cost, real + cpu_s);
+        }
+        if found.is_none() || options.fresh {
+            (left, longest, count) = (left + job.cost, longest.max(job.cost), count + 1);
         }
     }
     let threads = options.threads.clamp(1, count.max(1)) as f64;
     ((left / threads).max(longest) * scale(expected, real), count)
+}
+
+/// Does the shortest job if none has a result, so that [`outlook`] has something to go by.
+///
+/// # Errors
+/// When its result cannot be written.
+pub fn calibrate(jobs: &[Job], cache: &Cache) -> io::Result<()> {
+    if jobs.iter().any(|job| cache.load(&job.key).is_some()) {
+        return Ok(());
+    }
+    let shortest = jobs.iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
+    shortest.map_or(Ok(()), |job| perform(job, cache).2)
 }
 
 /// Does every job that has no result yet and returns all results in the order of the jobs, which have different keys.
@@ -381,12 +397,6 @@ pub fn execute(jobs: &[Job], cache: &Cache, options: &Options, watch: &dyn Watch
     // Stable: jobs of the same cost in their order.
     ledger.queue.reverse();
     ledger.queue.sort_by(|a, b| jobs[*a].cost.total_cmp(&jobs[*b].cost));
-    if ledger.expected_s == 0.0 && !ledger.queue.is_empty() {
-        // Nothing tells how fast this machine is: the shortest job does, and has its result.
-        let index = ledger.queue.remove(0);
-        let (result, cpu_s, stored) = perform(&jobs[index], cache);
-        ledger.finish(index, jobs[index].cost, result, cpu_s, stored);
-    }
     watch.update(ledger.state(options));
     let threads = options.threads.clamp(1, ledger.queue.len().max(1));
     let ledger = Mutex::new(ledger);
@@ -603,8 +613,11 @@ mod tests {
         let options = Options { threads: 2, fresh: false };
         let (before, to_do) = outlook(&jobs, Some(&cache), &options);
         assert!(before > 0.0 && to_do == 6);
-        simulated(&jobs[..5], &cache, 1, false);
-        assert_eq!(outlook(&jobs, Some(&cache), &options).1, 1);
+        calibrate(&jobs, &cache).unwrap();
+        assert_eq!(outlook(&jobs, Some(&cache), &options).1, 5);
+        calibrate(&jobs, &cache).unwrap();
+        assert_eq!(outlook(&jobs, Some(&cache), &options).1, 5, "once is enough");
+        assert_eq!(outlook(&jobs, Some(&cache), &Options { fresh: true, ..options }).1, 6);
         simulated(&jobs, &cache, 1, false);
         assert_eq!(outlook(&jobs, Some(&cache), &options), (0.0, 0));
         assert!(cost(&jobs[1].run) > cost(&jobs[0].run), "acknowledgements cost");

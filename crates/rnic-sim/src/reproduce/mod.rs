@@ -143,8 +143,9 @@ impl Plan {
     pub fn new(study: &'static Study, request: &Request) -> Result<Plan, String> {
         if let Some(unknown) = request.experiments.iter().find(|n| study.experiments.iter().all(|e| e.name != **n)) {
             let names: Vec<&str> = study.experiments.iter().map(|e| e.name).collect();
-            let nearest = names.iter().filter(|n| strsim::osa_distance(n, unknown) <= 2).collect::<Vec<_>>();
-            let hint = nearest.first().map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+            let near = names.iter().map(|name| (strsim::osa_distance(name, unknown), name)).filter(|near| near.0 <= 2);
+            let hint =
+                near.min_by_key(|near| near.0).map_or(String::new(), |(_, name)| format!("; did you mean `{name}`"));
             return Err(format!("{} has no experiment `{unknown}`{hint}; there are: {}", study.name, names.join(", ")));
         }
         let mut plan = Plan { study, quick: request.quick, experiments: Vec::new(), jobs: Vec::new() };

@@ -101,7 +101,7 @@ fn a_simulation_that_several_experiments_need_is_done_once() {
 #[test]
 fn an_unknown_experiment_names_the_nearest() {
     let error = Plan::new(&irn::STUDY, &request(&["fig1", "fgi2"], &[])).unwrap_err();
-    assert!(error.starts_with("irn has no experiment `fgi2`; did you mean `fig2`?; there are: fig1, fig2,"), "{error}");
+    assert!(error.starts_with("irn has no experiment `fgi2`; did you mean `fig2`; there are: fig1, fig2,"), "{error}");
 }
 
 #[test]

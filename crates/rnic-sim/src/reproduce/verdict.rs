@@ -344,7 +344,7 @@ mod tests {
         let mut bytes = Vec::new();
         write_csv(&mut bytes, &verdicts).unwrap();
         let text = String::from_utf8(bytes).unwrap();
-        assert_eq!(text.lines().nth(1), Some("fig2,average FCT,1.5x to 2x,ratio,1.6,0.329379,2.87062,2,inside,"));
+        assert_eq!(text.lines().nth(1), Some("fig2,average FCT,1.5x to 2x,ratio,1.6,0.32938,2.87062,2,inside,"));
         assert_eq!(text.lines().nth(2), Some("fig2,average FCT,1.5x to 2x,ratio,,,,0,no result,"));
         assert!(to_markdown(&verdicts).contains("| fig2 | average FCT | 1.5x to 2x | 1.60 ± 1.27x | inside |  |"));
         assert_eq!(to_json(&verdicts)[0]["values"], json!([1.5, 1.7]));
