@@ -450,10 +450,13 @@ fn fig5(m: &Measured<'_>) -> Vec<Row> {
     let gain = changed(cases(), |ratio| 1.0 - ratio);
     let loss = changed(cases(), increase);
     vec![
-        most("largest gain of IRN by PFC", "less than 1 %", Claim::AtMost(0.01), Unit::Percent, gain),
+        most("largest gain of IRN by PFC", "less than 1 %", Claim::AtMost(LITTLE), Unit::Percent, gain),
         most("largest loss of IRN by PFC", "about 3.4 %", Claim::AtMost(0.034), Unit::Percent, loss),
     ]
 }
+
+/// A gain by PFC that the paper still counts as none (figure 5).
+const LITTLE: f64 = 0.01;
 
 fn takeaways(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -470,7 +473,7 @@ fn takeaways(m: &Measured<'_>) -> Vec<Row> {
             )
         };
         rows.push(smallest_of("(1) IRN performs better than RoCE with PFC", Claim::Above(1.0), (ROCE_PFC, IRN)));
-        rows.push(smallest_of("(2) IRN does not require PFC", Claim::NotBelow(0.99), (IRN_PFC, IRN)));
+        rows.push(smallest_of("(2) IRN does not require PFC", Claim::NotBelow(1.0 - LITTLE), (IRN_PFC, IRN)));
         rows.push(smallest_of("(3) RoCE requires PFC", Claim::Above(1.0), (ROCE, ROCE_PFC)));
     }
     rows
