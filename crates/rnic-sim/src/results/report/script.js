@@ -220,9 +220,11 @@
           node("rect", { ...mark, "data-value": bar.value, x: centre - thick / 2, y, width: thick, height: Math.max(0.5, frame.bottom - y), fill: colour(bar.series) }, svg);
           let top = y;
           if (bar.interval) {
+            // An interval that reaches below the axis has no cap there.
             const [low, high] = bar.interval.map(py);
             const cap = Math.min(5, thick / 3);
-            node("path", { class: "whisker", "data-series": bar.series, d: `M${centre - cap} ${high}h${2 * cap}M${centre} ${high}V${low}M${centre - cap} ${low}h${2 * cap}` }, svg);
+            const foot = low > frame.bottom ? `V${frame.bottom}` : `V${low}M${centre - cap} ${low}h${2 * cap}`;
+            node("path", { class: "whisker", "data-series": bar.series, d: `M${centre - cap} ${high}h${2 * cap}M${centre} ${high}${foot}` }, svg);
             top = Math.min(top, high);
           }
           if (labelled) {
