@@ -108,13 +108,13 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let mut flow = FlowConfig {
         mtu: run.fabric.mtu.0 as u32,
         header: frames.header,
-        line_rate: network.host_rate.iter().copied().min().unwrap_or_default(),
+        line_rate: network.host_rate.iter().copied().max().unwrap_or_default(),
         base_rtt,
         bdp: bdp_packets,
         bdp_cap: bdp_cap(&run.transport, bdp_packets),
         sack: run.transport.recovery != Recovery::NoSack,
         timeouts,
-        acks: acks(&run.transport),
+        acks: run.transport.acknowledged(),
         nacks: run.transport.nacks,
         cnp_interval: None,
         max_rate: run.transport.max_rate,
@@ -132,6 +132,14 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let fastest = network.host_rate.iter().max();
     if let Some((rate, fastest)) = run.transport.max_rate.zip(fastest).filter(|(rate, fastest)| rate > *fastest) {
         warnings.push(format!("max_rate = \"{rate}\" changes nothing: no host's link is faster than {fastest}"));
+    }
+    if let Some(slowest) = network.host_rate.iter().min().filter(|rate| **rate < flow.line_rate)
+        && cc.name != "none"
+    {
+        warnings.push(format!(
+            "hosts have links of {slowest} to {}; cc \"{}\" takes the fastest as line rate for every flow",
+            flow.line_rate, cc.name
+        ));
     }
     let hosting = Hosting {
         frame_gap: frames.gap,
@@ -152,10 +160,17 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
 /// What a scenario says of TCP, over the model's defaults.
 fn tcp(transport: &TransportSpec) -> Result<TcpConfig, SetupError> {
     let default = TcpConfig::default();
-    let rto_min = transport.rto_min.unwrap_or(default.rto_min);
-    let rto_max = transport.rto_max.unwrap_or(default.rto_max.max(rto_min));
-    if rto_min > rto_max {
-        return Err(SetupError::Impossible(format!("rto_min = \"{rto_min}\" is above rto_max = \"{rto_max}\"")));
+    // What is given moves the defaults that would contradict it.
+    let (shortest, longest) = (transport.rto_min.or(transport.rto_initial), transport.rto_max);
+    let rto_initial = transport
+        .rto_initial
+        .unwrap_or(default.rto_initial.max(transport.rto_min.unwrap_or_default()).min(longest.unwrap_or(Time::MAX)));
+    let rto_min = transport.rto_min.unwrap_or(default.rto_min.min(rto_initial));
+    let rto_max = longest.unwrap_or(default.rto_max.max(shortest.unwrap_or_default()));
+    if rto_min > rto_initial || rto_initial > rto_max {
+        return Err(SetupError::Impossible(format!(
+            "rto_min = \"{rto_min}\", rto_initial = \"{rto_initial}\", rto_max = \"{rto_max}\": each can be at most the next"
+        )));
     }
     Ok(TcpConfig {
         sack: transport.recovery != Recovery::NewReno,
@@ -163,23 +178,16 @@ fn tcp(transport: &TransportSpec) -> Result<TcpConfig, SetupError> {
         initial_window: transport.initial_window,
         receive_window: transport.receive_window.map_or(default.receive_window, |bytes| bytes.0 as u32),
         rto_min,
-        rto_initial: transport.rto_initial.unwrap_or(default.rto_initial.max(rto_min)).min(rto_max),
+        rto_initial,
         rto_max,
         handshake: transport.handshake,
         ..default
     })
 }
 
-/// Whether data packets are acknowledged.
-fn acks(transport: &TransportSpec) -> bool {
-    let capped = transport.bdp_fc == Some(true) || transport.bdp_cap.is_some();
-    transport.transport != "roce" || transport.acks.unwrap_or(transport.cc.needs_acks || capped)
-}
-
 /// The most packets in flight.
 fn bdp_cap(transport: &TransportSpec, bdp: u32) -> u32 {
-    let by_default = transport.transport == "irn" || transport.bdp_cap.is_some();
-    if transport.bdp_fc.unwrap_or(by_default) { transport.bdp_cap.unwrap_or(bdp) } else { Psn::MAX_WINDOW }
+    if transport.capped() { transport.bdp_cap.unwrap_or(bdp) } else { Psn::MAX_WINDOW }
 }
 
 /// Marking thresholds: what the scenario says over what the congestion control asks for.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::TopologySpec;
+use rnic_fabric::config::{NamedLink, TopologySpec};
 use rnic_sim::results::RunStatus;
 use rnic_sim::scenario::RunSpec;
 use rnic_sim::workload::FlowSpec;
@@ -196,4 +196,18 @@ fn a_nic_takes_turns_in_bursts() {
     assert_eq!(late(&run), [0, 8 * T]);
     run.transport.nic_burst = Some(4);
     assert_eq!(late(&run), [4 * T, 8 * T]);
+}
+
+/// One host has a slower link than the others: `max_rate` holds for a flow between the fast ones all the same, below the slow link's rate,
+/// at it and above it. 1,000 packets of 1,086 bytes leave 1,086 bytes apart at that rate.
+#[test]
+fn a_rate_limit_holds_whatever_the_other_links_are() {
+    for gbps in [5, 10, 11, 20, 39] {
+        let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
+        run.fabric.links.push(NamedLink { rate: Some(BitRate::from_gbps(10)), ..cable("h2", "s0") });
+        run.transport.max_rate = Some(BitRate::from_gbps(gbps));
+        let output = outcome(&run, &[flow(0, 0, 1, 1_024_000)]);
+        let apart = BitRate::from_gbps(gbps).time_for(1_086).as_ps();
+        assert_eq!(fct(&output.flows[0]), 999 * apart + 2 * (ROCE + D), "{gbps} Gbps");
+    }
 }

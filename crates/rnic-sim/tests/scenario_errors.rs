@@ -366,6 +366,57 @@ fn runs() {
 
 #[test]
 #[rustfmt::skip] // a table: two lines for each case
+fn congestion_control_and_variants() {
+    let irn = r#"transport = "irn""#;
+    let roce = r#"transport = "roce""#;
+    check(&[
+        (irn, "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn = { g = 1.5 }",
+            r#"a.toml:24:15: `g` is out of range: 1.5; accepted: 0 to 1"#),
+        (irn, "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.rate_timer = 55",
+            r#"a.toml:24:20: `rate_timer` needs a unit, 55 has none; write a string with a unit, for example "55 us""#),
+        (irn, "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.gain = 0.5",
+            r#"a.toml:24:7: unknown key `gain` in `dcqcn`; accepted here: g, rate_timer, byte_counter, fast_recovery, cnp_interval, alpha_timer, r_ai, r_hai, min_rate, alpha_first, loss_backoff"#),
+        (irn, "transport = \"irn\"\ncc = \"timely\"\ndcqcn.g = 0.5",
+            r#"a.toml:24:1: `dcqcn` holds parameters of cc "dcqcn", but this run has cc "timely"; set cc = "dcqcn", or move the parameters to [transport.dcqcn]"#),
+        ("[traffic]", "[transport.timely]\nbeta = -0.1\n[traffic]",
+            r#"a.toml:13:8: `beta` is out of range: -0.1; accepted: 0 to 1"#),
+        ("[traffic]", "[transport]\ndcqcn = 5\n[traffic]",
+            r#"a.toml:13:9: `dcqcn` must be a table, not an integer; write `{ key = value }`"#),
+        (roce, "transport = \"roce\"\ncc = \"timely\"\nacks = false",
+            r#"a.toml:21:8: cc "timely" needs acknowledgements; write `acks = true`, or leave `acks` out"#),
+        (roce, "transport = \"roce\"\nrto = \"dynamic\"\nacks = false",
+            r#"a.toml:21:8: a dynamic timeout needs acknowledgements; write `acks = true`, or leave `acks` out"#),
+        (roce, "transport = \"roce\"\nbdp_cap = 50\nacks = false",
+            r#"a.toml:21:8: a cap on packets in flight needs acknowledgements; write `acks = true`, or leave `acks` out"#),
+        (irn, "transport = \"irn\"\nrecovery = \"newreno\"",
+            r#"a.toml:23:12: unknown recovery "newreno"; available: "selective", "no-sack", "go-back-n""#),
+        (irn, "transport = \"irn\"\nbdp_fc = false\nbdp_cap = 50",
+            r#"a.toml:24:11: `bdp_cap` has no effect in run "IRN"; with bdp_fc = false there is no cap"#),
+        (irn, "transport = \"irn\"\nnacks = \"every\"",
+            r#"a.toml:23:9: `nacks` has no effect in run "IRN"; only go-back-N has this choice"#),
+        (irn, "transport = \"irn\"\nrto_min = \"50 us\"",
+            r#"a.toml:23:11: `rto_min` has no effect in run "IRN"; a fixed timeout has no minimum; write rto = "dynamic", or set rto_high"#),
+        (irn, "transport = \"irn\"\nrto = \"dynamic\"\nrto_low = \"50 us\"",
+            r#"a.toml:24:11: `rto_low` has no effect in run "IRN"; a dynamic timeout has no short one"#),
+        (irn, "transport = \"iwarp\"\nrto_min = \"3 ms\"\nrto_max = \"2 ms\"",
+            r#"a.toml:24:11: `rto_min` of 3 ms is above `rto_max` of 2 ms; `rto_min` can be at most `rto_max`"#),
+        (irn, "transport = \"iwarp\"\ndelayed_ack_timeout = \"1 ms\"",
+            r#"a.toml:23:23: `delayed_ack_timeout` has no effect in run "IRN"; acknowledgements are delayed only with delayed_acks = true"#),
+        (irn, "transport = \"iwarp\"\nreceive_window = \"8 GB\"",
+            r#"a.toml:23:18: `receive_window` is out of range: 8 GB; accepted: 1 B to 2 GB"#),
+        ("[traffic]", "[fabric.switch.ecn]\nkmin = \"20 KB\"\nkmax = \"10 KB\"\n[traffic]",
+            r#"a.toml:14:8: `kmin` of 20 KB is above `kmax` of 10 KB; `kmin` can be at most `kmax`"#),
+        ("[traffic]", "[fabric.switch.ecn]\npmax = 1.5\n[traffic]",
+            r#"a.toml:13:8: `pmax` is out of range: 1.5; accepted: a probability, 0 to 1"#),
+        ("[fabric.switch]", "[fabric.switch]\necn = \"off\"",
+            r#"a.toml:10:7: `ecn` must be true or false, not a string; write for example `ecn = true`"#),
+        ("[traffic]", "[fabric.switch.ecn]\nkmn = \"20 KB\"\n[traffic]",
+            r#"a.toml:13:1: unknown key `kmn` in [fabric.switch.ecn]; did you mean `kmin`? accepted here: kmin, kmax, pmax"#),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
 fn changes_of_a_run() {
     check(&[
         (r#"transport = "irn""#, "transport = \"irn\"\nset = \"x\"",

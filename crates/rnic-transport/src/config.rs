@@ -13,7 +13,7 @@ pub struct Timeouts {
     /// IRN's N: `low` applies while at most this many packets are in flight.
     pub low_packets: u32,
     /// Instead of the fixed ones: a timeout computed from round-trip times as TCP does (RFC 6298), at least this long; it begins
-    /// as `high` and doubles with each timeout in a row.
+    /// as `high`, if that is not less, and doubles with each timeout in a row.
     pub dynamic: Option<Time>,
 }
 
@@ -22,13 +22,17 @@ impl Timeouts {
     #[inline]
     pub fn span(&self, in_flight: u32, rtt: &RttEstimator) -> Time {
         match self.dynamic {
-            Some(min) => rtt.timeout(&RtoBounds { min, initial: self.high, max: self.high * Timeouts::MOST }),
+            Some(min) => {
+                let initial = self.high.max(min);
+                let max = Time::from_ps(initial.as_ps().saturating_mul(Timeouts::MOST));
+                rtt.timeout(&RtoBounds { min, initial, max })
+            }
             None if in_flight <= self.low_packets => self.low,
             None => self.high,
         }
     }
 
-    /// A dynamic timeout grows to at most this many times `high`.
+    /// A dynamic timeout grows to at most this many times its first value.
     const MOST: u64 = 64;
 }
 
@@ -117,7 +121,7 @@ pub struct FlowConfig {
     pub mtu: u32,
     /// Header and trailer bytes of a data packet.
     pub header: u32,
-    /// Rate of the hosts' links, the slowest if they differ; flows start at it.
+    /// Rate of the hosts' links, the fastest if they differ; flows start at it.
     pub line_rate: BitRate,
     /// Round-trip time of the longest path on an empty fabric.
     pub base_rtt: Time,

@@ -89,10 +89,12 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         let bytes = payload + cfg.header;
         self.congestion.on_send(params, now, bytes);
         if paced {
-            let rate = self.congestion.rate().min(cfg.max_rate.unwrap_or(cfg.line_rate));
+            let rate = self.congestion.rate();
             // At line rate the link itself is the pace.
-            if rate < cfg.line_rate {
-                self.not_before = now + rate.time_for(u64::from(bytes));
+            match cfg.max_rate {
+                Some(most) => self.not_before = now + rate.min(most).time_for(u64::from(bytes)),
+                None if rate < cfg.line_rate => self.not_before = now + rate.time_for(u64::from(bytes)),
+                None => {}
             }
         }
         let pdu = Pdu::data(pick.psn, pick.last, now);

@@ -6,6 +6,7 @@ mod common;
 use common::{Pipe, STARTS, Script, Source, Totals, assert_trace, run_traced, sender_view};
 use rnic_transport::congestion::{LossSignal, NoCongestionControl};
 use rnic_transport::recovery::Irn;
+use rnic_transport::rto::RttEstimator;
 use rnic_transport::{FlowConfig, Pdu, Psn, Sender, Time, Timeouts, Timer};
 
 fn cap(bdp_cap: u32) -> FlowConfig {
@@ -527,4 +528,17 @@ fn a_lost_nack_costs_one_packet() {
     let script = Script::default().lose(2, 1).lose_reply(3);
     let (_, totals) = run_traced::<Irn>(&cap(20), 40, Pipe::SHORT, &script);
     assert_eq!((totals.resent, totals.timeouts, totals.completions), (2, 0, 1), "{totals:?}");
+}
+
+/// The lower bound of a computed timeout bounds its first value too, and the longest value is never less; a huge one does not wrap.
+#[test]
+fn a_dynamic_timeout_keeps_its_bounds() {
+    let timeouts = |high, min| Timeouts { high, low: high, low_packets: 3, dynamic: Some(min) };
+    let mut rtt = RttEstimator::new();
+    let ms = Time::from_ms;
+    assert_eq!(timeouts(Time::from_us(10), ms(10)).span(1, &rtt), ms(10));
+    rtt.sample(Time::from_us(20));
+    assert_eq!(timeouts(Time::from_us(10), ms(10)).span(1, &rtt), ms(10));
+    let huge = Time::from_ps(1 << 58);
+    assert_eq!(timeouts(huge, ms(1)).span(1, &RttEstimator::new()), huge);
 }

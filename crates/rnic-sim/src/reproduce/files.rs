@@ -11,7 +11,17 @@ use std::path::{Path, PathBuf};
 impl Plan {
     /// Everything in the report.
     fn report(&self, results: &[Measurement], verdicts: &[Verdict]) -> report::Study {
-        let quick = if self.quick { " --quick" } else { "" };
+        let mut command = format!("rnic reproduce {}", self.study.name);
+        // All of them are asked for by naming none.
+        if self.experiments.len() < self.study.experiments.len() {
+            self.experiments.iter().for_each(|planned| command += &format!(" {}", planned.experiment.name));
+        }
+        if self.quick {
+            command += " --quick";
+        }
+        if let Some(seeds) = self.asked_seeds {
+            command += &format!(" --seeds {seeds}");
+        }
         let mut introduction: Vec<String> = self.study.remarks.iter().map(ToString::to_string).collect();
         if self.quick {
             introduction.insert(0, format!("{QUICK}."));
@@ -31,7 +41,7 @@ impl Plan {
         };
         report::Study {
             title: format!("Reproduction: {}", self.study.title),
-            command: format!("rnic reproduce {}{quick}", self.study.name),
+            command,
             version: env!("CARGO_PKG_VERSION").to_string(),
             facts: vec![("simulations".to_string(), self.jobs.len().to_string())],
             introduction,
@@ -84,15 +94,16 @@ pub fn write_all(
 fn row(verdict: &Verdict) -> report::Verdict {
     let within = match verdict.outcome {
         Outcome::Inside => Within::Inside,
-        Outcome::NotStated | Outcome::NoResult => Within::NotStated,
-        _ => Within::Outside,
+        Outcome::NotStated => Within::NotStated,
+        Outcome::NoResult => Within::NoResult,
+        Outcome::Inconclusive => Within::Inconclusive,
+        Outcome::Smaller | Outcome::Larger | Outcome::Opposite => Within::Outside,
     };
     // Which way it is outside has no place of its own.
     let how = match verdict.outcome {
         Outcome::Smaller | Outcome::Larger | Outcome::Opposite => {
             verdict.outcome.text().trim_start_matches("outside: ")
         }
-        Outcome::NoResult => verdict.outcome.text(),
         _ => "",
     };
     let note: Vec<&str> = [how, verdict.row.note.as_str()].into_iter().filter(|text| !text.is_empty()).collect();

@@ -1,7 +1,7 @@
 //! The simulations behind a study: each one once, the longest first, and never again once its result is on disk.
 //!
-//! A result is a file `<key>.json`. The key is a hash of everything that determines the result, the program included, so that a
-//! changed setting, seed or build never finds an old one. A file appears whole or not at all: a run that is interrupted leaves nothing.
+//! A result is a file `<key>.json`. The key is a hash of everything that determines the result, the simulator's code included, so that
+//! a changed setting, seed or program never finds an old one. A file appears whole or not at all: a run that is interrupted leaves nothing.
 
 use crate::resolve::resolve;
 use crate::results::files::write_atomically;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of the files' format: part of every key, so that files of another format are not found.
 const FORMAT: u32 = 1;
@@ -127,7 +127,7 @@ impl Job {
     }
 }
 
-/// The key of a run's result: a hash of everything that the simulation works with, of the seed, of this program and of the format. What a run is called does not matter, nor a setting that it does not use.
+/// The key of a run's result: a hash of everything that the simulation works with, of the seed, of the code that simulates and of the format. What a run is called does not matter, nor a setting that it does not use.
 pub fn key(run: &RunSpec) -> String {
     let (cc, mtu, seed) = (run.transport.cc.name, run.fabric.mtu, run.seed);
     // What follows from the fabric belongs to it too: the rules may change.
@@ -135,23 +135,12 @@ pub fn key(run: &RunSpec) -> String {
         Ok(resolved) => format!("{resolved:?}"),
         Err(error) => format!("{error:?} {run:?}"),
     };
-    let build = build();
-    let text = format!("{FORMAT}\n{build}\n{seed} {cc} {mtu:?}\n{:?}\n{settings}", run.traffic);
+    let text = format!("{FORMAT}\n{SIMULATOR}\n{seed} {cc} {mtu:?}\n{:?}\n{settings}", run.traffic);
     format!("{:032x}", fnv1a(text.as_bytes()))
 }
 
-/// What tells this build from others: the version, and a hash of the program's own file where it can be read. Two builds of one version
-/// may simulate differently, and nothing else would tell.
-fn build() -> &'static str {
-    static BUILD: OnceLock<String> = OnceLock::new();
-    BUILD.get_or_init(|| {
-        let version = env!("CARGO_PKG_VERSION");
-        match std::env::current_exe().and_then(std::fs::read) {
-            Ok(program) => format!("{version} {:032x}", fnv1a(&program)),
-            Err(_) => version.to_string(),
-        }
-    })
-}
+/// Version and code of what simulates; the build script makes it.
+const SIMULATOR: &str = env!("RNIC_SIMULATOR");
 
 /// The 128-bit FNV-1a hash.
 fn fnv1a(bytes: &[u8]) -> u128 {
@@ -176,7 +165,7 @@ pub fn cost(run: &RunSpec) -> f64 {
         _ => 4.0,
     };
     let transport = &run.transport;
-    let acks = transport.transport != "roce" || transport.acks.unwrap_or(transport.cc.needs_acks);
+    let acks = transport.acknowledged();
     let again = match (transport.pfc, transport.recovery, transport.cc.name) {
         (true, ..) => 1.0,
         (_, crate::scenario::Recovery::GoBackN, "none") if transport.transport == "roce" => 30.0,

@@ -183,7 +183,7 @@ pub fn each(sample: Sample, change: impl Fn(f64) -> f64) -> Sample {
     sample.map(|values| values.into_iter().map(change).collect())
 }
 
-/// Of several cases the one with the largest mean, with what to say about it: which it is, and which ones failed.
+/// Of several cases the one with the largest mean, and which it is. Without one of them there is no result: it might be that one.
 pub fn largest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| mean)
 }
@@ -191,6 +191,11 @@ pub fn largest(cases: Vec<(String, Sample)>) -> (Sample, String) {
 /// Of several cases the one with the smallest mean.
 pub fn smallest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| -mean)
+}
+
+/// Of several cases the one whose mean is farthest from zero, whichever way.
+pub fn farthest(cases: Vec<(String, Sample)>) -> (Sample, String) {
+    extreme(cases, f64::abs)
 }
 
 fn extreme(cases: Vec<(String, Sample)>, rank: impl Fn(f64) -> f64) -> (Sample, String) {
@@ -213,8 +218,9 @@ fn extreme(cases: Vec<(String, Sample)>, rank: impl Fn(f64) -> f64) -> (Sample, 
         (None, None) => (Err("there is no case".to_string()), String::new()),
         (None, Some(reason)) => (Err(reason.clone()), String::new()),
         (Some((_, name, values)), None) => (Ok(values), name),
-        (Some((_, name, values)), Some(reason)) => {
-            (Ok(values), format!("{name}; {} of {total} cases have no result: {reason}", failures.len()))
+        (Some((_, name, _)), Some(reason)) => {
+            let without = format!("{} of {total} cases have no result: {reason}", failures.len());
+            (Err(without), format!("{name} of the others"))
         }
     }
 }
@@ -230,7 +236,7 @@ mod tests {
         assert_eq!(smallest(cases()), (Ok(vec![1.0, 2.0]), "a".to_string()));
         let mut failed = cases();
         failed.push(("c".to_string(), Err("stuck".to_string())));
-        assert_eq!(largest(failed).1, "b; 1 of 3 cases have no result: stuck");
+        assert_eq!(largest(failed).0, Err("1 of 3 cases have no result: stuck".to_string()));
         assert_eq!(largest(vec![("c".into(), Err("stuck".into()))]).0, Err("stuck".to_string()));
         assert!(largest(Vec::new()).0.is_err());
     }

@@ -129,6 +129,8 @@ pub struct Plan {
     pub study: &'static Study,
     /// Whether it is only a quick look.
     pub quick: bool,
+    /// The number of seeds that was asked for, if any.
+    pub asked_seeds: Option<u32>,
     /// The experiments, in the paper's order.
     pub experiments: Vec<Planned>,
     /// The simulations, each once.
@@ -148,7 +150,8 @@ impl Plan {
                 near.min_by_key(|near| near.0).map_or(String::new(), |(_, name)| format!("; did you mean `{name}`"));
             return Err(format!("{} has no experiment `{unknown}`{hint}; there are: {}", study.name, names.join(", ")));
         }
-        let mut plan = Plan { study, quick: request.quick, experiments: Vec::new(), jobs: Vec::new() };
+        let mut plan =
+            Plan { study, quick: request.quick, asked_seeds: request.seeds, experiments: Vec::new(), jobs: Vec::new() };
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         let wanted =
             |e: &&Experiment| request.experiments.is_empty() || request.experiments.iter().any(|n| n == e.name);

@@ -135,18 +135,22 @@ fn the_table_names_an_experiment_once_and_counts() {
     let sample = |values: &[f64]| Ok(values.to_vec());
     let row = |claim, values: &[f64]| Row::new("average FCT", "worse", claim, verdict::Unit::Ratio, sample(values));
     let verdicts = [
-        Verdict::of("fig1", row(verdict::Claim::Above(1.0), &[1.5, 1.7]).note("at 0.9")),
+        Verdict::of("fig1", row(verdict::Claim::Above(1.0), &[1.5, 1.6]).note("at 0.9")),
+        Verdict::of("fig1", row(verdict::Claim::Above(1.0), &[1.5, 1.7])),
+        Verdict::of("fig1", row(verdict::Claim::Above(1.0), &[1.58, 1.6])),
         Verdict::of("fig1", row(verdict::Claim::AtMost(1.0), &[1.5])),
         Verdict::of("fig2", row(verdict::Claim::Open, &[1.0])),
         Verdict::of("fig2", Row { sample: Err("stuck".into()), ..row(verdict::Claim::Open, &[]) }),
     ];
     let text = table(&verdicts, 120);
     assert_eq!(text.matches("fig1").count(), 1, "{text}");
-    for part in ["1.60 ± 1.27x", "(at 0.9)", "outside: same direction, larger", "(stuck)"] {
+    for part in
+        ["1.60 ± 1.27x", "1.59 ± 0.13x", "inconclusive", "(at 0.9)", "outside: same direction, larger", "(stuck)"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let tally = "1 inside what the paper states, 1 outside (1 of these in the same direction), 1 without a stated number, \
-                 1 without a result";
+    let tally = "1 inside what the paper states, 1 outside (1 of these in the same direction), 2 inconclusive, \
+                 1 without a stated number, 1 without a result";
     assert!(text.ends_with(&format!("{tally}\n")), "{text}");
     assert!(table(&verdicts, 0).lines().all(|line| line.chars().count() <= 80 || line.contains("inside what")));
 }

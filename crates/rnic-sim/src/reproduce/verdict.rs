@@ -18,17 +18,15 @@ pub enum Claim {
     },
     /// The mean is at most this: a bound on the worst of several cases.
     AtMost(f64),
-    /// One number. It is met if the 95 % confidence interval reaches it.
+    /// One number. It is met if the 95 % confidence interval reaches it and is no wider than the stated effect to either side.
     Exactly {
         /// The number.
         value: f64,
         /// No difference.
         neutral: f64,
     },
-    /// A direction without a number: the mean is above this.
+    /// A direction without a number: the 95 % confidence interval lies above this.
     Above(f64),
-    /// "Does not help": the 95 % confidence interval is not entirely below this.
-    NotBelow(f64),
     /// Nothing that a number could be held against.
     Open,
 }
@@ -115,6 +113,8 @@ pub enum Outcome {
     Larger,
     /// Outside: the opposite direction, or none.
     Opposite,
+    /// The confidence interval allows either answer.
+    Inconclusive,
     /// The paper states no number or direction.
     NotStated,
     /// There is no measurement: a run failed, or could not be set up.
@@ -129,6 +129,7 @@ impl Outcome {
             Outcome::Smaller => "outside: same direction, smaller",
             Outcome::Larger => "outside: same direction, larger",
             Outcome::Opposite => "outside: opposite direction",
+            Outcome::Inconclusive => "inconclusive: the interval is too wide",
             Outcome::NotStated => "not stated",
             Outcome::NoResult => "no result",
         }
@@ -147,13 +148,17 @@ pub fn judge(claim: Claim, estimate: &Estimate) -> Outcome {
     match claim {
         Claim::Between { low, high, .. } if (low..=high).contains(&mean) => Outcome::Inside,
         Claim::Between { low, high, neutral } => beyond(mean, if mean < low { low } else { high }, neutral),
-        Claim::Exactly { value, .. } if (from..=to).contains(&value) => Outcome::Inside,
+        Claim::Exactly { value, neutral } if (from..=to).contains(&value) => {
+            let narrow = estimate.half_width.is_some_and(|half| half <= (value - neutral).abs());
+            if narrow || value == mean { Outcome::Inside } else { Outcome::Inconclusive }
+        }
+        Claim::Exactly { .. } if estimate.half_width.is_none() => Outcome::Inconclusive,
         Claim::Exactly { value, neutral } => beyond(mean, value, neutral),
         Claim::AtMost(most) if mean <= most => Outcome::Inside,
         Claim::AtMost(_) => Outcome::Larger,
-        Claim::Above(least) if mean > least => Outcome::Inside,
-        Claim::NotBelow(least) if to >= least => Outcome::Inside,
-        Claim::Above(_) | Claim::NotBelow(_) => Outcome::Opposite,
+        Claim::Above(least) if from > least => Outcome::Inside,
+        Claim::Above(least) if to <= least => Outcome::Opposite,
+        Claim::Above(_) => Outcome::Inconclusive,
         Claim::Open => Outcome::NotStated,
     }
 }
@@ -319,12 +324,14 @@ mod tests {
         let near = Estimate { mean: 0.08, half_width: Some(0.01), count: 5 };
         let stated = Claim::Exactly { value: 0.085, neutral: 0.0 };
         assert_eq!(judge(stated, &near), Outcome::Inside);
-        assert_eq!(judge(stated, &single(0.08)), Outcome::Smaller);
-        assert_eq!(
-            judge(Claim::NotBelow(1.0), &Estimate { mean: 0.995, half_width: Some(0.01), count: 5 }),
-            Outcome::Inside
-        );
-        assert_eq!(judge(Claim::NotBelow(1.0), &single(0.995)), Outcome::Opposite);
+        assert_eq!(judge(stated, &single(0.08)), Outcome::Inconclusive, "one seed has no interval");
+        let of = |mean, half| Estimate { mean, half_width: Some(half), count: 2 };
+        assert_eq!(judge(stated, &of(0.05, 0.01)), Outcome::Smaller);
+        assert_eq!(judge(stated, &of(0.12, 0.09)), Outcome::Inconclusive, "wider than the effect");
+        assert_eq!(judge(Claim::Above(1.0), &of(1.2, 0.1)), Outcome::Inside);
+        assert_eq!(judge(Claim::Above(1.0), &of(1.2, 0.3)), Outcome::Inconclusive);
+        assert_eq!(judge(Claim::Above(1.0), &of(0.9, 0.3)), Outcome::Inconclusive);
+        assert_eq!(judge(Claim::Above(1.0), &of(0.9, 0.05)), Outcome::Opposite);
     }
 
     fn row(sample: Sample) -> Row {

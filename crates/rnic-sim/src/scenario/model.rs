@@ -172,10 +172,33 @@ pub enum Recovery {
     NewReno,
 }
 
+impl TransportSpec {
+    /// Whether packets in flight are capped.
+    pub fn capped(&self) -> bool {
+        self.bdp_fc.unwrap_or(self.transport == "irn" || self.bdp_cap.is_some())
+    }
+
+    /// What needs acknowledgements in this run, if anything does.
+    pub fn needs_acks(&self) -> Option<String> {
+        if self.cc.needs_acks {
+            Some(format!("cc \"{}\"", self.cc.name))
+        } else if self.capped() {
+            Some("a cap on packets in flight".to_string())
+        } else {
+            self.dynamic_rto.then(|| "a dynamic timeout".to_string())
+        }
+    }
+
+    /// Whether every data packet is acknowledged.
+    pub fn acknowledged(&self) -> bool {
+        self.transport != "roce" || self.acks.unwrap_or_else(|| self.needs_acks().is_some())
+    }
+}
+
 /// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TransportSpec {
-    /// Name of the transport, one of `rnic list transports`: `roce`, `irn`.
+    /// Name of the transport, one of `rnic list transports`: `roce`, `irn`, `iwarp`.
     pub transport: String,
     /// The congestion control, one of `rnic list congestion` (`cc`); default `none`.
     pub cc: CongestionEntry,
@@ -191,9 +214,9 @@ pub struct TransportSpec {
     pub dynamic_rto: bool,
     /// Lower bound of a computed timeout (`rto_min`); default 100 us, iWARP 1 ms.
     pub rto_min: Option<Time>,
-    /// iWARP: timeout before the first measurement (`rto_initial`); default 1 ms.
+    /// iWARP: timeout before the first measurement (`rto_initial`); default 1 ms, at least `rto_min`.
     pub rto_initial: Option<Time>,
-    /// iWARP: longest timeout (`rto_max`); default 60 ms.
+    /// iWARP: longest timeout (`rto_max`); default 60 ms, at least the two others.
     pub rto_max: Option<Time>,
     /// iWARP: initial congestion window in packets; default 4 for an MTU of up to 1,095 B, 3 up to 2,190 B, else 2.
     pub initial_window: Option<u32>,
@@ -219,11 +242,11 @@ pub struct TransportSpec {
     pub acks: Option<bool>,
     /// Go-back-N: which packets out of order earn a NACK (`nacks`, `"first"` or `"every"`); default the first.
     pub nacks: NackPolicy,
-    /// Bytes of headers and trailers of a data packet (`header`); default 62 B, IRN 78 B.
+    /// Bytes of headers and trailers of a data packet (`header`); default 62 B, IRN 78 B, iWARP 90 B.
     pub header: Option<Bytes>,
-    /// Bytes of an ACK frame; default 66 B.
+    /// Bytes of an ACK frame; default 66 B, iWARP 70 B.
     pub ack_size: Option<Bytes>,
-    /// Bytes of a NACK frame; default 66 B, IRN 70 B.
+    /// Bytes of a NACK frame; default 66 B, IRN 70 B, iWARP 82 B.
     pub nack_size: Option<Bytes>,
     /// Bytes of a congestion notification packet; default 78 B.
     pub cnp_size: Option<Bytes>,

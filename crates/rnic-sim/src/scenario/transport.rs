@@ -117,6 +117,7 @@ pub(super) fn read(
     }
     check_timeouts(run, defaults, &spec)?;
     check_acks(&layers, &spec)?;
+    check_idle(run, &spec)?;
     Ok(spec)
 }
 
@@ -143,10 +144,7 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         rto_initial: timeout("rto_initial", "1 ms")?,
         rto_max: timeout("rto_max", "60 ms")?,
         initial_window: packets("initial_window", 1)?,
-        receive_window: layers
-            .get("receive_window")
-            .map(|item| item.bytes(1..=u64::from(u32::MAX / 2), "4 MB"))
-            .transpose()?,
+        receive_window: layers.get("receive_window").map(|item| item.bytes(1..=2_000_000_000, "4 MB")).transpose()?,
         delayed_acks: flag("delayed_acks")?.unwrap_or(false),
         delayed_ack_timeout: timeout("delayed_ack_timeout", "500 us")?,
         handshake: flag("handshake")?.unwrap_or(false),
@@ -244,20 +242,30 @@ fn check_timeouts(run: &Table<'_>, defaults: Option<&Table<'_>>, spec: &Transpor
 
 /// Checks that whoever needs acknowledgements has them.
 fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
-    if spec.acks != Some(false) {
-        return Ok(());
+    match (spec.needs_acks(), layers.get("acks")) {
+        (Some(who), Some(item)) if spec.acks == Some(false) => {
+            Err(item.error(format!("{who} needs acknowledgements"), "write `acks = true`, or leave `acks` out"))
+        }
+        _ => Ok(()),
     }
-    let needs = if spec.cc.needs_acks {
-        format!("cc \"{}\" needs acknowledgements", spec.cc.name)
-    } else if spec.bdp_fc == Some(true) || (spec.bdp_cap.is_some() && spec.bdp_fc != Some(false)) {
-        "a cap on packets in flight needs acknowledgements".to_string()
-    } else {
-        return Ok(());
-    };
-    match layers.get("acks") {
-        Some(item) => Err(item.error(needs, "write `acks = true`, or leave `acks` out")),
-        None => Ok(()),
+}
+
+/// Checks that a run itself writes nothing that its other keys make meaningless.
+fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
+    let fixed = spec.transport != "iwarp" && !spec.dynamic_rto;
+    for (key, idle, why) in [
+        ("bdp_cap", spec.bdp_fc == Some(false), "with bdp_fc = false there is no cap"),
+        ("nacks", spec.transport == "irn" && spec.recovery != Recovery::GoBackN, "only go-back-N has this choice"),
+        ("rto_low", spec.dynamic_rto, "a dynamic timeout has no short one"),
+        ("rto_low_packets", spec.dynamic_rto, "a dynamic timeout has no short one"),
+        ("rto_min", fixed, "a fixed timeout has no minimum; write rto = \"dynamic\", or set rto_high"),
+        ("delayed_ack_timeout", !spec.delayed_acks, "acknowledgements are delayed only with delayed_acks = true"),
+    ] {
+        if let Some(item) = run.get(key).filter(|_| idle) {
+            return Err(item.error(format!("`{key}` has no effect in {}", run.label()), why));
+        }
     }
+    Ok(())
 }
 
 /// Headers and trailers of a data packet: what the run says, else the transport's own.

@@ -26,8 +26,12 @@ pub enum Within {
     Inside,
     /// It is not.
     Outside,
+    /// Its interval allows either answer.
+    Inconclusive,
     /// The source gives no number to hold it against.
     NotStated,
+    /// There is no measurement.
+    NoResult,
 }
 
 impl Within {
@@ -35,6 +39,8 @@ impl Within {
         match self {
             Within::Inside => "<span class=\"mark inside\"><b aria-hidden=\"true\">\u{2713}</b> inside</span>",
             Within::Outside => "<span class=\"mark outside\"><b aria-hidden=\"true\">\u{2717}</b> outside</span>",
+            Within::Inconclusive => "<span class=\"mark unstated\"><b aria-hidden=\"true\">?</b> inconclusive</span>",
+            Within::NoResult => "<span class=\"mark outside\"><b aria-hidden=\"true\">!</b> no result</span>",
             Within::NotStated => "<span class=\"mark unstated\"><b aria-hidden=\"true\">\u{2013}</b> not stated</span>",
         }
     }
@@ -46,10 +52,15 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
         return String::new();
     }
     let count = |within| verdicts.iter().filter(|v| v.within == within).count();
-    let (inside, outside, unstated) = (count(Within::Inside), count(Within::Outside), count(Within::NotStated));
-    let mut tally = format!("{inside} inside what is stated, {outside} outside");
-    if unstated > 0 {
-        tally += &format!(", {unstated} without a stated number");
+    let mut tally = format!("{} inside what is stated, {} outside", count(Within::Inside), count(Within::Outside));
+    for (within, text) in [
+        (Within::Inconclusive, "inconclusive"),
+        (Within::NotStated, "without a stated number"),
+        (Within::NoResult, "without a result"),
+    ] {
+        if count(within) > 0 {
+            tally += &format!(", {} {text}", count(within));
+        }
     }
     let noted = verdicts.iter().any(|v| !v.note.is_empty());
     let mut head = ["Experiment", "Metric", "Stated", "Measured", "Within"].map(String::from).to_vec();
