@@ -5,7 +5,7 @@
 
 use crate::config::FlowConfig;
 use crate::congestion::{AckSample, CongestionControl, LossSignal};
-use crate::recovery::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
+use crate::recovery::{GoBackN, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
 
 /// What the timer of a flow is for.
@@ -17,13 +17,57 @@ pub enum Timer {
     Congestion,
 }
 
+/// Congestion control and the pace that it sets: what a source has that sends without recovery of its own.
+#[derive(Clone, Debug)]
+pub struct Regulator<C: CongestionControl> {
+    congestion: C,
+    /// No packet before this time.
+    not_before: Time,
+}
+
+impl<C: CongestionControl> Regulator<C> {
+    /// Begins at `now`.
+    pub fn new(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
+        Regulator { congestion: C::new(params, cfg, now), not_before: now }
+    }
+
+    /// No packet may leave before this time.
+    #[inline]
+    pub fn not_before(&self) -> Time {
+        self.not_before
+    }
+
+    /// A packet of `bytes`, headers included, leaves now.
+    #[inline]
+    pub fn sent(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, bytes: u32) {
+        self.congestion.on_send(params, now, bytes);
+        if C::PACED || cfg.max_rate.is_some() {
+            let rate = self.congestion.rate();
+            // At line rate the link itself is the pace.
+            match cfg.max_rate {
+                Some(most) => self.not_before = now + rate.min(most).time_for(u64::from(bytes)),
+                None if rate < cfg.line_rate => self.not_before = now + rate.time_for(u64::from(bytes)),
+                None => {}
+            }
+        }
+    }
+
+    /// The congestion control.
+    pub fn congestion(&self) -> &C {
+        &self.congestion
+    }
+
+    /// The congestion control, to tell it what happened.
+    pub fn congestion_mut(&mut self) -> &mut C {
+        &mut self.congestion
+    }
+}
+
 /// The data source of a flow.
 #[derive(Clone, Debug)]
 pub struct Sender<P: Protocol, C: CongestionControl> {
     recovery: P::Sender,
-    congestion: C,
-    /// Pacing: no packet before this time.
-    not_before: Time,
+    regulator: Regulator<C>,
     /// Payload bytes of the last packet.
     last_payload: u32,
 }
@@ -34,8 +78,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         let packets = cfg.packets(bytes);
         Sender {
             recovery: P::Sender::new(cfg, packets),
-            congestion: C::new(params, cfg, now),
-            not_before: now,
+            regulator: Regulator::new(cfg, params, now),
             last_payload: (bytes - (packets - 1) * u64::from(cfg.mtu)) as u32,
         }
     }
@@ -46,7 +89,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         match pdu.kind() {
             PduKind::Ack | PduKind::Nack => {}
             PduKind::Cnp => {
-                self.congestion.on_cnp(params, now);
+                self.regulator.congestion.on_cnp(params, now);
                 return Progress::default();
             }
             PduKind::Data => return Progress::default(), // for the other half; it acknowledges nothing
@@ -59,9 +102,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
             in_flight: self.recovery.in_flight(),
             marked: pdu.mark_echo(),
         };
-        self.congestion.on_ack(params, &sample);
+        self.regulator.congestion.on_ack(params, &sample);
         if let Some(signal) = progress.loss {
-            self.congestion.on_loss(params, now, signal);
+            self.regulator.congestion.on_loss(params, now, signal);
         }
         progress
     }
@@ -70,43 +113,46 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     /// once.
     #[inline]
     pub fn next_transmit(&self, cfg: &FlowConfig) -> Option<Time> {
-        self.recovery.has_work(cfg, self.congestion.window()).then_some(self.not_before)
+        self.recovery.has_work(cfg, self.regulator.congestion.window()).then_some(self.regulator.not_before)
     }
 
     /// Takes the packet to put on the wire now, if there is one.
     #[inline]
     pub fn poll_transmit(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time) -> Option<TxDesc> {
-        let paced = C::PACED || cfg.max_rate.is_some();
-        if paced && now < self.not_before {
-            return None;
-        }
-        let pick = self.recovery.poll(cfg, now, self.congestion.window())?;
+        let pick = self.poll(cfg, now)?;
         let payload = match pick {
             Pick { syn: true, .. } => 0,
             Pick { last: true, .. } => self.last_payload,
             _ => cfg.mtu,
         };
-        let bytes = payload + cfg.header;
-        self.congestion.on_send(params, now, bytes);
-        if paced {
-            let rate = self.congestion.rate();
-            // At line rate the link itself is the pace.
-            match cfg.max_rate {
-                Some(most) => self.not_before = now + rate.min(most).time_for(u64::from(bytes)),
-                None if rate < cfg.line_rate => self.not_before = now + rate.time_for(u64::from(bytes)),
-                None => {}
-            }
-        }
+        self.sent(cfg, params, now, payload + cfg.header);
         let pdu = Pdu::data(pick.psn, pick.last, now);
         let pdu = if pick.syn { pdu.with_syn() } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
+    }
+
+    /// The first half of [`poll_transmit`](Sender::poll_transmit), for an owner that knows what the packet will hold: picks it.
+    /// [`sent`](Sender::sent) must follow.
+    #[inline]
+    pub fn poll(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pick> {
+        let paced = C::PACED || cfg.max_rate.is_some();
+        if paced && now < self.regulator.not_before {
+            return None;
+        }
+        self.recovery.poll(cfg, now, self.regulator.congestion.window())
+    }
+
+    /// The second half: the packet takes `bytes`, headers included.
+    #[inline]
+    pub fn sent(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, bytes: u32) {
+        self.regulator.sent(cfg, params, now, bytes);
     }
 
     /// The flow's next timer and what it is for.
     #[inline]
     pub fn deadline(&self, cfg: &FlowConfig) -> Option<(Time, Timer)> {
         let retransmit = self.recovery.deadline(cfg).map(|at| (at, Timer::Retransmit));
-        let congestion = self.congestion.next_timer().map(|at| (at, Timer::Congestion));
+        let congestion = self.regulator.congestion.next_timer().map(|at| (at, Timer::Congestion));
         match (retransmit, congestion) {
             (Some(r), Some(c)) => Some(if c.0 < r.0 { c } else { r }),
             (r, c) => r.or(c),
@@ -122,9 +168,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         match timer {
             Timer::Retransmit => {
                 self.recovery.on_deadline(cfg, now);
-                self.congestion.on_loss(params, now, LossSignal::Timeout);
+                self.regulator.congestion.on_loss(params, now, LossSignal::Timeout);
             }
-            Timer::Congestion => self.congestion.on_timer(params, now),
+            Timer::Congestion => self.regulator.congestion.on_timer(params, now),
         }
         Some(timer)
     }
@@ -147,7 +193,34 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
 
     /// The flow's congestion control.
     pub fn congestion(&self) -> &C {
-        &self.congestion
+        &self.regulator.congestion
+    }
+}
+
+/// A flow without an end, which grows as messages are posted: what a queue pair sends on.
+impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
+    /// A stream that holds nothing yet begins at `now`.
+    pub fn stream(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
+        let regulator = Regulator::new(cfg, params, now);
+        Sender { recovery: P::Sender::new(cfg, 0), regulator, last_payload: 0 }
+    }
+
+    /// There are `packets` more to send.
+    pub fn extend(&mut self, packets: u64) {
+        self.recovery.extend(packets);
+    }
+
+    /// Sends the first unacknowledged packet again (go-back-N: all from there), though neither a loss nor a timeout says so: the
+    /// receiver was not ready.
+    pub fn resend(&mut self, cfg: &FlowConfig, now: Time) {
+        self.recovery.on_deadline(cfg, now);
+    }
+}
+
+impl<C: CongestionControl> Sender<GoBackN, C> {
+    /// See [`GoBackNSender::claim`](crate::recovery::GoBackNSender::claim).
+    pub fn claim(&mut self, packets: u32) {
+        self.recovery.claim(packets);
     }
 }
 
@@ -162,12 +235,18 @@ pub struct Receiver<P: Protocol> {
 /// interval. Whatever marks fall into the interval after one earn one more when it is over: with the next packet, marked or not.
 ///
 /// One word, to keep flows small: the picosecond from which on a notification may follow, and in the lowest bit whether one is due.
-#[derive(Clone, Copy, Debug)]
-struct Notifier(u64);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Notifier(u64);
 
 impl Notifier {
+    /// Nothing was marked yet.
+    pub const fn new() -> Notifier {
+        Notifier(0)
+    }
+
+    /// A packet arrived, `marked` or not: whether to send a notification now, with at least `interval` between two.
     #[inline]
-    fn on_packet(&mut self, interval: Time, now: Time, marked: bool) -> bool {
+    pub fn on_packet(&mut self, interval: Time, now: Time, marked: bool) -> bool {
         self.0 |= u64::from(marked);
         if self.0 & 1 == 0 || now.as_ps() < self.0 >> 1 {
             return false;
@@ -180,7 +259,7 @@ impl Notifier {
 impl<P: Protocol> Receiver<P> {
     /// A flow of `bytes` payload bytes begins at `now`.
     pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
-        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now), notifier: Notifier(0) }
+        Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now), notifier: Notifier::new() }
     }
 
     /// A data packet arrived. One of another kind is for the other half, and discarded.
@@ -211,6 +290,26 @@ impl<P: Protocol> Receiver<P> {
     /// Whether everything has arrived.
     pub fn is_complete(&self) -> bool {
         self.recovery.is_complete()
+    }
+
+    /// The flow's loss recovery.
+    pub fn recovery(&self) -> &P::Receiver {
+        &self.recovery
+    }
+}
+
+/// The sink of a flow without an end.
+impl<P: Protocol<Receiver: StreamReceiver>> Receiver<P> {
+    /// A stream begins at `now`.
+    pub fn stream(cfg: &FlowConfig, now: Time) -> Self {
+        Receiver { recovery: P::Receiver::new(cfg, u64::MAX, now), notifier: Notifier::new() }
+    }
+}
+
+impl Receiver<GoBackN> {
+    /// See [`GoBackNReceiver::claim`](crate::recovery::GoBackNReceiver::claim).
+    pub fn claim(&mut self, packets: u32) {
+        self.recovery.claim(packets);
     }
 }
 

@@ -30,7 +30,7 @@ pub mod time;
 pub mod units;
 
 pub use config::{FlowConfig, NackPolicy, TcpConfig, Timeouts};
-pub use flow::{Receiver, Sender, Timer};
+pub use flow::{Notifier, Receiver, Regulator, Sender, Timer};
 pub use pdu::{Pdu, PduKind, RxMeta, RxOutcome, TxDesc};
 pub use psn::Psn;
 pub use time::Time;

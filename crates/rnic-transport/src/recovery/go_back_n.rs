@@ -7,7 +7,7 @@
 //! whenever an acknowledgement makes progress. Without ACKs (the all-Reads extreme of IRN section 4.1) the sink is the
 //! requester: its timer restarts whenever a packet arrives in order, and asks for the expected packet again.
 
-use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
+use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::config::{FlowConfig, NackPolicy};
 use crate::congestion::LossSignal;
 use crate::rto::RttEstimator;
@@ -133,6 +133,20 @@ impl SendRecovery for GoBackNSender {
     }
 }
 
+impl StreamSender for GoBackNSender {
+    fn extend(&mut self, packets: u64) {
+        self.packets += packets;
+    }
+}
+
+impl GoBackNSender {
+    /// The packet just picked stands for `packets` more sequence numbers after its own (a Read request: its responses bear them).
+    pub fn claim(&mut self, packets: u32) {
+        self.next = (self.next + u64::from(packets)).min(self.packets);
+        self.highest = self.highest.max(self.next);
+    }
+}
+
 /// The data sink.
 #[derive(Clone, Debug)]
 pub struct GoBackNReceiver {
@@ -183,5 +197,26 @@ impl ReceiveRecovery for GoBackNReceiver {
 
     fn is_complete(&self) -> bool {
         self.left == 0
+    }
+}
+
+impl StreamReceiver for GoBackNReceiver {
+    fn expected(&self) -> Psn {
+        self.expected
+    }
+
+    fn foresee(&self, psn: Psn) -> Arrival {
+        match psn.distance_from(self.expected) {
+            0 => Arrival::InOrder,
+            ahead if ahead > 0 => Arrival::Useless,
+            _ => Arrival::Duplicate,
+        }
+    }
+}
+
+impl GoBackNReceiver {
+    /// The packet just taken in order stands for `packets` more sequence numbers after its own.
+    pub fn claim(&mut self, packets: u32) {
+        self.expected = self.expected.plus(packets);
     }
 }

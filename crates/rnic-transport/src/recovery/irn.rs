@@ -20,7 +20,7 @@
 //! The timer runs from the latest of: cumulative progress, a first packet into an empty flight, a retransmission of the first
 //! missing packet, a timeout.
 
-use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
+use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
@@ -43,8 +43,9 @@ impl Protocol for Irn {
     }
 }
 
-/// The bitmap for a flow of `packets`: no larger than the flow or the cap needs.
+/// The bitmap for a flow of `packets`, 0 for a stream: no larger than the flow or the cap needs.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
+    let packets = if packets == 0 { u64::MAX } else { packets };
     BitWindow::new(u64::from(cfg.bdp_cap).min(packets) as u32)
 }
 
@@ -236,6 +237,12 @@ impl SendRecovery for IrnSender {
     }
 }
 
+impl StreamSender for IrnSender {
+    fn extend(&mut self, packets: u64) {
+        self.left += packets;
+    }
+}
+
 /// The data sink.
 #[derive(Clone, Debug)]
 pub struct IrnReceiver {
@@ -283,5 +290,20 @@ impl ReceiveRecovery for IrnReceiver {
 
     fn is_complete(&self) -> bool {
         self.left == 0
+    }
+}
+
+impl StreamReceiver for IrnReceiver {
+    fn expected(&self) -> Psn {
+        self.expected
+    }
+
+    fn foresee(&self, psn: Psn) -> Arrival {
+        match psn.distance_from(self.expected) {
+            0 => Arrival::InOrder,
+            ahead if ahead < 0 => Arrival::Duplicate,
+            ahead if ahead as u32 >= self.arrived.capacity() || self.arrived.get(psn) => Arrival::Useless,
+            _ => Arrival::Ahead,
+        }
     }
 }

@@ -57,6 +57,12 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn is_complete(&self) -> bool;
 }
 
+/// A source whose flow has no end: it grows.
+pub trait StreamSender: SendRecovery {
+    /// There are `packets` more to send.
+    fn extend(&mut self, packets: u64);
+}
+
 /// The data sink's half of loss recovery.
 pub trait ReceiveRecovery: Clone + Send + 'static {
     /// A flow of `packets` packets begins at `now`.
@@ -69,6 +75,27 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu>;
     /// Whether everything has arrived.
     fn is_complete(&self) -> bool;
+}
+
+/// A sink whose flow has no end.
+pub trait StreamReceiver: ReceiveRecovery {
+    /// The first packet that has not arrived.
+    fn expected(&self) -> Psn;
+    /// What [`on_data`](ReceiveRecovery::on_data) would make of packet `psn`.
+    fn foresee(&self, psn: Psn) -> Arrival;
+}
+
+/// What a packet is to a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// The one that is expected.
+    InOrder,
+    /// Ahead of it, and kept.
+    Ahead,
+    /// Ahead of it, and of no use: not kept, or kept already.
+    Useless,
+    /// Before it: a duplicate.
+    Duplicate,
 }
 
 /// A pair of halves that belong together.
