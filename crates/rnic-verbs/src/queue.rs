@@ -1,0 +1,129 @@
+//! Completion queues and receive queues.
+
+use crate::types::{Completion, Pd, Sge, Status, VerbsError};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// Which completions raise an event.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Notify {
+    /// Those of messages that were sent as solicited, and errors.
+    Solicited,
+    /// Any.
+    Any,
+}
+
+/// A queue of completions with a fixed number of places.
+pub(crate) struct CompletionQueue {
+    queue: VecDeque<Completion>,
+    capacity: u32,
+    overflowed: bool,
+    armed: Option<Notify>,
+    notified: bool,
+    /// Queue pairs that complete here, counted once for sends and once for receives.
+    pub(crate) users: u32,
+}
+
+impl CompletionQueue {
+    pub(crate) fn new(capacity: u32) -> CompletionQueue {
+        CompletionQueue {
+            queue: VecDeque::new(),
+            capacity,
+            overflowed: false,
+            armed: None,
+            notified: false,
+            users: 0,
+        }
+    }
+
+    /// Adds a completion; `false` if it was lost because there is no room, for the first time.
+    #[must_use]
+    pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> bool {
+        if self.queue.len() >= self.capacity as usize {
+            let first = !self.overflowed;
+            self.overflowed = true;
+            self.notified |= self.armed.take().is_some();
+            return !first;
+        }
+        let urgent = solicited || completion.status != Status::Success;
+        self.queue.push_back(completion);
+        if self.armed == Some(Notify::Any) || (self.armed.is_some() && urgent) {
+            self.armed = None;
+            self.notified = true;
+        }
+        true
+    }
+
+    pub(crate) fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    pub(crate) fn poll(&mut self, out: &mut [Completion]) -> Result<usize, VerbsError> {
+        if self.overflowed && self.queue.is_empty() {
+            return Err(VerbsError::Overflow);
+        }
+        let count = out.len().min(self.queue.len());
+        for (to, from) in out.iter_mut().zip(self.queue.drain(..count)) {
+            *to = from;
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next completion of this kind raises an event; one that is there already does not.
+    pub(crate) fn arm(&mut self, notify: Notify) {
+        // A request for any is not weakened by a later one for solicited only.
+        self.armed = self.armed.max(Some(notify));
+    }
+
+    pub(crate) fn take_notification(&mut self) -> bool {
+        std::mem::take(&mut self.notified)
+    }
+}
+
+/// Scatter-gather elements, up to four of them in place.
+pub(crate) type Sges = SmallVec<[Sge; 4]>;
+
+/// A posted receive.
+#[derive(Clone, Debug)]
+pub(crate) struct Receive {
+    pub(crate) wr_id: u64,
+    pub(crate) scatter: Sges,
+    /// Bytes that fit.
+    pub(crate) room: u64,
+}
+
+/// Receives in order of posting.
+#[derive(Debug)]
+pub(crate) struct ReceiveQueue {
+    pub(crate) queue: VecDeque<Receive>,
+    pub(crate) capacity: u32,
+    pub(crate) max_sge: u32,
+}
+
+impl ReceiveQueue {
+    pub(crate) fn new(capacity: u32, max_sge: u32) -> ReceiveQueue {
+        ReceiveQueue { queue: VecDeque::new(), capacity, max_sge }
+    }
+
+    /// Adds a receive; `taken` of the capacity are with messages in progress.
+    pub(crate) fn post(&mut self, receive: Receive, taken: usize) -> Result<(), VerbsError> {
+        if self.queue.len() + taken >= self.capacity as usize {
+            return Err(VerbsError::Full("receive queue"));
+        }
+        self.queue.push_back(receive);
+        Ok(())
+    }
+}
+
+/// Receives for several queue pairs.
+pub(crate) struct SharedReceiveQueue {
+    pub(crate) pd: Pd,
+    pub(crate) receives: ReceiveQueue,
+    /// Below this many an event is raised, once.
+    pub(crate) limit: u32,
+    pub(crate) users: u32,
+}
