@@ -226,7 +226,7 @@ impl<'a> Packet<'a> {
         if view.transport_version() != 0 {
             return Err(Reject::TransportVersion(view.transport_version()));
         }
-        if len % 4 != 0 {
+        if !len.is_multiple_of(4) {
             return Err(Reject::NotWords { len });
         }
         let header_len = opcode.header_len();

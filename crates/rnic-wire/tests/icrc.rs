@@ -1,18 +1,18 @@
 //! The ICRC against packets that scapy 2.8 built.
 
 use rnic_wire::icrc::IcrcSeed;
-use rnic_wire::{Opcode, Packet};
+use rnic_wire::{Opcode, Packet, ROCE_PORT};
 
 /// A Send of "hello" as scapy wrote it: base transport header to ICRC, over IPv4 (identification 0x1234) and IPv6.
 const IPV4: [u8; 24] = *b"\x04\x30\xff\xff\0\0\0\x11\x80\xab\xcd\xefhello\0\0\0\xb0\x1a\xa0\xb5";
 const IPV6: [u8; 24] = *b"\x04\x30\xff\xff\0\0\0\x11\x80\xab\xcd\xefhello\0\0\0\x5d\x3b\x7a\x77";
 
 fn ipv4() -> IcrcSeed {
-    IcrcSeed::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 49152)
+    IcrcSeed::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 49152, ROCE_PORT)
 }
 
 fn ipv6() -> IcrcSeed {
-    IcrcSeed::ipv6("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap(), 49152)
+    IcrcSeed::ipv6("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap(), 49152, ROCE_PORT)
 }
 
 #[test]
