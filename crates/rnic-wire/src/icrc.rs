@@ -154,6 +154,33 @@ impl Icrc {
     }
 }
 
+/// The ICRC from the bytes of an IP header (options included) or GRH, of a UDP header (none for RoCEv1), and from the base transport header
+/// up to the ICRC; `None` if they are too few.
+pub(crate) fn of_headers(ip: &[u8], udp: &[u8], bytes: &[u8]) -> Option<u32> {
+    let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
+    let mut masked = [0xff; 8 + 60 + UDP_LEN + Bth::LEN];
+    let udp_at = 8 + ip.len();
+    let bth_at = udp_at + udp.len();
+    put(&mut masked, 8, ip);
+    put(&mut masked, udp_at, udp);
+    put(&mut masked, bth_at, bth);
+    let ones: &[usize] = if ip[0] >> 4 == 4 { &[9, 16, 18, 19] } else { &[9, 10, 11, 15] };
+    for at in ones {
+        masked[*at] = 0xff;
+    }
+    if ip[0] >> 4 == 6 {
+        masked[8] |= 0x0f;
+    }
+    if !udp.is_empty() {
+        masked[udp_at + 6..udp_at + 8].fill(0xff);
+    }
+    masked[bth_at + 4] = 0xff;
+    let mut hasher = Hasher::new();
+    hasher.update(&masked[..bth_at + Bth::LEN]);
+    hasher.update(rest);
+    Some(hasher.finalize())
+}
+
 fn put_udp(prefix: &mut [u8], at: usize, source_port: u16, destination_port: u16) {
     put(prefix, at, &source_port.to_be_bytes());
     put(prefix, at + 2, &destination_port.to_be_bytes());

@@ -10,24 +10,31 @@
 //! | [`syndrome`] | what an acknowledgement says: credits, RNR timers, NAK codes |
 //! | [`packet`] | all headers of a packet, its payload, what may be wrong with it |
 //! | [`icrc`] | the invariant CRC |
+//! | [`frame`], [`pfc`] | Ethernet frames around packets, RoCEv1, priority flow control |
+//! | [`pcapng`] | capture files |
 //!
 //! Numbers of 24 bits (queue pairs, PSNs, MSNs, sequence numbers of work requests) are `u32`; their upper 8 bits are not written and
 //! are zero when read.
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod frame;
 pub mod header;
 pub mod icrc;
 pub mod opcode;
 pub mod packet;
+pub mod pcapng;
+pub mod pfc;
 pub mod syndrome;
 
+pub use frame::{Content, Envelope, Ethernet, Frame, Ip, Ipv4, Ipv6, LinkType, MacAddr, RoceV1, RoceV2, Vlan};
 pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, BthView, Deth, Ieth, ImmDt, ReadEth, RecvEth, Reth, SackEth, SendEth,
 };
 pub use icrc::IcrcSeed;
 pub use opcode::{Extra, Opcode, Operation, PayloadRule, Position, Service};
 pub use packet::{Headers, Packet, Reject, pad_count};
+pub use pfc::Pfc;
 pub use syndrome::{Credits, NakCode, RnrTimer, Syndrome};
 
 /// UDP destination port of RoCEv2.

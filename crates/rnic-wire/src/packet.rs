@@ -138,9 +138,24 @@ impl Headers {
         at
     }
 
+    /// Reads the headers at the start of `bytes`, whatever follows them; for what is left of a packet that was cut off.
+    ///
+    /// # Errors
+    /// If they are not all there or have forbidden values.
+    pub fn parse(bytes: &[u8]) -> Result<Headers, Reject> {
+        let len = bytes.len();
+        let view = BthView::new(bytes).ok_or(Reject::TooShort { len })?;
+        let opcode = check_bth(view)?;
+        let needed = opcode.header_len();
+        if len < needed {
+            return Err(Reject::HeadersCut { opcode, len, needed });
+        }
+        Headers::parse_extensions(view.fields(opcode), bytes)
+    }
+
     /// Reads the extension headers of `bth.opcode` from `bytes`, which are at least as long as they.
     #[inline]
-    fn parse(bth: Bth, bytes: &[u8]) -> Result<Headers, Reject> {
+    fn parse_extensions(bth: Bth, bytes: &[u8]) -> Result<Headers, Reject> {
         let set = bth.opcode.extensions();
         let mut headers = Headers::new(bth);
         let mut reader = Reader::new(bytes, Bth::LEN);
@@ -222,10 +237,7 @@ impl<'a> Packet<'a> {
             return Err(Reject::TooShort { len });
         }
         let view = BthView::new(bytes).ok_or(Reject::TooShort { len })?;
-        let opcode = view.opcode().ok_or(Reject::UnknownOpcode(view.opcode_byte()))?;
-        if view.transport_version() != 0 {
-            return Err(Reject::TransportVersion(view.transport_version()));
-        }
+        let opcode = check_bth(view)?;
         if !len.is_multiple_of(4) {
             return Err(Reject::NotWords { len });
         }
@@ -241,7 +253,7 @@ impl<'a> Packet<'a> {
         if view.dest_qp() == MAX_24 && opcode.service() != Service::Ud {
             return Err(Reject::MulticastQp { opcode });
         }
-        let headers = Headers::parse(view.fields(opcode), bytes)?;
+        let headers = Headers::parse_extensions(view.fields(opcode), bytes)?;
         Ok(Packet { headers, payload })
     }
 
@@ -286,6 +298,15 @@ impl<'a> Packet<'a> {
         out[start..end].copy_from_slice(self.payload);
         out[end..end + pad].fill(0);
         end + pad
+    }
+}
+
+#[inline]
+fn check_bth(view: BthView) -> Result<Opcode, Reject> {
+    let opcode = view.opcode().ok_or(Reject::UnknownOpcode(view.opcode_byte()))?;
+    match view.transport_version() {
+        0 => Ok(opcode),
+        version => Err(Reject::TransportVersion(version)),
     }
 }
 
