@@ -1,0 +1,584 @@
+//! Whole frames around a packet: Ethernet, VLAN tags, IPv4, IPv6, UDP; RoCEv1; priority flow control.
+//!
+//! [`Frame::parse`] sorts what a capture or a raw socket brings; [`Envelope::emit`] builds what goes out there. Who has a UDP socket needs
+//! neither.
+
+use crate::bytes::{array, put, read_u16};
+use crate::icrc::{self, IcrcSeed};
+use crate::packet::Packet;
+use crate::pfc::Pfc;
+use crate::{ICRC_LEN, ROCE_PORT};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// EtherType of IPv4.
+pub const ETHERTYPE_IPV4: u16 = 0x0800;
+/// EtherType of IPv6.
+pub const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// EtherType of RoCEv1.
+pub const ETHERTYPE_ROCE_V1: u16 = 0x8915;
+/// EtherType of MAC control frames: pause and priority flow control.
+pub const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
+/// EtherTypes of VLAN tags: 802.1Q, 802.1ad and the one in use before it.
+const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+
+const ETHERNET_LEN: usize = 14;
+const VLAN_LEN: usize = 4;
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
+const UDP_LEN: usize = 8;
+const PROTOCOL_UDP: u8 = 17;
+/// Next header of a GRH that a base transport header follows.
+const NEXT_HEADER_BTH: u8 = 0x1b;
+/// VLAN tags that are kept; a frame may have more.
+pub const MAX_VLANS: usize = 2;
+
+/// What a frame begins with, as a capture file says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkType {
+    /// Ethernet II.
+    Ethernet,
+    /// Linux "cooked" capture: 16 bytes, the EtherType last.
+    LinuxCooked,
+    /// Its second version: 20 bytes, the EtherType first.
+    LinuxCooked2,
+    /// IPv4 or IPv6 without a link layer.
+    RawIp,
+}
+
+impl LinkType {
+    /// The link type of this number in a pcap or pcapng file; `None` if frames of it cannot be read here.
+    pub const fn from_number(number: i32) -> Option<LinkType> {
+        match number {
+            1 => Some(LinkType::Ethernet),
+            113 => Some(LinkType::LinuxCooked),
+            276 => Some(LinkType::LinuxCooked2),
+            12 | 14 | 101 | 228 | 229 => Some(LinkType::RawIp),
+            _ => None,
+        }
+    }
+}
+
+/// Ethernet address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct MacAddr(pub [u8; 6]);
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The tag of a virtual LAN: priority 3 bits, drop eligible 1, identifier 12.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Vlan(pub u16);
+
+impl Vlan {
+    /// Identifier, 0 to 4095; 0 is a tag for the priority alone.
+    pub const fn id(self) -> u16 {
+        self.0 & 0xfff
+    }
+    /// Priority code point, 0 to 7.
+    pub const fn priority(self) -> u8 {
+        (self.0 >> 13) as u8
+    }
+    /// Whether it may be dropped first.
+    pub const fn drop_eligible(self) -> bool {
+        self.0 & 0x1000 != 0
+    }
+}
+
+/// Ethernet header with its VLAN tags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ethernet {
+    /// To whom.
+    pub destination: MacAddr,
+    /// From whom.
+    pub source: MacAddr,
+    /// The outermost tags, outermost first.
+    pub vlans: [Option<Vlan>; MAX_VLANS],
+}
+
+/// IPv4 header; options are not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ipv4 {
+    /// From whom.
+    pub source: Ipv4Addr,
+    /// To whom.
+    pub destination: Ipv4Addr,
+    /// Differentiated services (6 bits) and ECN (2 bits).
+    pub tos: u8,
+    /// Identification.
+    pub id: u16,
+    /// Flags (3 bits) and fragment offset (13 bits); see [`icrc::DONT_FRAGMENT`].
+    pub flags: u16,
+    /// Time to live.
+    pub ttl: u8,
+}
+
+impl Ipv4 {
+    /// A header that must not be fragmented, with identification 0 and 64 hops to live.
+    pub const fn new(source: Ipv4Addr, destination: Ipv4Addr) -> Ipv4 {
+        Ipv4 { source, destination, tos: 0, id: 0, flags: icrc::DONT_FRAGMENT, ttl: 64 }
+    }
+}
+
+/// IPv6 header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ipv6 {
+    /// From whom.
+    pub source: Ipv6Addr,
+    /// To whom.
+    pub destination: Ipv6Addr,
+    /// Differentiated services (6 bits) and ECN (2 bits).
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Hops to live.
+    pub hop_limit: u8,
+}
+
+impl Ipv6 {
+    /// A header with 64 hops to live.
+    pub const fn new(source: Ipv6Addr, destination: Ipv6Addr) -> Ipv6 {
+        Ipv6 { source, destination, traffic_class: 0, flow_label: 0, hop_limit: 64 }
+    }
+
+    /// The header in 40 bytes.
+    fn parse(bytes: &[u8; IPV6_LEN]) -> Ipv6 {
+        let word = u32::from_be_bytes(array(bytes, 0));
+        Ipv6 {
+            source: array::<16>(bytes, 8).into(),
+            destination: array::<16>(bytes, 24).into(),
+            traffic_class: (word >> 20) as u8,
+            flow_label: word & 0xf_ffff,
+            hop_limit: bytes[7],
+        }
+    }
+}
+
+/// IP header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ip {
+    /// IPv4.
+    V4(Ipv4),
+    /// IPv6.
+    V6(Ipv6),
+}
+
+impl Ip {
+    /// From whom.
+    pub const fn source(&self) -> IpAddr {
+        match self {
+            Ip::V4(ip) => IpAddr::V4(ip.source),
+            Ip::V6(ip) => IpAddr::V6(ip.source),
+        }
+    }
+    /// To whom.
+    pub const fn destination(&self) -> IpAddr {
+        match self {
+            Ip::V4(ip) => IpAddr::V4(ip.destination),
+            Ip::V6(ip) => IpAddr::V6(ip.destination),
+        }
+    }
+    /// Differentiated services (6 bits) and ECN (2 bits).
+    pub const fn traffic_class(&self) -> u8 {
+        match self {
+            Ip::V4(ip) => ip.tos,
+            Ip::V6(ip) => ip.traffic_class,
+        }
+    }
+    /// Identification; 0 for IPv6.
+    pub const fn id(&self) -> u16 {
+        match self {
+            Ip::V4(ip) => ip.id,
+            Ip::V6(_) => 0,
+        }
+    }
+}
+
+/// A RoCEv2 datagram in a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoceV2<'a> {
+    /// IP header.
+    pub ip: Ip,
+    /// UDP source port.
+    pub source_port: u16,
+    /// UDP checksum; 0 if there is none.
+    pub udp_checksum: u16,
+    /// From the base transport header to the ICRC: what [`Packet::parse`] reads. Shorter than it was if bytes are `missing`.
+    pub body: &'a [u8],
+    /// Bytes of the datagram that the capture does not hold.
+    pub missing: usize,
+    /// The bytes of the IP header, options included, and of the UDP header.
+    headers: &'a [u8],
+}
+
+impl RoceV2<'_> {
+    /// The ICRC that `body` should end with, from the headers as they are; `None` if bytes are missing or too few.
+    pub fn icrc(&self) -> Option<u32> {
+        if self.missing > 0 {
+            return None;
+        }
+        let ip_len = self.headers.len() - UDP_LEN;
+        icrc::of_headers(&self.headers[..ip_len], &self.headers[ip_len..], self.body.strip_icrc()?)
+    }
+}
+
+/// A RoCEv1 packet in a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoceV1<'a> {
+    /// Global routing header, which has the layout of IPv6.
+    pub grh: Ipv6,
+    /// From the base transport header to the ICRC. Shorter than it was if bytes are `missing`.
+    pub body: &'a [u8],
+    /// Bytes of the packet that the capture does not hold.
+    pub missing: usize,
+    header: &'a [u8],
+}
+
+impl RoceV1<'_> {
+    /// The ICRC that `body` should end with; `None` if bytes are missing or too few.
+    pub fn icrc(&self) -> Option<u32> {
+        if self.missing > 0 {
+            return None;
+        }
+        icrc::of_headers(self.header, &[], self.body.strip_icrc()?)
+    }
+}
+
+trait StripIcrc {
+    fn strip_icrc(&self) -> Option<&[u8]>;
+}
+
+impl StripIcrc for [u8] {
+    fn strip_icrc(&self) -> Option<&[u8]> {
+        self.len().checked_sub(ICRC_LEN).map(|len| &self[..len])
+    }
+}
+
+/// What a frame carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content<'a> {
+    /// RoCEv2.
+    RoceV2(RoceV2<'a>),
+    /// RoCEv1.
+    RoceV1(RoceV1<'a>),
+    /// Priority flow control.
+    Pfc(Pfc),
+    /// Something else; what, in a word or two.
+    Other(&'static str),
+    /// Something that is not what its headers say; why, in a sentence.
+    Malformed(&'static str),
+}
+
+/// A frame, sorted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// Ethernet header, where the link type has one.
+    pub ethernet: Option<Ethernet>,
+    /// What it carries.
+    pub content: Content<'a>,
+}
+
+impl<'a> Frame<'a> {
+    /// Sorts a frame of which `bytes` were captured. Whatever they are, there is no panic.
+    pub fn parse(link: LinkType, bytes: &'a [u8]) -> Frame<'a> {
+        match link {
+            LinkType::Ethernet => Frame::parse_ethernet(bytes),
+            LinkType::LinuxCooked => Frame { ethernet: None, content: cooked(bytes, 14, 16) },
+            LinkType::LinuxCooked2 => Frame { ethernet: None, content: cooked(bytes, 0, 20) },
+            LinkType::RawIp => {
+                let content = match bytes.first().map(|byte| byte >> 4) {
+                    Some(4) => ipv4(bytes),
+                    Some(6) => ipv6(bytes),
+                    _ => Content::Other("not IP"),
+                };
+                Frame { ethernet: None, content }
+            }
+        }
+    }
+
+    fn parse_ethernet(bytes: &'a [u8]) -> Frame<'a> {
+        if bytes.len() < ETHERNET_LEN {
+            return Frame { ethernet: None, content: Content::Malformed("the frame ends inside its Ethernet header") };
+        }
+        let mut ethernet = Ethernet {
+            destination: MacAddr(array(bytes, 0)),
+            source: MacAddr(array(bytes, 6)),
+            vlans: [None; MAX_VLANS],
+        };
+        let (mut at, mut tags) = (ETHERNET_LEN, 0);
+        let mut ethertype = read_u16(bytes, 12);
+        while ETHERTYPES_VLAN.contains(&ethertype) {
+            if bytes.len() < at + VLAN_LEN {
+                let content = Content::Malformed("the frame ends inside a VLAN tag");
+                return Frame { ethernet: Some(ethernet), content };
+            }
+            if tags < MAX_VLANS {
+                ethernet.vlans[tags] = Some(Vlan(read_u16(bytes, at)));
+            }
+            tags += 1;
+            ethertype = read_u16(bytes, at + 2);
+            at += VLAN_LEN;
+        }
+        Frame { ethernet: Some(ethernet), content: by_ethertype(ethertype, &bytes[at..]) }
+    }
+}
+
+fn cooked(bytes: &[u8], ethertype_at: usize, len: usize) -> Content<'_> {
+    match bytes.get(len..) {
+        Some(rest) => by_ethertype(read_u16(bytes, ethertype_at), rest),
+        None => Content::Malformed("the frame ends inside its Linux cooked header"),
+    }
+}
+
+fn by_ethertype(ethertype: u16, bytes: &[u8]) -> Content<'_> {
+    match ethertype {
+        ETHERTYPE_IPV4 => ipv4(bytes),
+        ETHERTYPE_IPV6 => ipv6(bytes),
+        ETHERTYPE_ROCE_V1 => roce_v1(bytes),
+        ETHERTYPE_MAC_CONTROL => mac_control(bytes),
+        0x0806 => Content::Other("ARP"),
+        _ => Content::Other("not IP"),
+    }
+}
+
+fn mac_control(bytes: &[u8]) -> Content<'_> {
+    match Pfc::parse(bytes) {
+        Some(pfc) => Content::Pfc(pfc),
+        None => match bytes {
+            [0x01, 0x01, ..] => Content::Malformed("the PFC frame ends before its eight timers do"),
+            _ => Content::Other("MAC control"),
+        },
+    }
+}
+
+fn ipv4(bytes: &[u8]) -> Content<'_> {
+    if bytes.len() < IPV4_LEN {
+        return Content::Malformed("the frame ends inside its IPv4 header");
+    }
+    let header_len = usize::from(bytes[0] & 15) * 4;
+    let total = usize::from(read_u16(bytes, 2));
+    if bytes[0] >> 4 != 4 || header_len < IPV4_LEN || total < header_len {
+        return Content::Malformed("the IPv4 header's version or lengths contradict themselves");
+    }
+    if bytes[9] != PROTOCOL_UDP {
+        return Content::Other("IP, not UDP");
+    }
+    let flags = read_u16(bytes, 6);
+    // More fragments, or not the first one.
+    if flags & 0x3fff != 0 {
+        return Content::Other("IP fragment");
+    }
+    let ip = Ip::V4(Ipv4 {
+        source: array::<4>(bytes, 12).into(),
+        destination: array::<4>(bytes, 16).into(),
+        tos: bytes[1],
+        id: read_u16(bytes, 4),
+        flags,
+        ttl: bytes[8],
+    });
+    udp(ip, bytes, header_len, total)
+}
+
+fn ipv6(bytes: &[u8]) -> Content<'_> {
+    let Some(header) = bytes.first_chunk::<IPV6_LEN>() else {
+        return Content::Malformed("the frame ends inside its IPv6 header");
+    };
+    if header[0] >> 4 != 6 {
+        return Content::Malformed("the IPv6 header's version is not 6");
+    }
+    if header[6] != PROTOCOL_UDP {
+        return Content::Other("IP, not UDP");
+    }
+    let total = IPV6_LEN + usize::from(read_u16(header, 4));
+    udp(Ip::V6(Ipv6::parse(header)), bytes, IPV6_LEN, total)
+}
+
+/// The datagram at `at` of an IP packet of `total` bytes, some of which may be missing.
+fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize) -> Content<'_> {
+    let body_at = at + UDP_LEN;
+    if bytes.len() < body_at {
+        return Content::Malformed("the frame ends inside its UDP header");
+    }
+    if read_u16(bytes, at + 2) != ROCE_PORT {
+        return Content::Other("UDP, another port");
+    }
+    let len = usize::from(read_u16(bytes, at + 4));
+    if len < UDP_LEN || at + len > total {
+        return Content::Malformed("the UDP length contradicts the IP header");
+    }
+    let end = at + len;
+    Content::RoceV2(RoceV2 {
+        ip,
+        source_port: read_u16(bytes, at),
+        udp_checksum: read_u16(bytes, at + 6),
+        body: &bytes[body_at..end.min(bytes.len())],
+        missing: end.saturating_sub(bytes.len()),
+        headers: &bytes[..body_at],
+    })
+}
+
+fn roce_v1(bytes: &[u8]) -> Content<'_> {
+    let Some(header) = bytes.first_chunk::<IPV6_LEN>() else {
+        return Content::Malformed("the frame ends inside its global routing header");
+    };
+    if header[0] >> 4 != 6 || header[6] != NEXT_HEADER_BTH {
+        return Content::Malformed(
+            "the global routing header's version is not 6 or no base transport header follows it",
+        );
+    }
+    let end = IPV6_LEN + usize::from(read_u16(header, 4));
+    Content::RoceV1(RoceV1 {
+        grh: Ipv6::parse(header),
+        body: &bytes[IPV6_LEN..end.min(bytes.len())],
+        missing: end.saturating_sub(bytes.len()),
+        header: &bytes[..IPV6_LEN],
+    })
+}
+
+/// What goes around a packet: everything of a frame from the Ethernet header to the UDP header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// Ethernet header.
+    pub ethernet: Ethernet,
+    /// IP header.
+    pub ip: Ip,
+    /// UDP source port.
+    pub source_port: u16,
+    /// UDP destination port: [`ROCE_PORT`].
+    pub destination_port: u16,
+    /// Whether the UDP checksum is computed. Network cards and the Linux kernel send 0, which says that there is none; the ICRC protects
+    /// more.
+    pub udp_checksum: bool,
+}
+
+impl Envelope {
+    /// An envelope without VLAN tags and without UDP checksum, to port 4791.
+    pub const fn new(destination: MacAddr, source: MacAddr, ip: Ip, source_port: u16) -> Envelope {
+        let ethernet = Ethernet { destination, source, vlans: [None; MAX_VLANS] };
+        Envelope { ethernet, ip, source_port, destination_port: ROCE_PORT, udp_checksum: false }
+    }
+
+    /// Bytes before the base transport header.
+    pub const fn header_len(&self) -> usize {
+        let ip_len = match self.ip {
+            Ip::V4(_) => IPV4_LEN,
+            Ip::V6(_) => IPV6_LEN,
+        };
+        let mut tags = 0;
+        let mut at = 0;
+        while at < MAX_VLANS {
+            tags += self.ethernet.vlans[at].is_some() as usize;
+            at += 1;
+        }
+        ETHERNET_LEN + tags * VLAN_LEN + ip_len + UDP_LEN
+    }
+
+    /// The ICRC of the packets in it.
+    pub fn icrc_seed(&self) -> IcrcSeed {
+        let (from, to) = (self.source_port, self.destination_port);
+        match self.ip {
+            Ip::V4(ip) => IcrcSeed::ipv4_with_flags(ip.source, ip.destination, from, to, ip.flags),
+            Ip::V6(ip) => IcrcSeed::ipv6(ip.source, ip.destination, from, to),
+        }
+    }
+
+    /// Writes the frame to the start of `out`, without frame check sequence, and returns how many bytes it is. The ICRC is computed,
+    /// the IPv4 header checksum too.
+    ///
+    /// # Panics
+    /// As [`Packet::emit`], or if `out` is too short.
+    pub fn emit(&self, packet: &Packet, out: &mut [u8]) -> usize {
+        let body_at = self.header_len();
+        let udp_at = body_at - UDP_LEN;
+        let len = packet.emit(&self.icrc_seed(), self.ip.id(), &mut out[body_at..]);
+        let end = body_at + len;
+        let ip_at = self.emit_ethernet(out);
+        emit_ip(&self.ip, len + UDP_LEN, &mut out[ip_at..udp_at]);
+        put(out, udp_at, &self.source_port.to_be_bytes());
+        put(out, udp_at + 2, &self.destination_port.to_be_bytes());
+        put(out, udp_at + 4, &((UDP_LEN + len) as u16).to_be_bytes());
+        put(out, udp_at + 6, &[0, 0]);
+        if self.udp_checksum {
+            let checksum = udp_checksum(&self.ip, &out[udp_at..end]);
+            put(out, udp_at + 6, &checksum.to_be_bytes());
+        }
+        end
+    }
+
+    fn emit_ethernet(&self, out: &mut [u8]) -> usize {
+        put(out, 0, &self.ethernet.destination.0);
+        put(out, 6, &self.ethernet.source.0);
+        let mut at = 12;
+        for tag in self.ethernet.vlans.iter().flatten() {
+            put(out, at, &ETHERTYPES_VLAN[0].to_be_bytes());
+            put(out, at + 2, &tag.0.to_be_bytes());
+            at += VLAN_LEN;
+        }
+        let ethertype = match self.ip {
+            Ip::V4(_) => ETHERTYPE_IPV4,
+            Ip::V6(_) => ETHERTYPE_IPV6,
+        };
+        put(out, at, &ethertype.to_be_bytes());
+        at + 2
+    }
+}
+
+/// Writes an IP header in front of `len` bytes; `out` has its length.
+fn emit_ip(ip: &Ip, len: usize, out: &mut [u8]) {
+    match ip {
+        Ip::V4(ip) => {
+            put(out, 0, &[0x45, ip.tos]);
+            put(out, 2, &((IPV4_LEN + len) as u16).to_be_bytes());
+            put(out, 4, &ip.id.to_be_bytes());
+            put(out, 6, &ip.flags.to_be_bytes());
+            put(out, 8, &[ip.ttl, PROTOCOL_UDP, 0, 0]);
+            put(out, 12, &ip.source.octets());
+            put(out, 16, &ip.destination.octets());
+            let checksum = !fold(sum(out));
+            put(out, 10, &checksum.to_be_bytes());
+        }
+        Ip::V6(ip) => {
+            let word = 6 << 28 | u32::from(ip.traffic_class) << 20 | ip.flow_label & 0xf_ffff;
+            put(out, 0, &word.to_be_bytes());
+            put(out, 4, &(len as u16).to_be_bytes());
+            put(out, 6, &[PROTOCOL_UDP, ip.hop_limit]);
+            put(out, 8, &ip.source.octets());
+            put(out, 24, &ip.destination.octets());
+        }
+    }
+}
+
+/// The UDP checksum of a datagram whose checksum field is zero; never 0, which would mean that there is none.
+fn udp_checksum(ip: &Ip, datagram: &[u8]) -> u16 {
+    let addresses = match ip {
+        Ip::V4(ip) => sum(&ip.source.octets()) + sum(&ip.destination.octets()),
+        Ip::V6(ip) => sum(&ip.source.octets()) + sum(&ip.destination.octets()),
+    };
+    let checksum = !fold(addresses + u64::from(PROTOCOL_UDP) + datagram.len() as u64 + sum(datagram));
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
+/// The sum of 16-bit words; a last odd byte is the upper half of one.
+fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<2>();
+    let whole: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
+    whole + rest.first().map_or(0, |byte| u64::from(*byte) << 8)
+}
+
+/// Adds the carries of a ones' complement sum.
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}

@@ -1,0 +1,241 @@
+//! The invariant CRC: the last four bytes of every packet.
+//!
+//! It is the CRC-32 of Ethernet over eight bytes of ones (the place of InfiniBand's local route header) and then everything from the
+//! IP header up to the ICRC, with ones in place of what a router may change (annex A17.3.4 of InfiniBand volume 1):
+//!
+//! | header | masked |
+//! |---|---|
+//! | IPv4 | type of service, time to live, header checksum |
+//! | IPv6, GRH | traffic class, flow label, hop limit |
+//! | UDP | checksum |
+//! | BTH | byte 4: FECN, BECN and six reserved bits |
+//!
+//! On the wire it is little-endian.
+//!
+//! A CRC is linear: the exclusive-or of the CRCs of two messages of one length depends only on the exclusive-or of the messages. That
+//! is why one prepared [`IcrcSeed`] serves all packets of a flow, and why [`IcrcSeed::solve_id`] can find the IPv4 identification that
+//! a UDP socket does not show.
+
+use crate::ICRC_LEN;
+use crate::bytes::put;
+use crate::header::Bth;
+use crc32fast::Hasher;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// IPv4 flags and fragment offset of a packet that must not be fragmented.
+pub const DONT_FRAGMENT: u16 = 0x4000;
+
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
+const UDP_LEN: usize = 8;
+const UDP: u8 = 17;
+/// What precedes the base transport header in the CRC: eight ones, IP and UDP.
+const IPV4_PREFIX: usize = 8 + IPV4_LEN + UDP_LEN;
+const IPV6_PREFIX: usize = 8 + IPV6_LEN + UDP_LEN;
+
+/// What the ICRC of a flow's packets begins with: prepared once for two addresses and ports.
+#[derive(Clone, Debug)]
+pub struct IcrcSeed {
+    /// Eight ones, IP header and UDP header, masked; lengths and identification zero.
+    prefix: [u8; IPV6_PREFIX],
+    is_ipv4: bool,
+}
+
+impl IcrcSeed {
+    /// For IPv4 with the don't-fragment flag and without options.
+    pub fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16) -> IcrcSeed {
+        IcrcSeed::ipv4_with_flags(source, destination, source_port, destination_port, DONT_FRAGMENT)
+    }
+
+    /// For IPv4 with these flags and fragment offset, without options.
+    pub fn ipv4_with_flags(
+        source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16, flags: u16,
+    ) -> IcrcSeed {
+        let mut prefix = [0xff; IPV6_PREFIX];
+        put(&mut prefix, 8, &[0x45, 0xff, 0, 0, 0, 0]);
+        put(&mut prefix, 14, &flags.to_be_bytes());
+        put(&mut prefix, 16, &[0xff, UDP, 0xff, 0xff]);
+        put(&mut prefix, 20, &source.octets());
+        put(&mut prefix, 24, &destination.octets());
+        put_udp(&mut prefix, 8 + IPV4_LEN, source_port, destination_port);
+        IcrcSeed { prefix, is_ipv4: true }
+    }
+
+    /// For IPv6 without extension headers.
+    pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, source_port: u16, destination_port: u16) -> IcrcSeed {
+        let mut prefix = [0xff; IPV6_PREFIX];
+        put(&mut prefix, 8, &[0x6f, 0xff, 0xff, 0xff, 0, 0, UDP, 0xff]);
+        put(&mut prefix, 16, &source.octets());
+        put(&mut prefix, 32, &destination.octets());
+        put_udp(&mut prefix, 8 + IPV6_LEN, source_port, destination_port);
+        IcrcSeed { prefix, is_ipv4: false }
+    }
+
+    /// The ICRC of a packet whose bytes from the base transport header up to the ICRC are `bytes`; `id` is the IPv4 identification and
+    /// without effect for IPv6. On the wire it is `to_le_bytes`.
+    ///
+    /// # Panics
+    /// If `bytes` has fewer than 12 bytes.
+    #[inline]
+    pub fn icrc(&self, id: u16, bytes: &[u8]) -> u32 {
+        let (bth, rest) = bytes.split_first_chunk().expect("a packet begins with its base transport header");
+        self.begin(id, bytes.len(), bth).update(rest).finish()
+    }
+
+    /// Begins the ICRC of a packet of `len` bytes, ICRC not counted, that begins with `bth`; the bytes that follow may come in parts.
+    #[inline]
+    pub fn begin(&self, id: u16, len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
+        let udp_len = (UDP_LEN + len + ICRC_LEN) as u16;
+        let mut masked = *bth;
+        masked[4] = 0xff;
+        let mut hasher = Hasher::new();
+        if self.is_ipv4 {
+            let mut bytes = [0; IPV4_PREFIX + Bth::LEN];
+            bytes[..IPV4_PREFIX].copy_from_slice(&self.prefix[..IPV4_PREFIX]);
+            put(&mut bytes, 10, &(udp_len + IPV4_LEN as u16).to_be_bytes());
+            put(&mut bytes, 12, &id.to_be_bytes());
+            put(&mut bytes, IPV4_PREFIX - 4, &udp_len.to_be_bytes());
+            put(&mut bytes, IPV4_PREFIX, &masked);
+            hasher.update(&bytes);
+        } else {
+            let mut bytes = [0; IPV6_PREFIX + Bth::LEN];
+            bytes[..IPV6_PREFIX].copy_from_slice(&self.prefix);
+            put(&mut bytes, 12, &udp_len.to_be_bytes());
+            put(&mut bytes, IPV6_PREFIX - 4, &udp_len.to_be_bytes());
+            put(&mut bytes, IPV6_PREFIX, &masked);
+            hasher.update(&bytes);
+        }
+        Icrc(hasher)
+    }
+
+    /// Whether the last four bytes of `packet` are its ICRC; `packet` is what the UDP datagram carries.
+    pub fn check(&self, id: u16, packet: &[u8]) -> bool {
+        match split(packet) {
+            Some((bytes, icrc)) => self.icrc(id, bytes) == icrc,
+            None => false,
+        }
+    }
+
+    /// The IPv4 identification with which the ICRC of `packet` is right, if there is one; at most one is. For IPv6, which has none, 0 if
+    /// the ICRC is right.
+    ///
+    /// A UDP socket does not show the identification. Of all corrupted packets that a known one would reveal, this lets one in 2^16
+    /// pass, as 2^16 of the 2^32 values of the ICRC are right for some identification. Who knows that the sender uses only the
+    /// identifications 0 to 63 and rejects others lets one in 2^26 pass.
+    pub fn solve_id(&self, packet: &[u8]) -> Option<u16> {
+        let (bytes, icrc) = split(packet)?;
+        let difference = self.icrc(0, bytes) ^ icrc;
+        if !self.is_ipv4 {
+            return (difference == 0).then_some(0);
+        }
+        // Bytes from the identification to the end of what the CRC covers.
+        let distance = IPV4_PREFIX - 12 + bytes.len();
+        let back = step_back(difference, distance);
+        (back >> 16 == 0).then_some((back as u16).swap_bytes())
+    }
+}
+
+/// The ICRC of a packet whose bytes come in parts.
+#[derive(Clone, Debug)]
+pub struct Icrc(Hasher);
+
+impl Icrc {
+    /// Goes on with the bytes that follow.
+    #[inline]
+    #[must_use]
+    pub fn update(mut self, bytes: &[u8]) -> Icrc {
+        self.0.update(bytes);
+        self
+    }
+    /// The ICRC; on the wire it is `to_le_bytes`.
+    #[inline]
+    pub fn finish(self) -> u32 {
+        self.0.finalize()
+    }
+}
+
+/// The ICRC from the bytes of an IP header (options included) or GRH, of a UDP header (none for RoCEv1), and from the base transport header
+/// up to the ICRC; `None` if they are too few.
+pub(crate) fn of_headers(ip: &[u8], udp: &[u8], bytes: &[u8]) -> Option<u32> {
+    let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
+    let mut masked = [0xff; 8 + 60 + UDP_LEN + Bth::LEN];
+    let udp_at = 8 + ip.len();
+    let bth_at = udp_at + udp.len();
+    put(&mut masked, 8, ip);
+    put(&mut masked, udp_at, udp);
+    put(&mut masked, bth_at, bth);
+    let ones: &[usize] = if ip[0] >> 4 == 4 { &[9, 16, 18, 19] } else { &[9, 10, 11, 15] };
+    for at in ones {
+        masked[*at] = 0xff;
+    }
+    if ip[0] >> 4 == 6 {
+        masked[8] |= 0x0f;
+    }
+    if !udp.is_empty() {
+        masked[udp_at + 6..udp_at + 8].fill(0xff);
+    }
+    masked[bth_at + 4] = 0xff;
+    let mut hasher = Hasher::new();
+    hasher.update(&masked[..bth_at + Bth::LEN]);
+    hasher.update(rest);
+    Some(hasher.finalize())
+}
+
+fn put_udp(prefix: &mut [u8], at: usize, source_port: u16, destination_port: u16) {
+    put(prefix, at, &source_port.to_be_bytes());
+    put(prefix, at + 2, &destination_port.to_be_bytes());
+    put(prefix, at + 4, &[0, 0, 0xff, 0xff]);
+}
+
+fn split(packet: &[u8]) -> Option<(&[u8], u32)> {
+    let (bytes, icrc) = packet.split_last_chunk::<ICRC_LEN>()?;
+    (bytes.len() >= Bth::LEN).then_some((bytes, u32::from_le_bytes(*icrc)))
+}
+
+/// The CRC's polynomial, highest power in the least significant bit.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+
+/// What the CRC register was `bytes` zero bytes before it was `register`.
+///
+/// The register is a polynomial modulo the CRC's; a zero byte multiplies it with x^8. The polynomial is primitive, so x has an inverse,
+/// whose powers are in two tables: one product joins the two digits of `bytes`, one applies them.
+fn step_back(register: u32, bytes: usize) -> u32 {
+    let (high, low) = (bytes >> 8, bytes & 0xff);
+    multiply(multiply(register, BACK_LOW[low]), BACK_HIGH[high & 0xff])
+}
+
+/// x^-8n and x^-2048n.
+static BACK_LOW: [u32; 256] = powers(back_one(1 << 31, 8));
+static BACK_HIGH: [u32; 256] = powers(back_one(1 << 31, 8 * 256));
+
+const fn powers(step: u32) -> [u32; 256] {
+    let mut powers = [1 << 31; 256];
+    let mut at = 1;
+    while at < 256 {
+        powers[at] = multiply(powers[at - 1], step);
+        at += 1;
+    }
+    powers
+}
+
+/// Divides by x, `bits` times.
+const fn back_one(mut value: u32, bits: usize) -> u32 {
+    let mut bit = 0;
+    while bit < bits {
+        let carry = value >> 31;
+        value = (value ^ (POLYNOMIAL & carry.wrapping_neg())) << 1 | carry;
+        bit += 1;
+    }
+    value
+}
+
+/// The product of two polynomials modulo the CRC's; 1 is the most significant bit.
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    let (mut product, mut bit) = (0, 32);
+    while bit > 0 {
+        bit -= 1;
+        product ^= b & (a >> bit & 1).wrapping_neg();
+        b = b >> 1 ^ POLYNOMIAL & (b & 1).wrapping_neg();
+    }
+    product
+}
