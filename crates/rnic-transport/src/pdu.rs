@@ -26,6 +26,10 @@ impl Stamp {
     pub const fn at(now: Time) -> Stamp {
         Stamp((now.as_ps() / 1_000) as u32)
     }
+    /// The stamp of the instant `span` before `now`.
+    pub const fn before(now: Time, span: Time) -> Stamp {
+        Stamp(Stamp::at(now).0.wrapping_sub((span.as_ps() / 1_000) as u32))
+    }
     /// Whether this instant is `other` or later; meaningful while they lie less than 2.1 s apart.
     pub const fn is_from(self, other: Stamp) -> bool {
         self.0.wrapping_sub(other.0) as i32 >= 0

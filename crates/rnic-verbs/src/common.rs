@@ -144,6 +144,18 @@ impl Common {
         self.fail(ctx, status);
     }
 
+    /// The send that `packet` belongs to failed here, and with it the queue pair. Nobody knows of those before it.
+    pub(crate) fn fail_packet(&mut self, ctx: &mut Ctx<'_>, packet: u64, status: Status) {
+        while let Some(wqe) = self.sends.pop() {
+            if packet < wqe.end() {
+                self.sent(ctx, &wqe, status);
+                break;
+            }
+            self.sent(ctx, &wqe, Status::WorkRequestFlushed);
+        }
+        self.fail(ctx, status);
+    }
+
     /// A request of the peer cannot be taken: the receive in use, if there is one, and the queue pair fail.
     pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx<'_>, status: Status) {
         if !self.inbox.is_empty() {

@@ -1,0 +1,34 @@
+//! RDMA verbs as a state machine: queue pairs, memory regions, completion queues, on rnic's transports. No sockets, no clocks.
+//!
+//! A [`Device`] is everything that one RDMA NIC has. Its owner hands in packets that arrived ([`Device::receive`]) and takes packets to
+//! send ([`Device::transmit`]), says what time it is, and calls [`Device::on_time`] when [`Device::next_time`] has come. Applications
+//! post work and poll completions.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`types`] | the words: handles, work requests, completions, states, errors |
+//! | [`device`] | the device: verbs, packets in and out, time |
+//! | [`queue`] | completion queues, receive queues |
+//! | [`flow`] | congestion controls by name |
+//! | [`counters`] | what a device counts |
+//!
+//! Registered memory belongs to the device: an application lends it a `Vec<u8>` and looks at the bytes through the device, so no
+//! packet can touch memory that is gone.
+#![forbid(unsafe_code)]
+
+mod common;
+pub mod counters;
+pub mod device;
+pub mod flow;
+mod memory;
+mod qp;
+pub mod queue;
+mod send_queue;
+pub mod types;
+
+pub use counters::{Counters, Dropped};
+pub use device::{Batch, Device, DeviceConfig, Limits};
+pub use flow::Congestion;
+pub use qp::MOST_IN_FLIGHT;
+pub use queue::Notify;
+pub use types::*;

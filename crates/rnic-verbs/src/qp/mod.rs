@@ -1,0 +1,166 @@
+//! A queue pair: what all services have in common, and the engine of its service.
+
+pub(crate) mod irn;
+pub(crate) mod rc;
+pub(crate) mod reply;
+pub(crate) mod sending;
+pub(crate) mod uc;
+
+use crate::common::{Common, Ctx};
+use crate::types::{Qpn, SendOp, Service, State, VerbsError};
+use crate::{Congestion, Dropped};
+use rnic_transport::{FlowConfig, Time};
+use rnic_wire::{Packet, Position};
+use sending::Due;
+
+/// Ethernet, IPv4 and UDP headers and the frame check sequence around a packet: what congestion control counts beside it.
+pub(crate) const AROUND_PACKET: u32 = 14 + 20 + 8 + 4;
+
+/// More packets than this are never in flight on one connection: the largest window that a receiver keeps a map of.
+pub const MOST_IN_FLIGHT: u32 = 8_192;
+
+/// Writes a congestion notification for the peer; returns its length.
+pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
+    let packet = Packet::cnp(c.route.peer_qpn);
+    let bytes = packet.emit_without_icrc(out);
+    out[bytes..bytes + rnic_wire::ICRC_LEN].fill(0);
+    bytes + rnic_wire::ICRC_LEN
+}
+
+/// The protocol engine of a queue pair; there is none before it is connected.
+pub(crate) enum Engine {
+    None,
+    Rc(Box<rc::Rc>),
+    Irn(Box<irn::Irn>),
+    Uc(Box<uc::Uc>),
+}
+
+/// A queue pair.
+pub(crate) struct Qp {
+    pub(crate) common: Common,
+    pub(crate) engine: Engine,
+    pub(crate) congestion: Congestion,
+    pub(crate) cfg: FlowConfig,
+    /// It is in the device's ring of queue pairs with something to send.
+    pub(crate) ready: bool,
+    /// The time of its entry in the device's timers.
+    pub(crate) armed: Option<Time>,
+}
+
+impl Qp {
+    /// INIT to RTR: the engine begins.
+    pub(crate) fn connect(&mut self, now: Time) -> Result<(), VerbsError> {
+        let c = &self.common;
+        self.engine = match c.init.service {
+            Service::Rc => Engine::Rc(Box::new(rc::Rc::new(c, &self.cfg, &self.congestion, now)?)),
+            Service::Irn => Engine::Irn(Box::new(irn::Irn::new(c, &self.cfg, &self.congestion, now)?)),
+            Service::Uc => Engine::Uc(Box::new(uc::Uc::new(c, &self.cfg, &self.congestion, now)?)),
+        };
+        Ok(())
+    }
+
+    /// RTR to RTS: sends may go out.
+    pub(crate) fn start(&mut self, now: Time) -> Result<(), VerbsError> {
+        match &mut self.engine {
+            Engine::None => return Err(VerbsError::Unknown("connection")),
+            Engine::Rc(rc) => rc.start(&self.common, &self.cfg, &self.congestion, now)?,
+            Engine::Irn(irn) => irn.start(&self.common, &self.cfg, &self.congestion, now)?,
+            Engine::Uc(uc) => uc.start(&self.common),
+        }
+        self.common.state = State::ReadyToSend;
+        self.release();
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self) {
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.release(&mut self.common),
+            Engine::Irn(irn) => irn.release(&mut self.common),
+            Engine::Uc(uc) => uc.release(&mut self.common),
+        }
+    }
+
+    pub(crate) fn handle(
+        &mut self, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+    ) -> Result<(), Dropped> {
+        match &mut self.engine {
+            Engine::None => Err(Dropped::State),
+            Engine::Rc(rc) => rc.handle(&mut self.common, ctx, now, packet, marked),
+            Engine::Irn(irn) => irn.handle(&mut self.common, ctx, now, packet, marked),
+            Engine::Uc(uc) => uc.handle(&mut self.common, ctx, now, packet, marked),
+        }
+    }
+
+    /// Writes the next packet; 0 if there is none for now.
+    pub(crate) fn emit(&mut self, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+        let bytes = match &mut self.engine {
+            Engine::None => 0,
+            Engine::Rc(rc) => rc.emit(&mut self.common, ctx, now, out),
+            Engine::Irn(irn) => irn.emit(&mut self.common, ctx, now, out),
+            Engine::Uc(uc) => uc.emit(&mut self.common, ctx, now, out),
+        };
+        if bytes > 0 {
+            ctx.counters.packets_sent += 1;
+        }
+        bytes
+    }
+
+    pub(crate) fn next_transmit(&self) -> Option<Time> {
+        match &self.engine {
+            Engine::None => Due::never(),
+            Engine::Rc(rc) => rc.next_transmit(&self.common),
+            Engine::Irn(irn) => irn.next_transmit(&self.common),
+            Engine::Uc(uc) => uc.next_transmit(&self.common),
+        }
+        .time()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        if self.common.state == State::Error {
+            return None;
+        }
+        match &self.engine {
+            Engine::None => Due::never(),
+            Engine::Rc(rc) => rc.deadline(),
+            Engine::Irn(irn) => irn.deadline(),
+            Engine::Uc(uc) => uc.deadline(),
+        }
+        .time()
+    }
+
+    pub(crate) fn on_deadline(&mut self, ctx: &mut Ctx<'_>, now: Time) {
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.on_deadline(&mut self.common, ctx, now),
+            Engine::Irn(irn) => irn.on_deadline(&mut self.common, ctx, now),
+            Engine::Uc(uc) => uc.on_deadline(now),
+        }
+        self.release();
+    }
+
+    /// Whether the service can do this at all.
+    pub(crate) fn admits(&self, op: &SendOp, len: u32) -> Result<(), VerbsError> {
+        match self.common.init.service {
+            Service::Rc => rc::Rc::admits(op, len, self.common.route.mtu.max(256)),
+            Service::Uc if op.is_fetching() || matches!(op, SendOp::SendInv(_)) => Err(VerbsError::Unsupported(
+                "an unreliable connection does Sends and Writes, no reads, atomics or invalidation",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn qpn(&self) -> Qpn {
+        self.common.qpn
+    }
+}
+
+/// Whether a packet begins a message.
+pub(crate) fn begins(position: Position) -> bool {
+    matches!(position, Position::First | Position::Only)
+}
+
+/// Whether a packet ends a message.
+pub(crate) fn ends(position: Position) -> bool {
+    matches!(position, Position::Last | Position::Only)
+}

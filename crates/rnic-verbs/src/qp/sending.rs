@@ -1,0 +1,117 @@
+//! Small things that requesters have in common.
+
+use crate::types::SendAttributes;
+use rnic_transport::pdu::Stamp;
+use rnic_transport::{Psn, Time};
+
+/// The earliest of several times, if there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Due(Option<Time>);
+
+impl Due {
+    pub(crate) fn never() -> Due {
+        Due(None)
+    }
+    pub(crate) fn at(&mut self, time: Time) {
+        self.0 = Some(self.0.map_or(time, |due| due.min(time)));
+    }
+    pub(crate) fn at_once(&mut self) {
+        self.0 = Some(Time::ZERO);
+    }
+    pub(crate) fn maybe(&mut self, time: Option<Time>) {
+        if let Some(time) = time {
+            self.at(time);
+        }
+    }
+    pub(crate) fn time(self) -> Option<Time> {
+        self.0
+    }
+}
+
+/// When the packets of a window left.
+pub(crate) struct Stamps {
+    /// By sequence number, modulo their count.
+    stamps: Vec<Stamp>,
+}
+
+impl Stamps {
+    /// For at least `window` packets in flight.
+    pub(crate) fn new(window: u32) -> Stamps {
+        Stamps { stamps: vec![Stamp::default(); window.max(1).next_power_of_two() as usize] }
+    }
+
+    pub(crate) fn set(&mut self, psn: Psn, now: Time) {
+        let at = psn.value() as usize & (self.stamps.len() - 1);
+        self.stamps[at] = Stamp::at(now);
+    }
+
+    /// When packet `psn` left; for one that is older than the window, something in the past.
+    pub(crate) fn get(&self, psn: Psn) -> Stamp {
+        self.stamps[psn.value() as usize & (self.stamps.len() - 1)]
+    }
+}
+
+/// How often the peer may still stay silent, or without a receive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    retry_count: u8,
+    rnr_retry: u8,
+    retries: u8,
+    rnr_retries: u8,
+    until: Option<Time>,
+}
+
+impl Waiting {
+    /// A `rnr_retry` of this never ends.
+    const FOREVER: u8 = 7;
+
+    pub(crate) fn new(attributes: &SendAttributes) -> Waiting {
+        let SendAttributes { retry_count, rnr_retry, .. } = *attributes;
+        Waiting { retry_count, rnr_retry, retries: retry_count, rnr_retries: rnr_retry, until: None }
+    }
+
+    /// The peer has acknowledged something new.
+    pub(crate) fn progress(&mut self) {
+        self.retries = self.retry_count;
+        self.rnr_retries = self.rnr_retry;
+    }
+
+    /// The peer did not answer in time: whether to ask again.
+    pub(crate) fn timed_out(&mut self) -> bool {
+        let again = self.retries > 0;
+        self.retries = self.retries.saturating_sub(1);
+        again
+    }
+
+    /// The peer has no receive and wants to be left alone for `delay`: whether to ask again.
+    pub(crate) fn not_ready(&mut self, now: Time, delay: Time) -> bool {
+        if self.until.is_some() {
+            return true;
+        }
+        if self.rnr_retry != Waiting::FOREVER {
+            if self.rnr_retries == 0 {
+                return false;
+            }
+            self.rnr_retries -= 1;
+        }
+        self.until = Some(now + delay);
+        true
+    }
+
+    pub(crate) fn until(&self) -> Option<Time> {
+        self.until
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Whether the wait is over; then it is forgotten.
+    pub(crate) fn ends(&mut self, now: Time) -> bool {
+        let over = self.until.is_some_and(|until| until <= now);
+        if over {
+            self.until = None;
+        }
+        over
+    }
+}
