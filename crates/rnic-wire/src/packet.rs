@@ -243,7 +243,7 @@ impl<'a> Packet<'a> {
         }
         let header_len = opcode.header_len();
         if len < header_len + ICRC_LEN {
-            return Err(Reject::HeadersCut { opcode, len, needed: header_len + ICRC_LEN });
+            return Err(Reject::HeadersCut { opcode, len: len - ICRC_LEN, needed: header_len });
         }
         let padded = &bytes[header_len..len - ICRC_LEN];
         let pad = view.pad();
@@ -327,7 +327,7 @@ fn check_payload(opcode: Opcode, len: usize, pad: u8) -> Result<(), Reject> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reject {
     /// There is no room for a base transport header and an ICRC.
-    #[error("the packet has {len} bytes, a base transport header and an ICRC have 16")]
+    #[error("the packet is {len} B long, base transport header and ICRC alone are 16 B")]
     TooShort {
         /// Bytes that are there.
         len: usize,
@@ -339,23 +339,23 @@ pub enum Reject {
     #[error("transport version {0} is not 0")]
     TransportVersion(u8),
     /// Padding makes every packet a whole number of words.
-    #[error("the packet has {len} bytes, not a multiple of 4")]
+    #[error("the packet is {len} B long, not a multiple of 4 B")]
     NotWords {
         /// Bytes that are there.
         len: usize,
     },
     /// The packet ends before its headers do.
-    #[error("{opcode} has {len} bytes, its headers and ICRC need {needed}")]
+    #[error("the headers of {opcode} are {needed} B long, this packet has {len} B for them")]
     HeadersCut {
         /// The opcode.
         opcode: Opcode,
-        /// Bytes that are there.
+        /// Bytes before the ICRC.
         len: usize,
-        /// Bytes of headers and ICRC.
+        /// Bytes of all headers.
         needed: usize,
     },
     /// The padding count exceeds what follows the headers.
-    #[error("{opcode} announces {pad} bytes of padding and has fewer after its headers")]
+    #[error("{opcode} has a padding count of {pad} and fewer bytes after its headers")]
     PadBeyond {
         /// The opcode.
         opcode: Opcode,
@@ -363,7 +363,7 @@ pub enum Reject {
         pad: u8,
     },
     /// Something follows the headers of a packet that has no payload.
-    #[error("{opcode} has no payload, this one has {len} bytes after its headers")]
+    #[error("{opcode} has no payload, {len} B follow the headers of this one")]
     PayloadForbidden {
         /// The opcode.
         opcode: Opcode,
@@ -371,13 +371,13 @@ pub enum Reject {
         len: usize,
     },
     /// A first, middle or last packet has no payload.
-    #[error("{opcode} has no payload, its message cannot have an empty packet")]
+    #[error("{opcode} is one of several packets and must have payload, this one has none")]
     PayloadMissing {
         /// The opcode.
         opcode: Opcode,
     },
     /// A first or middle packet has padding.
-    #[error("{opcode} has {pad} bytes of padding, it holds a full path MTU and has none")]
+    #[error("{opcode} has a padding count of {pad}, a full packet has no padding")]
     PadForbidden {
         /// The opcode.
         opcode: Opcode,
@@ -385,7 +385,7 @@ pub enum Reject {
         pad: u8,
     },
     /// A CNP does not have its 16 reserved bytes.
-    #[error("the CNP has {len} bytes after its header, not 16")]
+    #[error("{len} B follow the header of the CNP, not 16 B")]
     CnpLength {
         /// Bytes that are there.
         len: usize,
@@ -400,7 +400,7 @@ pub enum Reject {
     #[error("syndrome {0:#04x} is reserved")]
     Syndrome(u8),
     /// A first or middle packet is not full.
-    #[error("{opcode} has {len} bytes of payload, not the path MTU of {mtu}")]
+    #[error("{opcode} has {len} B of payload, not the path MTU of {mtu} B")]
     NotMtu {
         /// The opcode.
         opcode: Opcode,
@@ -410,7 +410,7 @@ pub enum Reject {
         mtu: usize,
     },
     /// A packet is longer than the path allows.
-    #[error("{opcode} has {len} bytes of payload, more than the path MTU of {mtu}")]
+    #[error("{opcode} has {len} B of payload, more than the path MTU of {mtu} B")]
     OverMtu {
         /// The opcode.
         opcode: Opcode,
