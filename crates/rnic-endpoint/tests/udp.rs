@@ -40,7 +40,7 @@ fn a_batch_arrives_as_its_datagrams_in_order() {
             assert_eq!(sent, bytes.div_ceil(segment));
             let got = collect(&mut b, sent);
             let expected: Vec<&[u8]> = data.chunks(segment).collect();
-            assert_eq!(got.datagrams, expected, "{ip} {segment} {bytes}");
+            assert!(got.datagrams == expected, "{ip} {segment} {bytes}");
         }
     }
 }
@@ -54,7 +54,7 @@ fn segmentation_and_coalescing_are_used_and_can_be_left_out() {
         assert_eq!(a.limits().segments, if segmentation { 64 } else { 1 });
         send_all(&mut a, b.local_addr(), ANY_CLASS, 1_000, &data);
         let got = collect(&mut b, 20);
-        assert_eq!(got.datagrams.concat(), data);
+        assert!(got.datagrams.concat() == data);
         let (sent, received) = (a.counters(), b.counters());
         assert_eq!((sent.sent_segments, sent.sent_bytes), (20, 20_000));
         assert_eq!((received.received_segments, received.received_bytes), (20, 20_000));
@@ -212,12 +212,13 @@ fn ports_that_cannot_be_opened_say_why() {
 
 #[test]
 fn a_closed_port_leaves_its_address_to_the_next() {
-    for ip in LOCALHOSTS {
-        let first = open(ip, &UdpConfig::default());
-        let address = first.local_addr();
-        drop(first);
-        drop(UdpPort::bind(address, &UdpConfig::default()).unwrap());
+    let config = UdpConfig { source_ports: 256, ..UdpConfig::default() };
+    let mut ports = Vec::new();
+    for _ in 0..3 {
+        let port = UdpPort::bind("127.0.0.77:4791".parse().unwrap(), &config).unwrap();
+        ports.push(port.source_ports().collect::<Vec<_>>());
     }
+    assert!(ports.iter().all(|found| *found == ports[0] && found.len() == 256));
 }
 
 #[test]
@@ -248,7 +249,7 @@ fn nothing_is_lost_while_the_receiver_keeps_up() {
         let data = message(segment * 33 + segment / 2, round);
         send_all(&mut a, b.local_addr(), ANY_CLASS, segment, &data);
         let got = collect(&mut b, data.len().div_ceil(segment));
-        assert_eq!(got.datagrams.concat(), data, "round {round}");
+        assert!(got.datagrams.concat() == data, "round {round}");
     }
     assert_eq!(b.counters().overflowed, 0);
     assert_eq!(b.counters().malformed, 0);
@@ -301,7 +302,7 @@ fn a_timeout_ends_a_wait() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// However a batch is cut into slices, its datagrams are the same.
     #[test]
@@ -319,6 +320,6 @@ proptest! {
         let sent = a.send(&batch(&a, &b, segment, &slices)).unwrap();
         prop_assert_eq!(sent, segments);
         let Gathered { datagrams, .. } = collect(&mut b, segments);
-        prop_assert_eq!(datagrams, data.chunks(segment).map(<[u8]>::to_vec).collect::<Vec<_>>());
+        prop_assert!(datagrams == data.chunks(segment).collect::<Vec<_>>());
     }
 }

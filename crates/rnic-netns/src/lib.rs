@@ -23,13 +23,14 @@ pub use test::with_pair;
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 use std::panic::resume_unwind;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::{JoinHandle, scope, spawn};
+use std::time::Duration;
 
 /// Why there are no namespaces.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,14 @@ pub enum NetnsError {
         /// What it said.
         message: String,
     },
+    /// Nothing passes.
+    #[error("no datagram crosses the virtual cable: {0}")]
+    Cable(#[source] io::Error),
 }
+
+/// How often to try whether datagrams cross a new cable, and how long to wait for each: ten seconds in all.
+const PROBES: u32 = 1_000;
+const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A network namespace.
 #[derive(Clone, Debug)]
@@ -204,6 +212,32 @@ impl Pair {
                 namespace.ip(&format!("neighbour replace {address} lladdr {mac} nud permanent dev veth"))?;
             }
         }
+        for (a, b) in [(Pair::A4, Pair::B4), (Pair::A6, Pair::B6)] {
+            await_cable(&pair.a, a, &pair.b, b)?;
+        }
         Ok(pair)
     }
+}
+
+/// Waits until datagrams cross in both directions: the kernel brings up the ends some time after it was told.
+fn await_cable(a: &Namespace, a_address: IpAddr, b: &Namespace, b_address: IpAddr) -> Result<(), NetnsError> {
+    let crosses = || {
+        let open = |namespace: &Namespace, address| namespace.run(|| UdpSocket::bind((address, 0)));
+        let sockets = [open(a, a_address)?, open(b, b_address)?];
+        let addresses = [sockets[0].local_addr()?, sockets[1].local_addr()?];
+        for (from, to) in [(0, 1), (1, 0)] {
+            sockets[from].send_to(&[0], addresses[to])?;
+            sockets[to].set_read_timeout(Some(PROBE_INTERVAL))?;
+            sockets[to].recv_from(&mut [0])?;
+        }
+        io::Result::Ok(())
+    };
+    let mut last = crosses();
+    for _ in 1..PROBES {
+        if last.is_ok() {
+            break;
+        }
+        last = crosses();
+    }
+    last.map_err(NetnsError::Cable)
 }

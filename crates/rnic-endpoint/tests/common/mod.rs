@@ -29,6 +29,13 @@ pub(crate) struct Gathered {
     pub(crate) destinations: Vec<IpAddr>,
 }
 
+impl Gathered {
+    /// Whether it is this message, all of this class.
+    pub(crate) fn is(&self, message: &[u8], class: TrafficClass) -> bool {
+        self.datagrams.concat() == message && self.classes.iter().all(|&c| c == class)
+    }
+}
+
 /// `bytes` bytes that differ from place to place and from `salt` to `salt`.
 pub(crate) fn message(bytes: usize, salt: u64) -> Vec<u8> {
     let mut state = salt;

@@ -64,7 +64,7 @@ impl Faults {
 /// What went wrong in one direction, in datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounters {
-    /// All that passed or should have.
+    /// All that came by, if anything can go wrong at all.
     pub seen: u64,
     /// Lost.
     pub lost: u64,

@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 /// Most datagrams of one `UDP_SEGMENT` call that every kernel with the option accepts.
 const MOST_SEGMENTS: usize = 64;
@@ -231,18 +232,23 @@ impl Port for UdpPort {
             return Ok(());
         }
         let room = interest == Interest::ArrivalOrRoom;
-        let timeout =
-            if room && self.starved { Some(timeout.map_or(STARVED_RETRY, |t| t.min(STARVED_RETRY))) } else { timeout };
+        let retry = (room && std::mem::take(&mut self.starved)).then_some(STARVED_RETRY);
+        let timeout = [timeout, retry].into_iter().flatten().min();
+        let timeout = timeout.map(|time| TimeSpec::from_duration(Duration::from_nanos(time.as_ps() / 1_000)));
+
         let mut descriptors: SmallVec<[PollFd<'_>; 4]> = SmallVec::new();
         descriptors.push(PollFd::new(self.wake.as_fd(), PollFlags::POLLIN));
         descriptors.push(PollFd::new(self.receiver.as_fd(), PollFlags::POLLIN));
         let blocked = self.senders.iter().filter(|sender| room && sender.blocked);
         descriptors.extend(blocked.map(|sender| PollFd::new(sender.socket.as_fd(), PollFlags::POLLOUT)));
+        let polled = ppoll(&mut descriptors, timeout, None);
 
-        let nanoseconds =
-            timeout.map(|time| TimeSpec::from_duration(std::time::Duration::from_nanos(time.as_ps() / 1_000)));
-        let polled = ppoll(&mut descriptors, nanoseconds, None);
-        self.wake.wake_up(descriptors[0].any() == Some(true));
+        let ready = |descriptor: &PollFd<'_>| descriptor.any() == Some(true);
+        self.wake.wake_up(ready(&descriptors[0]));
+        let free: SmallVec<[bool; 4]> = descriptors[2..].iter().map(ready).collect();
+        drop(descriptors);
+        let blocked = self.senders.iter_mut().filter(|sender| room && sender.blocked);
+        blocked.zip(free).for_each(|(sender, free)| sender.blocked = !free);
         match polled {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
