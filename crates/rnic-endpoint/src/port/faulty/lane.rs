@@ -1,0 +1,233 @@
+//! One direction: the fate of each datagram, and those that are held back.
+
+use super::{FaultCounters, Faults};
+use rand_core::Rng as _;
+use rand_pcg::Pcg64Mcg;
+use rnic_transport::Time;
+
+/// How long a reordered datagram waits for later ones before it goes on all the same.
+const LONGEST_REORDERING: Time = Time::from_ms(1);
+/// Most datagrams held back at a time; further ones pass.
+const MOST_HELD: usize = 1_024;
+
+/// What happens to one datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Fate {
+    pub(super) lost: bool,
+    pub(super) duplicated: bool,
+    /// Random bits that pick the bit to flip.
+    pub(super) flip: Option<u32>,
+    pub(super) hold: Option<Hold>,
+}
+
+impl Fate {
+    pub(super) const PASSES: Fate = Fate { lost: false, duplicated: false, flip: None, hold: None };
+}
+
+/// Until when a datagram is held back: an instant, or the passing of the datagram with a number, whichever comes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Hold {
+    pub(super) due: Time,
+    pub(super) until: u64,
+}
+
+impl Hold {
+    fn over(self, now: Time, passed: u64) -> bool {
+        self.due <= now || self.until <= passed
+    }
+}
+
+/// A datagram held back, with what is needed to hand it on.
+#[derive(Debug)]
+pub(super) struct Held<M> {
+    pub(super) hold: Hold,
+    pub(super) meta: M,
+    pub(super) data: Vec<u8>,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub(super) struct Lane<M> {
+    pub(super) faults: Faults,
+    pub(super) counters: FaultCounters,
+    rng: Pcg64Mcg,
+    /// In the order in which they came.
+    held: Vec<Held<M>>,
+    /// Earliest of the held ones, each by itself; [`Time::MAX`] and [`u64::MAX`] for none.
+    next: Hold,
+    /// Buffers to be used again.
+    spare: Vec<Vec<u8>>,
+}
+
+const NEVER: Hold = Hold { due: Time::MAX, until: u64::MAX };
+
+impl<M> Lane<M> {
+    pub(super) fn new(faults: Faults, seed: u64, direction: u64) -> Lane<M> {
+        let state = scramble(scramble(seed) ^ direction);
+        let rng = Pcg64Mcg::new(u128::from(state) << 64 | u128::from(scramble(state)));
+        Lane { faults, counters: FaultCounters::default(), rng, held: Vec::new(), next: NEVER, spare: Vec::new() }
+    }
+
+    /// Draws the fate of the next datagram. Five draws each time, so that one fault's rate does not change when another strikes.
+    pub(super) fn fate(&mut self, now: Time) -> Fate {
+        let faults = self.faults;
+        let [loss, duplication, corruption, reordering, delay] = [(); 5].map(|()| {
+            let bits = self.rng.next_u64();
+            ((bits >> 32) as u32, bits as u32)
+        });
+        let counters = &mut self.counters;
+        counters.seen += 1;
+        if faults.loss.strikes(loss.0) {
+            counters.lost += 1;
+            return Fate { lost: true, ..Fate::PASSES };
+        }
+        let mut fate = Fate { duplicated: faults.duplication.strikes(duplication.0), ..Fate::PASSES };
+        counters.duplicated += u64::from(fate.duplicated);
+        if faults.corruption.strikes(corruption.0) {
+            counters.corrupted += 1;
+            fate.flip = Some(corruption.1);
+        }
+        if self.held.len() >= MOST_HELD {
+            return fate;
+        }
+        if faults.reordering_depth > 0 && faults.reordering.strikes(reordering.0) {
+            counters.reordered += 1;
+            let later = 1 + u64::from(reordering.1) % u64::from(faults.reordering_depth);
+            fate.hold = Some(Hold { due: now + LONGEST_REORDERING, until: counters.seen + later });
+        }
+        if faults.longest_delay > Time::ZERO && faults.delay.strikes(delay.0) {
+            counters.delayed += 1;
+            let span = (u128::from(faults.longest_delay.as_ps()) * (u128::from(delay.1) + 1)) >> 32;
+            fate.hold = Some(Hold { due: now + Time::from_ps(span as u64), until: u64::MAX });
+        }
+        fate
+    }
+
+    /// State to come back to with [`Lane::rewind`].
+    pub(super) fn mark(&self) -> (Pcg64Mcg, FaultCounters) {
+        (self.rng.clone(), self.counters)
+    }
+
+    /// As if the fates drawn since the mark had not been.
+    pub(super) fn rewind(&mut self, mark: (Pcg64Mcg, FaultCounters)) {
+        (self.rng, self.counters) = mark;
+    }
+
+    /// When the first held datagram goes on if none comes by; [`Time::MAX`] for none.
+    pub(super) fn due(&self) -> Time {
+        self.next.due
+    }
+
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    pub(super) fn hold(&mut self, held: Held<M>) {
+        self.next = earliest(self.next, held.hold);
+        self.held.push(held);
+    }
+
+    /// Whether a held datagram may go on.
+    pub(super) fn may_release(&self, now: Time, passed: u64) -> bool {
+        !self.held.is_empty() && self.next.over(now, passed)
+    }
+
+    /// The next held datagram that may go on, now that datagrams up to the one with number `passed` came by.
+    pub(super) fn release(&mut self, now: Time, passed: u64) -> Option<Held<M>> {
+        if !self.may_release(now, passed) {
+            return None;
+        }
+        let first = self.held.iter().position(|held| held.hold.over(now, passed));
+        let held = first.map(|at| self.held.remove(at));
+        self.next = self.held.iter().fold(NEVER, |next, held| earliest(next, held.hold));
+        held
+    }
+
+    /// A buffer with the bytes of `parts` in it.
+    pub(super) fn copy<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut data = self.spare.pop().unwrap_or_default();
+        data.clear();
+        parts.for_each(|part| data.extend_from_slice(part));
+        data
+    }
+
+    /// Takes back a buffer.
+    pub(super) fn recycle(&mut self, data: Vec<u8>) {
+        if data.capacity() > 0 && self.spare.len() < MOST_HELD {
+            self.spare.push(data);
+        }
+    }
+}
+
+/// Flips the bit that 32 random bits pick.
+pub(super) fn flip(data: &mut [u8], random: u32) {
+    let bits = data.len() as u64 * 8;
+    if bits > 0 {
+        let bit = (u64::from(random) * bits) >> 32;
+        data[(bit / 8) as usize] ^= 1 << (bit % 8);
+    }
+}
+
+fn earliest(a: Hold, b: Hold) -> Hold {
+    Hold { due: a.due.min(b.due), until: a.until.min(b.until) }
+}
+
+/// The output function of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+const fn scramble(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(due: u64, until: u64, name: u8) -> Held<u8> {
+        Held { hold: Hold { due: Time::from_us(due), until }, meta: name, data: vec![name] }
+    }
+
+    #[test]
+    fn held_datagrams_go_when_due_or_passed_in_the_order_in_which_they_came() {
+        let mut lane = Lane::new(Faults::default(), 1, 1);
+        lane.hold(held(30, 7, 1));
+        lane.hold(held(10, 9, 2));
+        lane.hold(held(20, 7, 3));
+        assert_eq!(lane.due(), Time::from_us(10));
+        assert!(lane.release(Time::from_us(9), 6).is_none());
+        assert_eq!(lane.release(Time::from_us(9), 7).map(|h| h.meta), Some(1));
+        assert_eq!(lane.release(Time::from_us(9), 7).map(|h| h.meta), Some(3));
+        assert!(lane.release(Time::from_us(9), 7).is_none());
+        assert_eq!(lane.release(Time::from_us(10), 7).map(|h| h.meta), Some(2));
+        assert!(lane.holds_nothing());
+        assert_eq!(lane.due(), Time::MAX);
+        assert!(lane.release(Time::MAX, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_flip_changes_one_bit_anywhere() {
+        for (random, byte, value) in [(0, 0, 1), (u32::MAX, 2, 0x80), (1 << 31, 1, 0x10)] {
+            let mut data = [0u8; 3];
+            flip(&mut data, random);
+            let mut expected = [0u8; 3];
+            expected[byte] = value;
+            assert_eq!(data, expected);
+        }
+        flip(&mut [], 5);
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_held() {
+        let always = super::super::Probability::ALWAYS;
+        let faults = Faults { delay: always, longest_delay: Time::from_ms(1), ..Faults::default() };
+        let mut lane: Lane<u8> = Lane::new(faults, 1, 1);
+        for _ in 0..MOST_HELD {
+            let hold = lane.fate(Time::ZERO).hold.expect("held");
+            assert!(hold.due > Time::ZERO && hold.due <= Time::from_ms(1));
+            lane.hold(Held { hold, meta: 0, data: Vec::new() });
+        }
+        assert_eq!(lane.fate(Time::ZERO), Fate::PASSES);
+        assert_eq!(lane.counters.delayed, MOST_HELD as u64);
+    }
+}

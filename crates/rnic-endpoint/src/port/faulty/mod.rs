@@ -1,0 +1,280 @@
+//! A port whose network misbehaves, as often as told and the same way each time.
+
+mod faults;
+mod lane;
+
+pub use faults::{FaultCounters, Faults, Probability, ProbabilityError};
+
+use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, SendError, TrafficClass};
+use crate::clock::{Clock, TimeSource};
+use lane::{Fate, Held, Hold, Lane};
+use rnic_transport::Time;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::task::Waker;
+
+/// Another port behind a network that loses, doubles, damages, reorders and delays datagrams.
+///
+/// What happens follows from the seed and the sequence of datagrams alone: the n-th datagram of a direction meets the same fate,
+/// whatever it holds and however it is batched. Only the end of a delay, and of a reordering without later datagrams, follows the
+/// clock.
+///
+/// With faults on what is sent, a batch is one datagram, because the IPv4 identifications of what is left of a larger one could not be
+/// kept. Faults on what is received leave batches as they are on the wire, so they are the ones to measure speed with.
+#[derive(Debug)]
+pub struct FaultyPort<P, C = Clock> {
+    inner: P,
+    clock: C,
+    sending: Lane<Outgoing>,
+    receiving: Lane<Meta>,
+    /// An arrival that is handed on in pieces.
+    stash: Vec<u8>,
+    pieces: VecDeque<Piece>,
+    /// The held datagram that was handed on last.
+    current: Vec<u8>,
+}
+
+/// A part of an arrival, to be handed on.
+#[derive(Debug)]
+enum Piece {
+    /// Datagrams in the stash.
+    Run { meta: Meta, segment: usize, range: Range<usize> },
+    /// One datagram that was held back or doubled.
+    Single { meta: Meta, data: Vec<u8> },
+}
+
+/// What a datagram that is held back needs to be sent later.
+#[derive(Clone, Copy, Debug)]
+struct Outgoing {
+    destination: SocketAddr,
+    source_port: u16,
+    source_address: Option<IpAddr>,
+    traffic_class: TrafficClass,
+}
+
+impl<P: Port> FaultyPort<P, Clock> {
+    /// Faults on what `inner` sends and on what it receives, each direction with a random stream of its own derived from `seed`.
+    pub fn new(inner: P, sending: Faults, receiving: Faults, seed: u64) -> FaultyPort<P, Clock> {
+        FaultyPort::with_clock(inner, sending, receiving, seed, Clock::start())
+    }
+}
+
+impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
+    /// As [`FaultyPort::new`], with delays by `clock`.
+    pub fn with_clock(inner: P, sending: Faults, receiving: Faults, seed: u64, clock: C) -> FaultyPort<P, C> {
+        FaultyPort {
+            inner,
+            clock,
+            sending: Lane::new(sending, seed, 1),
+            receiving: Lane::new(receiving, seed, 2),
+            stash: Vec::new(),
+            pieces: VecDeque::new(),
+            current: Vec::new(),
+        }
+    }
+
+    /// What went wrong with what was sent and with what was received.
+    pub fn faults(&self) -> (FaultCounters, FaultCounters) {
+        (self.sending.counters, self.receiving.counters)
+    }
+
+    /// Sends a datagram that is not lost; returns whether it was taken.
+    fn send_one(&mut self, batch: &Batch<'_>, fate: Fate, now: Time) -> Result<bool, SendError> {
+        if fate.flip.is_none() && fate.hold.is_none() {
+            if self.inner.send(batch)? == 0 {
+                return Ok(false);
+            }
+        } else {
+            let mut data = self.sending.copy(batch.data.iter().map(|slice| &**slice));
+            if let Some(random) = fate.flip {
+                lane::flip(&mut data, random);
+            }
+            if let Some(hold) = fate.hold {
+                self.sending.hold(Held { hold, meta: Outgoing::of(batch), data });
+            } else {
+                let sent = transmit(&mut self.inner, &Outgoing::of(batch), &data);
+                self.sending.recycle(data);
+                if sent? == 0 {
+                    return Ok(false);
+                }
+            }
+        }
+        if fate.duplicated && self.inner.send(batch).is_ok_and(|sent| sent == 0) {
+            let data = self.sending.copy(batch.data.iter().map(|slice| &**slice));
+            self.sending.hold(Held { hold: Hold { due: now, until: 0 }, meta: Outgoing::of(batch), data });
+        }
+        Ok(true)
+    }
+
+    /// Sends the held datagrams that may go on.
+    fn flush(&mut self) {
+        if self.sending.holds_nothing() {
+            return;
+        }
+        let now = self.clock.now();
+        while let Some(held) = self.sending.release(now, self.sending.counters.seen) {
+            if transmit(&mut self.inner, &held.meta, &held.data).is_ok_and(|sent| sent == 0) {
+                self.sending.hold(held);
+                return;
+            }
+            // Sent, or refused: what could not be sent now is lost as in a network.
+            self.sending.recycle(held.data);
+        }
+    }
+}
+
+impl Outgoing {
+    fn of(batch: &Batch<'_>) -> Outgoing {
+        let Batch { destination, source_port, source_address, traffic_class, .. } = *batch;
+        Outgoing { destination, source_port, source_address, traffic_class }
+    }
+}
+
+fn transmit<P: Port>(inner: &mut P, to: &Outgoing, data: &[u8]) -> Result<usize, SendError> {
+    let Outgoing { destination, source_port, source_address, traffic_class } = *to;
+    let segment = data.len();
+    inner.send(&Batch { destination, source_port, source_address, traffic_class, segment, data: &[IoSlice::new(data)] })
+}
+
+impl Lane<Meta> {
+    /// Queues the held datagrams that may go on, now that those up to the one with number `passed` came by.
+    fn release_into(&mut self, pieces: &mut VecDeque<Piece>, now: Time, passed: u64) {
+        while let Some(held) = self.release(now, passed) {
+            pieces.push_back(Piece::Single { meta: held.meta, data: held.data });
+        }
+    }
+
+    /// Deals with an arrival. Returns whether anything happens to it; then what is to be handed on in its place is in `stash` and `pieces`.
+    fn strike(&mut self, arrival: &Arrival<'_>, now: Time, stash: &mut Vec<u8>, pieces: &mut VecDeque<Piece>) -> bool {
+        let segment = arrival.segment.max(1);
+        let meta_at = |at: usize| Meta {
+            identification: arrival.meta.identification.map(|first| first.wrapping_add((at / segment) as u16)),
+            ..arrival.meta
+        };
+        let mut struck = false;
+        let mut run = 0; // where the datagrams begin that pass and are not yet queued
+        for (index, datagram) in arrival.segments().enumerate() {
+            let (at, end) = (index * segment, index * segment + datagram.len());
+            let fate = self.fate(now);
+            let passed = self.counters.seen;
+            if fate == Fate::PASSES && !self.may_release(now, passed) {
+                continue;
+            }
+            if !struck {
+                struck = true;
+                stash.clear();
+                stash.extend_from_slice(arrival.data);
+            }
+            if let Some(random) = fate.flip {
+                lane::flip(&mut stash[at..end], random);
+            }
+            let passes = !fate.lost && fate.hold.is_none();
+            push_run(pieces, meta_at(run), segment, run..if passes { end } else { at });
+            run = end;
+            if let Some(hold) = fate.hold {
+                let data = self.copy([&stash[at..end]].into_iter());
+                self.hold(Held { hold, meta: meta_at(at), data });
+            }
+            if fate.duplicated {
+                pieces.push_back(Piece::Single { meta: meta_at(at), data: self.copy([datagram].into_iter()) });
+            }
+            self.release_into(pieces, now, passed);
+        }
+        if struck {
+            push_run(pieces, meta_at(run), segment, run..arrival.data.len());
+        }
+        struck
+    }
+}
+
+fn push_run(pieces: &mut VecDeque<Piece>, meta: Meta, segment: usize, range: Range<usize>) {
+    if !range.is_empty() {
+        pieces.push_back(Piece::Run { meta, segment, range });
+    }
+}
+
+impl<P: Port, C: TimeSource + Send> Port for FaultyPort<P, C> {
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    fn source_port(&self, hash: u32) -> u16 {
+        self.inner.source_port(hash)
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = self.inner.limits();
+        if self.sending.faults.none() { limits } else { Limits { segments: 1, ..limits } }
+    }
+
+    fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
+        self.inner.longest_datagram(destination)
+    }
+
+    fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {
+        if self.sending.faults.none() {
+            return self.inner.send(batch);
+        }
+        batch.check(self.inner.local_addr(), self.limits())?;
+        self.flush();
+        let now = self.clock.now();
+        let mark = self.sending.mark();
+        let fate = self.sending.fate(now);
+        let taken = if fate.lost { Ok(true) } else { self.send_one(batch, fate, now) };
+        if !matches!(taken, Ok(true)) {
+            // When it is tried again it shall meet the same fate.
+            self.sending.rewind(mark);
+            return taken.map(usize::from);
+        }
+        self.flush();
+        Ok(1)
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
+        self.flush();
+        if self.receiving.faults.none() {
+            return self.inner.receive();
+        }
+        let now = self.clock.now();
+        self.receiving.release_into(&mut self.pieces, now, self.receiving.counters.seen);
+        if self.pieces.is_empty() {
+            let Some(arrival) = self.inner.receive()? else {
+                return Ok(None);
+            };
+            if !self.receiving.strike(&arrival, now, &mut self.stash, &mut self.pieces) {
+                return Ok(Some(arrival));
+            }
+            if self.pieces.is_empty() {
+                return Ok(Some(Arrival { data: &[], ..arrival }));
+            }
+        }
+        Ok(self.pieces.pop_front().map(|piece| match piece {
+            Piece::Run { meta, segment, range } => Arrival { meta, segment, data: &self.stash[range] },
+            Piece::Single { meta, data } => {
+                let last = std::mem::replace(&mut self.current, data);
+                self.receiving.recycle(last);
+                Arrival { meta, segment: self.current.len().max(1), data: &self.current }
+            }
+        }))
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        self.flush();
+        if !self.pieces.is_empty() {
+            return Ok(());
+        }
+        let due = self.sending.due().min(self.receiving.due());
+        let held = (due != Time::MAX).then(|| due.saturating_sub(self.clock.now()));
+        self.inner.wait(interest, [timeout, held].into_iter().flatten().min())
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}

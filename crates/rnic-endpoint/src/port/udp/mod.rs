@@ -1,0 +1,265 @@
+//! A port on Linux UDP sockets.
+//!
+//! One socket receives. What is sent leaves from a small pool of other sockets, one for each source port: a source port is the
+//! entropy by which ECMP spreads flows, and a UDP socket has but one. The sending sockets drop whatever arrives at them.
+//!
+//! Batches leave by one `sendmsg` with `UDP_SEGMENT` and arrive merged by `UDP_GRO`, so that the network stack is passed once
+//! per batch instead of once per datagram.
+
+mod options;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use super::wake::WakeFlag;
+use super::{Arrival, Batch, BindError, Counters, Interest, Limits, Port, SOURCE_PORTS, SendError};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+use receive::ReceiveBuffer;
+use rnic_transport::Time;
+use smallvec::SmallVec;
+use socket2::Socket;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// Most datagrams of one `UDP_SEGMENT` call that every kernel with the option accepts.
+const MOST_SEGMENTS: usize = 64;
+/// Most bytes of one call: an IPv4 packet's 65,535 less its header and UDP's.
+const MOST_BYTES: usize = 65_535 - 20 - 8;
+/// Most source ports of one port, each of which is a socket.
+const MOST_SOURCE_PORTS: usize = 256;
+/// How long to wait before trying again to send when the system has no memory for packets: nothing tells when it has.
+const STARVED_RETRY: Time = Time::from_ms(1);
+
+/// How a [`UdpPort`] is set up.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// Number of source ports between 49152 and 65535, at most 256. With 0 everything leaves from the port's own address.
+    pub source_ports: usize,
+    /// Bytes of receive buffer to ask the system for.
+    pub receive_buffer: usize,
+    /// Bytes of send buffer to ask the system for, for each source port.
+    pub send_buffer: usize,
+    /// Send batches by `UDP_SEGMENT`.
+    pub segmentation: bool,
+    /// Receive batches by `UDP_GRO`.
+    pub coalescing: bool,
+}
+
+impl Default for UdpConfig {
+    fn default() -> UdpConfig {
+        let (receive_buffer, send_buffer) = (8 << 20, 2 << 20);
+        UdpConfig { source_ports: 16, receive_buffer, send_buffer, segmentation: true, coalescing: true }
+    }
+}
+
+/// Sizes of a port's buffers as the system granted them. Linux grants twice what is asked, at most twice
+/// `net.core.rmem_max` or `wmem_max` for a process without privileges, and charges its own bookkeeping to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffers {
+    /// Bytes for what arrived and was not yet read.
+    pub receive: usize,
+    /// Bytes for what was sent and has not yet left, for each source port.
+    pub send: usize,
+}
+
+/// A port on UDP sockets, IPv4 or IPv6.
+#[derive(Debug)]
+pub struct UdpPort {
+    local: SocketAddr,
+    receiver: Socket,
+    /// By source port.
+    senders: Vec<Sender>,
+    /// Asks the system about paths.
+    probe: Socket,
+    segmentation: bool,
+    starved: bool,
+    buffer: ReceiveBuffer,
+    wake: Arc<WakeFlag>,
+    counters: Counters,
+}
+
+/// The socket of one source port.
+#[derive(Debug)]
+struct Sender {
+    source_port: u16,
+    socket: Socket,
+    blocked: bool,
+}
+
+impl UdpPort {
+    /// Opens a port that receives on `address`. UDP port 0 takes any that is free; the unspecified address receives on all
+    /// addresses of its family.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken or not this host's, there are not enough source ports, or the system refuses something.
+    pub fn bind(address: SocketAddr, config: &UdpConfig) -> Result<UdpPort, BindError> {
+        if config.source_ports > MOST_SOURCE_PORTS {
+            return Err(BindError::TooManySourcePorts { asked: config.source_ports, most: MOST_SOURCE_PORTS });
+        }
+        let system = |step| move |error| BindError::System { step, address, error };
+        let receiver = options::unbound(&address).map_err(system("open a UDP socket"))?;
+        options::prepare_receiver(&receiver, &address, config.coalescing).map_err(system("set options"))?;
+        options::size_buffer(&receiver, sockopt::RcvBufForce, sockopt::RcvBuf, config.receive_buffer)
+            .map_err(system("size the receive buffer"))?;
+        receiver.bind(&address.into()).map_err(|error| bind_error(address, error))?;
+        let local = receiver.local_addr().map_err(system("read the address"))?;
+        let local = local.as_socket().unwrap_or(address);
+
+        let mut senders = senders(local, &receiver, config.source_ports)?;
+        for sender in &mut senders {
+            options::size_buffer(&sender.socket, sockopt::SndBufForce, sockopt::SndBuf, config.send_buffer)
+                .map_err(system("size the send buffer"))?;
+        }
+        let probe = send_only(local, 0).map_err(|error| bind_error(local, error))?;
+        Ok(UdpPort {
+            local,
+            senders,
+            probe,
+            segmentation: config.segmentation && getsockopt(&receiver, sockopt::UdpGsoSegment).is_ok(),
+            starved: false,
+            buffer: ReceiveBuffer::new(local),
+            wake: WakeFlag::new().map_err(system("make an eventfd"))?,
+            counters: Counters::default(),
+            receiver,
+        })
+    }
+
+    /// The sizes of its buffers as the system granted them.
+    ///
+    /// # Errors
+    ///
+    /// The system's, none of which is expected.
+    pub fn buffers(&self) -> io::Result<Buffers> {
+        let receive = self.receiver.recv_buffer_size()?;
+        let send = self.senders.first().map_or(Ok(0), |sender| sender.socket.send_buffer_size())?;
+        Ok(Buffers { receive, send })
+    }
+
+    /// Its source ports, in order.
+    pub fn source_ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.senders.iter().map(|sender| sender.source_port)
+    }
+}
+
+/// The sockets that send: `count` on source ports of their own, or the one that receives.
+fn senders(local: SocketAddr, receiver: &Socket, count: usize) -> Result<Vec<Sender>, BindError> {
+    let system = |step| move |error| BindError::System { step, address: local, error };
+    if count == 0 {
+        let socket = receiver.try_clone().map_err(system("duplicate the socket"))?;
+        return Ok(vec![Sender { source_port: local.port(), socket, blocked: false }]);
+    }
+    let mut senders = Vec::with_capacity(count);
+    for source_port in candidates().filter(|&port| port != local.port()) {
+        match send_only(local, source_port) {
+            Ok(socket) => senders.push(Sender { source_port, socket, blocked: false }),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(bind_error(local, error)),
+        }
+        if senders.len() == count {
+            senders.sort_by_key(|sender| sender.source_port);
+            return Ok(senders);
+        }
+    }
+    Err(BindError::NoSourcePorts { asked: count, found: senders.len() })
+}
+
+/// A socket on another UDP port of the same address, which drops whatever arrives.
+fn send_only(local: SocketAddr, port: u16) -> io::Result<Socket> {
+    let socket = options::unbound(&local)?;
+    options::never_receive(&socket)?;
+    socket.bind(&SocketAddr::new(local.ip(), port).into())?;
+    Ok(socket)
+}
+
+/// All source ports, in an order in which neighbours differ in many bits.
+fn candidates() -> impl Iterator<Item = u16> {
+    const STRIDE: u32 = 10_127; // near 2^14 over the golden ratio; odd, so that every port has its turn
+    let count = SOURCE_PORTS.len() as u32;
+    (0..count).map(move |turn| SOURCE_PORTS.start() + (turn * STRIDE % count) as u16)
+}
+
+fn bind_error(address: SocketAddr, error: io::Error) -> BindError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse { address },
+        io::ErrorKind::AddrNotAvailable => BindError::NotLocal { address },
+        _ => BindError::System { step: "bind a UDP socket", address, error },
+    }
+}
+
+impl Port for UdpPort {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn source_port(&self, hash: u32) -> u16 {
+        self.senders[hash as usize % self.senders.len()].source_port
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { segments: if self.segmentation { MOST_SEGMENTS } else { 1 }, bytes: MOST_BYTES }
+    }
+
+    fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
+        self.probe.connect(&destination.into())?;
+        let (mtu, headers) = match destination {
+            SocketAddr::V4(_) => (getsockopt(&self.probe, sockopt::IpMtu)?, 20 + 8),
+            SocketAddr::V6(_) => (getsockopt(&self.probe, options::Ipv6Mtu)?, 40 + 8),
+        };
+        Ok((mtu as usize).saturating_sub(headers).min(MOST_BYTES))
+    }
+
+    fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {
+        let sent = send::send(self, batch);
+        self.counters.refused += u64::from(sent.is_err());
+        sent
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
+        self.buffer.receive(&self.receiver, &mut self.counters)
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        if self.wake.fall_asleep() {
+            return Ok(());
+        }
+        let room = interest == Interest::ArrivalOrRoom;
+        let retry = (room && std::mem::take(&mut self.starved)).then_some(STARVED_RETRY);
+        let timeout = [timeout, retry].into_iter().flatten().min();
+        let timeout = timeout.map(|time| TimeSpec::from_duration(Duration::from_nanos(time.as_ps() / 1_000)));
+
+        let mut descriptors: SmallVec<[PollFd<'_>; 4]> = SmallVec::new();
+        descriptors.push(PollFd::new(self.wake.as_fd(), PollFlags::POLLIN));
+        descriptors.push(PollFd::new(self.receiver.as_fd(), PollFlags::POLLIN));
+        let blocked = self.senders.iter().filter(|sender| room && sender.blocked);
+        descriptors.extend(blocked.map(|sender| PollFd::new(sender.socket.as_fd(), PollFlags::POLLOUT)));
+        let polled = ppoll(&mut descriptors, timeout, None);
+
+        let ready = |descriptor: &PollFd<'_>| descriptor.any() == Some(true);
+        self.wake.wake_up(ready(&descriptors[0]));
+        let free: SmallVec<[bool; 4]> = descriptors[2..].iter().map(ready).collect();
+        drop(descriptors);
+        let blocked = self.senders.iter_mut().filter(|sender| room && sender.blocked);
+        blocked.zip(free).for_each(|(sender, free)| sender.blocked = !free);
+        match polled {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.wake))
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}

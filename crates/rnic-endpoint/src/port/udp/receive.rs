@@ -1,0 +1,98 @@
+//! Receiving a batch.
+
+use crate::port::{Arrival, Counters, Meta, TrafficClass};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+use socket2::Socket;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsRawFd;
+
+/// The longest arrival: datagrams merged by the system stay within one IP packet's 16-bit length.
+const LONGEST_ARRIVAL: usize = 65_535;
+
+/// Where arrivals lie until the next one.
+#[derive(Debug)]
+pub(super) struct ReceiveBuffer {
+    local: SocketAddr,
+    data: Box<[u8]>,
+    control: Vec<u8>,
+    /// The system's count of datagrams lost for want of buffer, when it was last told.
+    overflowed: u32,
+}
+
+/// What one `recvmsg` says about the bytes it read.
+struct Message {
+    length: usize,
+    meta: Meta,
+    segment: usize,
+    overflowed: Option<u32>,
+}
+
+impl ReceiveBuffer {
+    pub(super) fn new(local: SocketAddr) -> ReceiveBuffer {
+        // Traffic class, segment length, local address, overflow count.
+        let control = nix::cmsg_space!(i32, i32, libc::in6_pktinfo, u32);
+        ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL].into(), control, overflowed: 0 }
+    }
+
+    pub(super) fn receive(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<Option<Arrival<'_>>> {
+        let message = loop {
+            match self.read(socket) {
+                Ok(Some(message)) => break message,
+                Ok(None) => counters.malformed += 1,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if let Some(overflowed) = message.overflowed {
+            counters.overflowed += u64::from(overflowed.wrapping_sub(self.overflowed));
+            self.overflowed = overflowed;
+        }
+        counters.received_batches += 1;
+        counters.received_segments += message.length.div_ceil(message.segment) as u64;
+        counters.received_bytes += message.length as u64;
+        Ok(Some(Arrival { meta: message.meta, segment: message.segment, data: &self.data[..message.length] }))
+    }
+
+    /// One `recvmsg`; `None` for what is not complete.
+    fn read(&mut self, socket: &Socket) -> Result<Option<Message>, Errno> {
+        let mut slices = [IoSliceMut::new(&mut self.data)];
+        let message =
+            recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut slices, Some(&mut self.control), MsgFlags::empty())?;
+        let (Ok(control), false) = (message.cmsgs(), message.flags.contains(MsgFlags::MSG_TRUNC)) else {
+            return Ok(None);
+        };
+        let (length, mut segment) = (message.bytes, message.bytes.max(1));
+        let (mut destination, mut class, mut overflowed) = (self.local.ip(), None, None);
+        for item in control {
+            match item {
+                ControlMessageOwned::Ipv4Tos(tos) => class = Some(tos),
+                ControlMessageOwned::Ipv6TClass(value) => class = Some(value as u8),
+                ControlMessageOwned::UdpGroSegments(bytes) => segment = (bytes as usize).max(1),
+                ControlMessageOwned::Ipv4PacketInfo(info) => {
+                    destination = IpAddr::V4(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()));
+                }
+                ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    destination = IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr));
+                }
+                ControlMessageOwned::RxqOvfl(count) => overflowed = Some(count),
+                _ => {}
+            }
+        }
+        let source = message.address.as_ref().and_then(address);
+        let (Some(source), Some(class)) = (source, class) else {
+            return Ok(None);
+        };
+        let traffic_class = TrafficClass::from_byte(class);
+        let meta = Meta { source, destination, traffic_class, identification: None };
+        Ok(Some(Message { length, meta, segment, overflowed }))
+    }
+}
+
+fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = storage.as_sockaddr_in().map(|address| SocketAddr::V4(SocketAddrV4::from(*address)));
+    v4.or_else(|| storage.as_sockaddr_in6().map(|address| SocketAddr::V6(SocketAddrV6::from(*address))))
+}

@@ -1,0 +1,66 @@
+//! A system that refuses batches.
+
+use super::*;
+use crate::port::{Ecn, TrafficClass};
+use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
+use std::io::IoSlice;
+
+sockopt_impl!(
+    /// A socket without UDP checksums: Linux refuses `UDP_SEGMENT` on it with EINVAL, as it does with EIO on some devices.
+    NoCheck,
+    SetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_NO_CHECK,
+    bool
+);
+
+#[test]
+fn a_refused_batch_goes_out_one_by_one() {
+    let local = "127.0.0.1:0".parse().unwrap();
+    let mut a = UdpPort::bind(local, &UdpConfig::default()).unwrap();
+    let mut b = UdpPort::bind(local, &UdpConfig::default()).unwrap();
+    for sender in &a.senders {
+        setsockopt(&sender.socket, NoCheck, &true).unwrap();
+    }
+    let data: Vec<u8> = (0..25).collect();
+    // Cut within the first datagram, at its end, and behind it.
+    for (at, cuts) in [[2usize, 4], [10, 20], [10, 12], [0, 0]].into_iter().enumerate() {
+        a.segmentation = true;
+        let (head, rest) = data.split_at(cuts[0]);
+        let (middle, tail) = rest.split_at(cuts[1] - cuts[0]);
+        let slices = [head, middle, tail].map(IoSlice::new);
+        let batch = |data, segment| Batch {
+            destination: b.local,
+            source_port: a.senders[at].source_port,
+            source_address: None,
+            traffic_class: TrafficClass::new(1, Ecn::Capable0),
+            segment,
+            data,
+        };
+        let (whole, single) = (batch(&slices, 10), [IoSlice::new(&data[10..20])]);
+        let second = batch(&single, 10);
+        assert_eq!(a.limits().segments, 64);
+        assert_eq!(a.send(&whole).unwrap(), 1, "only the first datagram was sent");
+        assert_eq!(a.limits().segments, 1);
+        assert!(matches!(a.send(&whole), Err(SendError::TooMany { .. })));
+        assert_eq!(a.send(&second).unwrap(), 1);
+        let mut got = Vec::new();
+        while got.len() < 20 {
+            match b.receive().unwrap() {
+                Some(arrival) => got.extend_from_slice(arrival.data),
+                None => b.wait(Interest::Arrival, Some(Time::from_ms(1_000))).unwrap(),
+            }
+        }
+        assert_eq!(got, data[..20]);
+        assert!(b.receive().unwrap().is_none());
+    }
+    assert_eq!(a.counters().sent_segments, 8);
+}
+
+#[test]
+fn every_source_port_has_its_turn() {
+    let mut all: Vec<u16> = candidates().collect();
+    assert_eq!(all[..3], [49_152, 59_279, 53_022]); // 49152 + 10127, + 20254 - 16384
+    all.sort_unstable();
+    assert_eq!(all, SOURCE_PORTS.collect::<Vec<u16>>());
+}

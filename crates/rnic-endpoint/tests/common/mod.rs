@@ -1,0 +1,103 @@
+//! What the tests of ports share.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use nix::libc;
+use nix::{setsockopt_impl, sockopt_impl};
+use rnic_endpoint::port::{Ecn, Interest, TrafficClass};
+use rnic_endpoint::{Batch, Port};
+use rnic_transport::Time;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+sockopt_impl!(
+    /// Sends IPv6 without a UDP checksum, as the kernel's software RoCE does.
+    NoCheck6Send,
+    SetOnly,
+    libc::IPPROTO_UDP,
+    libc::UDP_NO_CHECK6_TX,
+    bool
+);
+
+pub(crate) const ANY_CLASS: TrafficClass = TrafficClass::new(26, Ecn::Capable0);
+
+/// Datagrams and what came along with each.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) datagrams: Vec<Vec<u8>>,
+    pub(crate) classes: Vec<TrafficClass>,
+    pub(crate) sources: Vec<SocketAddr>,
+    pub(crate) destinations: Vec<IpAddr>,
+}
+
+impl Gathered {
+    /// Whether it is this message, all of this class.
+    pub(crate) fn is(&self, message: &[u8], class: TrafficClass) -> bool {
+        self.datagrams.concat() == message && self.classes.iter().all(|&c| c == class)
+    }
+}
+
+/// `bytes` bytes that differ from place to place and from `salt` to `salt`.
+pub(crate) fn message(bytes: usize, salt: u64) -> Vec<u8> {
+    let mut state = salt;
+    (0..bytes)
+        .map(|_| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+/// Takes what has arrived.
+pub(crate) fn drain(port: &mut impl Port) -> Gathered {
+    let mut got = Gathered::default();
+    while let Some(arrival) = port.receive().unwrap() {
+        for datagram in arrival.segments() {
+            got.datagrams.push(datagram.to_vec());
+            got.classes.push(arrival.meta.traffic_class);
+            got.sources.push(arrival.meta.source);
+            got.destinations.push(arrival.meta.destination);
+        }
+    }
+    got
+}
+
+/// Waits for `count` datagrams; fewer if they do not come within ten seconds.
+pub(crate) fn collect(port: &mut impl Port, count: usize) -> Gathered {
+    let mut got = Gathered::default();
+    for _ in 0..100 {
+        let more = drain(port);
+        got.datagrams.extend(more.datagrams);
+        got.classes.extend(more.classes);
+        got.sources.extend(more.sources);
+        got.destinations.extend(more.destinations);
+        if got.datagrams.len() >= count {
+            break;
+        }
+        port.wait(Interest::Arrival, Some(Time::from_ms(100))).unwrap();
+    }
+    got
+}
+
+/// Sends `data` in datagrams of `segment` bytes, in batches as large as the port takes.
+pub(crate) fn send_all(
+    port: &mut impl Port, destination: SocketAddr, class: TrafficClass, segment: usize, data: &[u8],
+) {
+    let mut rest = data;
+    while !rest.is_empty() {
+        let limits = port.limits();
+        let most = (limits.bytes / segment).min(limits.segments) * segment;
+        let part = &rest[..rest.len().min(most)];
+        let sent = port.send(&Batch {
+            destination,
+            source_port: port.source_port(0),
+            source_address: None,
+            traffic_class: class,
+            segment,
+            data: &[IoSlice::new(part)],
+        });
+        match sent.unwrap() {
+            0 => port.wait(Interest::ArrivalOrRoom, Some(Time::from_ms(100))).unwrap(),
+            sent => rest = &rest[(sent * segment).min(part.len())..],
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The namespaces are what they promise: apart from the world, joined to each other, gone afterwards.
+
+use rnic_netns::{Namespace, NetnsError, Pair, with_pair};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+
+fn namespace_id() -> String {
+    std::fs::read_link("/proc/thread-self/ns/net").unwrap().display().to_string()
+}
+
+#[test]
+fn both_families_reach_the_other_side_and_only_it() {
+    with_pair(1_500, |pair| {
+        for (from, to) in [(Pair::A4, Pair::B4), (Pair::A6, Pair::B6)] {
+            let bound = |ip: IpAddr| UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap();
+            let (a, b) = (pair.a.run(|| bound(from)), pair.b.run(|| bound(to)));
+            a.send_to(b"over the cable", b.local_addr().unwrap()).unwrap();
+            let mut buffer = [0; 64];
+            let (length, source) = b.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..length], source), (&b"over the cable"[..], a.local_addr().unwrap()));
+        }
+        // The address of one side is not there on the other, nor outside.
+        assert!(pair.a.run(|| UdpSocket::bind((Pair::B4, 0))).is_err());
+        assert!(UdpSocket::bind((Pair::A4, 0)).is_err());
+    });
+}
+
+#[test]
+fn threads_and_processes_are_inside() {
+    with_pair(1_500, |pair| {
+        let (outside, a, b) = (namespace_id(), pair.a.run(namespace_id), pair.b.spawn(namespace_id).join().unwrap());
+        assert!(outside != a && outside != b && a != b, "{outside} {a} {b}");
+        let mut command = Command::new("readlink");
+        let child = pair.a.child(command.arg("/proc/self/ns/net").stdout(Stdio::piped())).unwrap();
+        let mut child = child;
+        let mut text = String::new();
+        std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut text).unwrap();
+        assert_eq!(text.trim(), a);
+        assert_eq!(namespace_id(), outside, "the caller stays where it is");
+    });
+}
+
+#[test]
+fn a_dropped_child_is_killed() {
+    with_pair(1_500, |pair| {
+        let child = pair.a.child(Command::new("sleep").arg("1000")).unwrap();
+        let process = format!("/proc/{}", child.id());
+        assert!(std::fs::exists(&process).unwrap());
+        drop(child);
+        assert!(!std::fs::exists(&process).unwrap());
+    });
+}
+
+#[test]
+fn the_cable_has_the_mtu_asked_for() {
+    with_pair(9_000, |pair| {
+        for namespace in [&pair.a, &pair.b] {
+            let output = namespace.run(|| Command::new("ip").args(["link", "show", "veth"]).output()).unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains("mtu 9000"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_failed_panicked_or_finished_test_leaves_nothing() {
+    with_pair(1_500, |pair| {
+        let listener = pair.b.run(|| TcpListener::bind((Pair::B4, 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(pair.a.run(|| TcpStream::connect(address)).is_ok());
+        let caught =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pair.a.run(|| panic!("as a test would"))));
+        assert!(caught.is_err());
+        assert!(pair.a.run(|| TcpStream::connect(address)).is_ok());
+    });
+}
+
+#[test]
+fn errors_say_what_was_tried() {
+    let Ok(namespace) = Namespace::new() else {
+        return;
+    };
+    let error = namespace.ip("link set nothing up").unwrap_err();
+    assert!(matches!(&error, NetnsError::Ip { .. }));
+    assert!(error.to_string().starts_with("`ip link set nothing up` failed: "), "{error}");
+    assert!(Pair::new(70_000).is_err());
+}
