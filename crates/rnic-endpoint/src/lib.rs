@@ -1,9 +1,9 @@
-//! The datagram layer of a RoCEv2 endpoint in user space: where packets leave and arrive, what time it is, and how to wait.
-//!
-//! It knows neither packets nor queue pairs: a datagram is a slice of bytes. Linux only.
+//! A RoCEv2 endpoint in user space: RDMA verbs over any Ethernet, without RDMA hardware or a kernel module. Linux only.
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs |
+//! | [`driver`] | moves packets between a port and the queue pairs, checks and writes their ICRC |
 //! | [`port`] | datagrams in batches: UDP sockets, a pair in memory, a port with faults |
 //! | [`clock`] | monotonic time |
 //! | [`idle`] | what a progress loop does between two packets: spin or sleep |
@@ -15,9 +15,16 @@
 compile_error!("rnic-endpoint needs Linux: it uses UDP_SEGMENT, UDP_GRO and control messages of Linux sockets");
 
 pub mod clock;
+pub mod device;
+pub mod driver;
 pub mod idle;
 pub mod port;
 pub mod raw;
 
 pub use clock::{Clock, TimeSource};
+pub use device::{
+    Address, CompletionQueue, Config, Counters, Device, Error, MemoryRegion, Mode, PathOptions, ProtectionDomain,
+    QpOptions, QueuePair, SharedReceiveQueue,
+};
+pub use driver::Identification;
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};

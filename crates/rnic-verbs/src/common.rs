@@ -1,12 +1,12 @@
 //! What queue pairs of every service have in common: queues, completions, errors.
 
+use crate::Counters;
 use crate::memory::Memory;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Route, SendQueue, Wqe};
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,
 };
-use crate::Counters;
 use rnic_wire::{Credits, NakCode, Syndrome};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -65,10 +65,7 @@ pub(crate) struct Common {
 impl Common {
     /// Whether packets of the peer are taken.
     pub(crate) fn receives_packets(&self) -> bool {
-        matches!(
-            self.state,
-            State::ReadyToReceive | State::ReadyToSend | State::SendQueueDrain | State::SendQueueError
-        )
+        matches!(self.state, State::ReadyToReceive | State::ReadyToSend | State::SendQueueDrain | State::SendQueueError)
     }
 
     /// Whether released sends go out.
@@ -103,8 +100,7 @@ impl Common {
     ) {
         let Some(receive) = self.inbox.pop_front() else { return };
         self.inbox_base = self.inbox_base.wrapping_add(1);
-        let completion =
-            Completion { wr_id: receive.wr_id, status, opcode, byte_len, imm, invalidated, qpn: self.qpn };
+        let completion = Completion { wr_id: receive.wr_id, status, opcode, byte_len, imm, invalidated, qpn: self.qpn };
         ctx.complete(self.init.recv_cq, completion, solicited);
     }
 

@@ -315,7 +315,11 @@ impl Device {
             return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
         }
         if let Some(addr) = addr.filter(|addr| addr.checked_add(bytes.len() as u64).is_none()) {
-            return Err(VerbsError::Range { name: "the address", value: addr, possible: "what leaves room for the region" });
+            return Err(VerbsError::Range {
+                name: "the address",
+                value: addr,
+                possible: "what leaves room for the region",
+            });
         }
         Ok(self.memory.register(pd, bytes, addr, access, &mut self.rng))
     }

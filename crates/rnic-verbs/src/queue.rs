@@ -26,14 +26,7 @@ pub(crate) struct CompletionQueue {
 
 impl CompletionQueue {
     pub(crate) fn new(capacity: u32) -> CompletionQueue {
-        CompletionQueue {
-            queue: VecDeque::new(),
-            capacity,
-            overflowed: false,
-            armed: None,
-            notified: false,
-            users: 0,
-        }
+        CompletionQueue { queue: VecDeque::new(), capacity, overflowed: false, armed: None, notified: false, users: 0 }
     }
 
     /// Adds a completion; `false` if it was lost because there is no room, for the first time.

@@ -4,8 +4,8 @@ use crate::memory::Memory;
 use crate::queue::Sges;
 use crate::types::{AccessError, Pd, SendFlags, SendOp, Service};
 use rnic_wire::{
-    AtomicEth, Bth, Extra, Headers, ICRC_LEN, Ieth, ImmDt, Opcode, Operation, Position, ReadEth, RecvEth, Reth, SendEth,
-    pad_count,
+    AtomicEth, Bth, Extra, Headers, ICRC_LEN, Ieth, ImmDt, Opcode, Operation, Position, ReadEth, RecvEth, Reth,
+    SendEth, pad_count,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -147,9 +147,10 @@ impl SendQueue {
     /// IRN: the read or atomic that answer `answer` belongs to.
     pub(crate) fn find_answer(&mut self, answer: u64) -> Option<&mut Wqe> {
         let released = self.released;
-        self.wqes.iter_mut().take(released).find(|wqe| {
-            wqe.op.is_fetching() && (wqe.answer..wqe.answer + u64::from(wqe.answers)).contains(&answer)
-        })
+        self.wqes
+            .iter_mut()
+            .take(released)
+            .find(|wqe| wqe.op.is_fetching() && (wqe.answer..wqe.answer + u64::from(wqe.answers)).contains(&answer))
     }
 
     /// RC: the oldest read or atomic that lacks an answer.

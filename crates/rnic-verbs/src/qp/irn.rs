@@ -215,9 +215,9 @@ impl Irn {
                 || (wqe.op.is_fetching() && fetching >= u32::from(c.attributes.max_rd_atomic))
                 || (wqe.op.takes_receive()
                     && c.sends.released() > 0
-                    && self.credit_limit.is_some_and(|limit| {
-                        Psn::new(c.sends.next_message()).distance_from(Psn::new(limit)) > 0
-                    }));
+                    && self
+                        .credit_limit
+                        .is_some_and(|limit| Psn::new(c.sends.next_message()).distance_from(Psn::new(limit)) > 0));
             if held {
                 return;
             }
@@ -563,12 +563,8 @@ impl Irn {
     }
 
     /// Puts an answer in line. Its number says which ones before have arrived.
-    fn answer(
-        &mut self, now: Time, serial: u32, packets: u32, kind: AnswerKind,
-    ) -> Result<(), (NakCode, Status)> {
-        let arrived = |answer: &Answer| {
-            Psn::new(serial).distance_from(Psn::new(answer.serial)) >= self.max_dest as i32
-        };
+    fn answer(&mut self, now: Time, serial: u32, packets: u32, kind: AnswerKind) -> Result<(), (NakCode, Status)> {
+        let arrived = |answer: &Answer| Psn::new(serial).distance_from(Psn::new(answer.serial)) >= self.max_dest as i32;
         if let Some(last) = self.answering.iter().rfind(|answer| arrived(answer)) {
             let end = last.first + u64::from(last.packets);
             self.answers_arrived(now, end);

@@ -20,9 +20,7 @@ use crate::{Congestion, Dropped};
 use rnic_transport::pdu::Stamp;
 use rnic_transport::recovery::{Arrival, GoBackN, StreamReceiver};
 use rnic_transport::{FlowConfig, Notifier, Pdu, PduKind, Psn, Receiver, RxMeta, Time, Timer};
-use rnic_wire::{
-    Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, Syndrome,
-};
+use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
 use std::collections::VecDeque;
 
 /// A message of the peer that has begun.
@@ -104,7 +102,9 @@ impl Rc {
     }
 
     /// RTR to RTS: what the requester needs.
-    pub(crate) fn start(&mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time) -> Result<(), VerbsError> {
+    pub(crate) fn start(
+        &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
+    ) -> Result<(), VerbsError> {
         self.first = Psn::new(c.attributes.send_psn);
         self.cfg = FlowConfig { first_psn: self.first, ..cfg.clone() };
         self.flow = congestion.go_back_n(&self.cfg, now).map_err(VerbsError::Congestion)?;
@@ -130,9 +130,9 @@ impl Rc {
                 || (wqe.op.is_fetching() && fetching >= u32::from(c.attributes.max_rd_atomic))
                 || (wqe.op.takes_receive()
                     && c.sends.released() > 0
-                    && self.credit_limit.is_some_and(|limit| {
-                        Psn::new(c.sends.next_message()).distance_from(Psn::new(limit)) > 0
-                    }));
+                    && self
+                        .credit_limit
+                        .is_some_and(|limit| Psn::new(c.sends.next_message()).distance_from(Psn::new(limit)) > 0));
             if held {
                 return;
             }
@@ -222,9 +222,7 @@ impl Rc {
     }
 
     /// The same, caused by a packet that left at `stamp`.
-    fn advance_with(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, upto: u64, kind: PduKind, stamp: Stamp,
-    ) {
+    fn advance_with(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, upto: u64, kind: PduKind, stamp: Stamp) {
         self.rtt = stamp.elapsed(now);
         let missing = c.sends.unanswered().map(|wqe| wqe.first + u64::from(wqe.answered));
         let pdu = match missing {
@@ -248,9 +246,7 @@ impl Rc {
         }
     }
 
-    fn on_answer(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>,
-    ) -> Result<(), Dropped> {
+    fn on_answer(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>) -> Result<(), Dropped> {
         let at = self.position(packet.headers.bth.psn);
         let atomic = packet.headers.atomic_ack;
         let pd = c.pd;
@@ -459,7 +455,8 @@ impl Rc {
                     return Err(Refusal::NotReady);
                 }
                 if len > 0 {
-                    let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(len), Want::RemoteWrite).map_err(|_| ACCESS)?;
+                    let span =
+                        ctx.memory.remote(c.pd, rkey, addr, u64::from(len), Want::RemoteWrite).map_err(|_| ACCESS)?;
                     ctx.memory.slice_mut(span).copy_from_slice(packet.payload);
                 }
                 let (done, left) = (done + len, left - len);

@@ -16,8 +16,15 @@ use rnic_wire::{Operation, Packet};
 enum Incoming {
     /// Nothing, or what is left of a message that is lost.
     None,
-    Send { done: u32 },
-    Write { addr: u64, rkey: u32, done: u32, left: u32 },
+    Send {
+        done: u32,
+    },
+    Write {
+        addr: u64,
+        rkey: u32,
+        done: u32,
+        left: u32,
+    },
 }
 
 /// State of an unreliable connection.
@@ -129,8 +136,8 @@ impl Uc {
                 let (addr, rkey, done, left) = match (self.incoming, headers.reth) {
                     (Incoming::None, Some(reth)) => {
                         let all = u64::from(reth.dma_len);
-                        let admitted = all == 0
-                            || ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Want::RemoteWrite).is_ok();
+                        let admitted =
+                            all == 0 || ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Want::RemoteWrite).is_ok();
                         if !c.access.remote_write || !admitted {
                             return Err(Dropped::Refused);
                         }

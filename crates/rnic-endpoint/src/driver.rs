@@ -1,0 +1,215 @@
+//! Moves packets between a port and the queue pairs of a device.
+//!
+//! Every call of [`Driver::progress`] takes what arrived, lets timers fire and sends what may be sent. The device is locked for one
+//! batch at a time, never while the system is called, so that applications can post and poll in between.
+
+use crate::clock::{Clock, TimeSource};
+use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
+use rnic_transport::Time;
+use rnic_verbs::{Batch, Device};
+use rnic_wire::{ICRC_LEN, IcrcSeed};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard};
+
+/// Which IPv4 identifications a packet that arrives may have been sent with. A UDP socket does not show them, and the ICRC covers them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Identification {
+    /// Any: that of the ICRC decides, and one corrupted packet in 2^16 passes (over and above what Ethernet's and UDP's own checksums
+    /// find). Endpoints of other makers need this.
+    #[default]
+    Any,
+    /// 0 to 63, what rnic sends: one corrupted packet in 2^26 passes.
+    Small,
+}
+
+/// What the driver counts beside the port and the device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DriverCounters {
+    /// Packets with a wrong ICRC, dropped.
+    pub bad_icrc: u64,
+    /// Batches that could not be sent because the system refused them, dropped; recovery sends the packets again.
+    pub unsendable: u64,
+}
+
+/// Sends and receives for a device. Whoever holds it makes progress.
+pub(crate) struct Driver {
+    port: Box<dyn Port>,
+    clock: Clock,
+    batch: Batch,
+    /// Packets of `batch` that are sent already; the rest waits for room.
+    taken: usize,
+    waiting: bool,
+    identification: Identification,
+    counters: DriverCounters,
+}
+
+/// What a call of [`Driver::progress`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Progress {
+    /// Something arrived, left or was due.
+    pub(crate) worked: bool,
+    /// When something is due next.
+    pub(crate) next: Option<Time>,
+    /// What ends a wait.
+    pub(crate) interest: Interest,
+}
+
+impl Driver {
+    /// Arrivals taken before anything is sent: so that acknowledgements follow soon.
+    const ARRIVALS: usize = 16;
+    /// Batches sent before arrivals are looked at again.
+    const BATCHES: usize = 4;
+
+    pub(crate) fn new(port: Box<dyn Port>, clock: Clock, identification: Identification) -> Driver {
+        let batch = Batch::new(port.limits().segments.min(64));
+        Driver { port, clock, batch, taken: 0, waiting: false, identification, counters: DriverCounters::default() }
+    }
+
+    pub(crate) fn port(&self) -> &dyn Port {
+        &*self.port
+    }
+
+    pub(crate) fn counters(&self) -> DriverCounters {
+        self.counters
+    }
+
+    /// Takes what arrived, lets timers fire, sends.
+    pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<Progress> {
+        let mut worked = self.receive(device)?;
+        worked |= self.send(device);
+        let device = lock(device);
+        let next = if self.waiting { None } else { device.next_time(&self.batch) };
+        let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
+        Ok(Progress { worked, next, interest })
+    }
+
+    /// Blocks until something arrived, there is room, or `timeout` has passed.
+    pub(crate) fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        self.port.wait(interest, timeout)
+    }
+
+    fn receive(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
+        let local = self.port.local_addr();
+        let mut worked = false;
+        for _ in 0..Driver::ARRIVALS {
+            let Some(arrival) = self.port.receive()? else { break };
+            worked = true;
+            let meta = arrival.meta;
+            let marked = meta.traffic_class.ecn() == Ecn::Congestion;
+            let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
+            let now = self.clock.now();
+            let mut device = lock(device);
+            let mut expected = meta.identification.unwrap_or(0);
+            for packet in arrival.segments() {
+                match check(&seed, &meta, self.identification, expected, packet) {
+                    Some(found) => {
+                        expected = found.wrapping_add(1);
+                        // Why a packet was not taken is counted by the device.
+                        let _ = device.receive(now, meta.source, marked, packet);
+                    }
+                    None => self.counters.bad_icrc += 1,
+                }
+            }
+        }
+        Ok(worked)
+    }
+
+    fn send(&mut self, device: &Mutex<Device>) -> bool {
+        let mut worked = false;
+        self.waiting = false;
+        for _ in 0..Driver::BATCHES {
+            if self.taken >= self.batch.count() {
+                let now = self.clock.now();
+                let mut device = lock(device);
+                device.on_time(now);
+                if !device.transmit(now, &mut self.batch) {
+                    return worked;
+                }
+                drop(device);
+                self.taken = 0;
+                self.seal(0);
+            }
+            worked = true;
+            while self.taken < self.batch.count() {
+                match self.pass_on() {
+                    Some(0) => {
+                        self.waiting = true;
+                        return worked;
+                    }
+                    Some(taken) => {
+                        self.taken += taken;
+                        if self.taken < self.batch.count() {
+                            // What remains goes with identifications from 0 on.
+                            self.seal(self.taken);
+                        }
+                    }
+                    None => {
+                        self.counters.unsendable += 1;
+                        self.taken = self.batch.count();
+                    }
+                }
+            }
+        }
+        worked
+    }
+
+    /// Writes the ICRCs of the packets from `first` on, with identifications from 0 on.
+    fn seal(&mut self, first: usize) {
+        let Some(to) = self.batch.destination() else { return };
+        let local = self.port.local_addr();
+        let source = SocketAddr::new(local.ip(), self.port.source_port(to.qpn.0));
+        let Some(seed) = seed(source, to.peer) else { return };
+        for (id, packet) in self.batch.packets_mut().skip(first).enumerate() {
+            let end = packet.len().saturating_sub(ICRC_LEN);
+            let icrc = seed.icrc(id as u16, &packet[..end]);
+            packet[end..].copy_from_slice(&icrc.to_le_bytes());
+        }
+    }
+
+    /// Hands packets to the port: how many it took, or `None` if it cannot send them.
+    fn pass_on(&mut self) -> Option<usize> {
+        let to = self.batch.destination()?;
+        let segment = self.batch.segment();
+        let limits = self.port.limits();
+        let start = self.taken * segment;
+        let most = limits.segments.min(limits.bytes / segment.max(1)).max(1);
+        let end = self.batch.bytes().len().min(start + most * segment);
+        let ecn = if to.ecn { Ecn::Capable0 } else { Ecn::NotCapable };
+        let datagrams = Datagrams {
+            destination: to.peer,
+            source_port: self.port.source_port(to.qpn.0),
+            source_address: None,
+            traffic_class: TrafficClass::new(to.dscp, ecn),
+            segment,
+            data: &[IoSlice::new(&self.batch.bytes()[start..end])],
+        };
+        self.port.send(&datagrams).ok()
+    }
+}
+
+/// What the ICRC of packets from `source` to `destination` begins with; `None` for addresses of two families.
+fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
+    match (source.ip(), destination.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => Some(IcrcSeed::ipv4(from, to, source.port(), destination.port())),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Some(IcrcSeed::ipv6(from, to, source.port(), destination.port())),
+        _ => None,
+    }
+}
+
+/// Whether the ICRC of `packet` is right: then the identification it was sent with.
+fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8]) -> Option<u16> {
+    if seed.check(expected, packet) {
+        return Some(expected);
+    }
+    if meta.identification.is_some() {
+        return None;
+    }
+    let found = seed.solve_id(packet)?;
+    (which == Identification::Any || found < 64).then_some(found)
+}
+
+/// A lock that another thread's panic does not take away.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,133 @@
+//! Verbs between two devices of this host, over real sockets.
+
+use rnic_endpoint::{CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
+use rnic_transport::Time;
+use rnic_verbs::{Access, Completion, Opcode, Qpn, SendOp, Service, Status};
+use std::net::SocketAddr;
+
+struct End {
+    device: Device,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    region: MemoryRegion,
+}
+
+const NOTHING: Completion = Completion {
+    wr_id: 0,
+    status: Status::Success,
+    opcode: Opcode::Send,
+    byte_len: 0,
+    imm: None,
+    invalidated: None,
+    qpn: Qpn(0),
+};
+
+/// An end with a region of `len` bytes.
+fn end(service: Service, mode: Mode, len: usize) -> End {
+    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let device = Device::open_at(address, Config { mode, ..Config::default() }).unwrap();
+    let cq = device.completion_queue(256).unwrap();
+    let domain = device.protection_domain();
+    let region = domain.register(vec![0; len], Access::ALL).unwrap();
+    let qp = domain.queue_pair(&QpOptions { service, ..QpOptions::new(&cq) }).unwrap();
+    End { device, cq, qp, region }
+}
+
+fn pair(service: Service, mode: Mode, len: usize) -> (End, End) {
+    let (a, b) = (end(service, mode, len), end(service, mode, len));
+    let options = PathOptions { mtu: Some(1_024), ..PathOptions::default() };
+    a.qp.connect(&b.qp.address(), &options).unwrap();
+    b.qp.connect(&a.qp.address(), &options).unwrap();
+    (a, b)
+}
+
+/// The next completion at `here`, while `there` makes progress too.
+fn complete(here: &End, there: &End) -> Completion {
+    let mut out = [NOTHING];
+    for _ in 0..2_000_000 {
+        if here.cq.poll(&mut out).unwrap() == 1 {
+            return out[0];
+        }
+        there.device.progress().unwrap();
+        std::thread::yield_now();
+    }
+    panic!("nothing completes: {:?} {:?}", here.device.counters(), there.device.counters());
+}
+
+fn pattern(len: usize, salt: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ salt).collect()
+}
+
+#[test]
+fn every_operation_of_every_service_in_both_modes() {
+    const LEN: usize = 300_001;
+    for service in [Service::Rc, Service::Irn] {
+        for mode in [Mode::Polled, Mode::Thread] {
+            let (a, b) = pair(service, mode, LEN);
+            let data = pattern(LEN, 7);
+            a.region.write(0, &data).unwrap();
+            let all = a.region.slice(0, LEN).unwrap();
+            let (addr, rkey) = (b.region.addr(), b.region.rkey());
+            a.qp.post(1, SendOp::Write { addr, rkey }, &[all]).unwrap();
+            assert_eq!(complete(&a, &b).status, Status::Success, "{service:?} {mode:?}");
+            b.region.with(|bytes| assert_eq!(bytes, data));
+            a.region.with_mut(|bytes| bytes.fill(0));
+            a.qp.post(2, SendOp::Read { addr, rkey }, &[all]).unwrap();
+            let read = complete(&a, &b);
+            assert_eq!((read.status, read.opcode, read.byte_len as usize), (Status::Success, Opcode::Read, LEN));
+            a.region.with(|bytes| assert_eq!(bytes, data));
+            b.region.write(0, &40_u64.to_ne_bytes()).unwrap();
+            let word = a.region.slice(8, 8).unwrap();
+            a.qp.post(3, SendOp::FetchAdd { addr, rkey, add: 2 }, &[word]).unwrap();
+            assert_eq!(complete(&a, &b).opcode, Opcode::FetchAdd);
+            let mut fetched = [0; 8];
+            a.region.read(8, &mut fetched).unwrap();
+            assert_eq!(u64::from_ne_bytes(fetched), 40);
+            b.qp.post_recv(9, &[b.region.slice(16, 1_000).unwrap()]).unwrap();
+            a.qp.post(4, SendOp::SendImm(0xdead), &[a.region.slice(100, 600).unwrap()]).unwrap();
+            assert_eq!(complete(&a, &b).opcode, Opcode::Send);
+            let received = complete(&b, &a);
+            assert_eq!((received.wr_id, received.byte_len, received.imm), (9, 600, Some(0xdead)));
+            b.region.with(|bytes| assert_eq!(bytes[..8], 42_u64.to_ne_bytes()));
+            b.region.with(|bytes| assert_eq!(bytes[16..616], data[100..700]));
+            a.qp.post(5, SendOp::Write { addr, rkey: rkey ^ 1 }, &[word]).unwrap();
+            assert_eq!(complete(&a, &b).status, Status::RemoteAccess);
+        }
+    }
+}
+
+#[test]
+fn waiting_sleeps_until_something_completes() {
+    let (a, b) = pair(Service::Irn, Mode::Thread, 64);
+    let mut out = [NOTHING];
+    assert_eq!(b.cq.wait(&mut out, Time::from_ms(5)).unwrap(), 0);
+    b.qp.post_recv(1, &[b.region.slice(0, 64).unwrap()]).unwrap();
+    let waiting = std::thread::spawn({
+        let cq = b.cq.clone();
+        move || {
+            let mut out = [NOTHING];
+            (cq.wait(&mut out, Time::from_ms(10_000)).unwrap(), out[0].byte_len)
+        }
+    });
+    a.qp.post(1, SendOp::Send, &[a.region.slice(0, 33).unwrap()]).unwrap();
+    assert_eq!(waiting.join().unwrap(), (1, 33));
+    assert_eq!(a.cq.wait(&mut out, Time::from_ms(10_000)).unwrap(), 1);
+}
+
+#[test]
+fn bytes_come_back_and_nothing_of_them_stays() {
+    let (a, b) = pair(Service::Rc, Mode::Polled, 64);
+    let (addr, rkey) = (b.region.addr(), b.region.rkey());
+    let End { region, device, .. } = b;
+    assert_eq!(region.into_bytes(), vec![0; 64]);
+    a.qp.post(1, SendOp::Write { addr, rkey }, &[a.region.slice(0, 64).unwrap()]).unwrap();
+    let mut out = [NOTHING];
+    for _ in 0..2_000_000 {
+        device.progress().unwrap();
+        if a.cq.poll(&mut out).unwrap() == 1 {
+            break;
+        }
+    }
+    // The queue pair of the other end is gone with `b`: nobody answers, or the region is refused.
+    assert_ne!(out[0].status, Status::Success);
+}
