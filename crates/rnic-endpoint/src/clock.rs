@@ -60,7 +60,8 @@ fn read_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-fn from_ns(ns: u64) -> Time {
+/// `ns` nanoseconds, or the end of time.
+pub(crate) fn from_ns(ns: u64) -> Time {
     Time::from_ps(ns.saturating_mul(1_000))
 }
 
