@@ -4,6 +4,7 @@
 //! batch at a time, never while the system is called, so that applications can post and poll in between.
 
 use crate::clock::{Clock, TimeSource};
+use crate::idle::{Idle, IdleConfig, Plan};
 use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
 use rnic_transport::Time;
 use rnic_verbs::{Batch, Device};
@@ -40,6 +41,7 @@ pub(crate) struct Driver {
     /// Packets of `batch` that are sent already; the rest waits for room.
     taken: usize,
     waiting: bool,
+    idle: Idle,
     identification: Identification,
     counters: DriverCounters,
 }
@@ -61,9 +63,17 @@ impl Driver {
     /// Batches sent before arrivals are looked at again.
     const BATCHES: usize = 4;
 
-    pub(crate) fn new(port: Box<dyn Port>, clock: Clock, identification: Identification) -> Driver {
-        let batch = Batch::new(port.limits().segments.min(64));
-        Driver { port, clock, batch, taken: 0, waiting: false, identification, counters: DriverCounters::default() }
+    pub(crate) fn new(port: Box<dyn Port>, clock: Clock, idle: IdleConfig, identification: Identification) -> Driver {
+        Driver {
+            batch: Batch::new(port.limits().segments.min(64)),
+            port,
+            clock,
+            taken: 0,
+            waiting: false,
+            idle: Idle::new(idle),
+            identification,
+            counters: DriverCounters::default(),
+        }
     }
 
     pub(crate) fn port(&self) -> &dyn Port {
@@ -78,15 +88,27 @@ impl Driver {
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<Progress> {
         let mut worked = self.receive(device)?;
         worked |= self.send(device);
+        if worked {
+            self.idle.worked(self.clock.now());
+        }
         let device = lock(device);
         let next = if self.waiting { None } else { device.next_time(&self.batch) };
         let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
         Ok(Progress { worked, next, interest })
     }
 
-    /// Blocks until something arrived, there is room, or `timeout` has passed.
-    pub(crate) fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
-        self.port.wait(interest, timeout)
+    /// After a call of [`Driver::progress`] that did nothing: spins, or sleeps until something arrives, is due or is posted, but not
+    /// beyond `end`.
+    pub(crate) fn rest(&mut self, progress: &Progress, end: Option<Time>) -> io::Result<()> {
+        let now = self.clock.now();
+        match self.idle.plan(now, progress.next) {
+            Plan::Spin => std::hint::spin_loop(),
+            Plan::Block(timeout) => {
+                let left = end.map(|end| end.saturating_sub(now));
+                self.port.wait(progress.interest, [timeout, left].into_iter().flatten().min())?;
+            }
+        }
+        Ok(())
     }
 
     fn receive(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
@@ -118,6 +140,10 @@ impl Driver {
     fn send(&mut self, device: &Mutex<Device>) -> bool {
         let mut worked = false;
         self.waiting = false;
+        if self.taken < self.batch.count() {
+            // What could not be sent the last time goes first, but does not hold up timers.
+            lock(device).on_time(self.clock.now());
+        }
         for _ in 0..Driver::BATCHES {
             if self.taken >= self.batch.count() {
                 let now = self.clock.now();
@@ -130,7 +156,6 @@ impl Driver {
                 self.taken = 0;
                 self.seal(0);
             }
-            worked = true;
             while self.taken < self.batch.count() {
                 match self.pass_on() {
                     Some(0) => {
@@ -149,6 +174,7 @@ impl Driver {
                         self.taken = self.batch.count();
                     }
                 }
+                worked = true;
             }
         }
         worked

@@ -1,0 +1,105 @@
+//! Completion queues: polling, sleeping and asynchronous waiting.
+
+use super::{Device, Error, Mode};
+use crate::clock::TimeSource;
+use rnic_transport::Time;
+use rnic_verbs::{Completion, CqId, Notify};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+pub(super) struct CqInner {
+    pub(super) device: Device,
+    pub(super) id: CqId,
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        let shared = self.device.shared();
+        shared.forget(self.id);
+        let _ = shared.verbs().destroy_cq(self.id);
+    }
+}
+
+/// Where work requests end.
+#[derive(Clone)]
+pub struct CompletionQueue(pub(super) Arc<CqInner>);
+
+impl CompletionQueue {
+    /// Takes completions, oldest first; returns how many. Without a progress thread, looks at the socket first.
+    ///
+    /// # Errors
+    /// When completions were lost because the queue was full, or the device is closed.
+    pub fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        let shared = self.0.device.shared();
+        if shared.mode == Mode::Polled {
+            shared.progress()?;
+        }
+        self.take(out)
+    }
+
+    /// Takes what is there.
+    fn take(&self, out: &mut [Completion]) -> Result<usize, Error> {
+        let shared = self.0.device.shared();
+        let count = shared.verbs().poll_cq(self.0.id, out)?;
+        if count == 0 {
+            shared.alive()?;
+        }
+        Ok(count)
+    }
+
+    /// Waits for completions and takes them; 0 if none came within `timeout`.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    pub fn wait(&self, out: &mut [Completion], timeout: Time) -> Result<usize, Error> {
+        let shared = self.0.device.shared();
+        let end = shared.clock.now().saturating_add(timeout);
+        loop {
+            let count = self.take(out)?;
+            if count > 0 || out.is_empty() || shared.clock.now() >= end {
+                return Ok(count);
+            }
+            shared.progress_or_wait(Some(self.0.id), end)?;
+        }
+    }
+
+    /// Resolves when completions are there; [`CompletionQueue::poll`] takes them. With [`Notify::Solicited`] it sleeps on over
+    /// completions that the peer did not mark as solicited, unless there are some at the start.
+    ///
+    /// With a progress thread the task sleeps. Without one it asks to be run again and again, and makes progress each time.
+    pub fn completions(&self, notify: Notify) -> Completions<'_> {
+        Completions { queue: self, notify }
+    }
+}
+
+/// See [`CompletionQueue::completions`].
+pub struct Completions<'a> {
+    queue: &'a CompletionQueue,
+    notify: Notify,
+}
+
+impl Future for Completions<'_> {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let inner = &self.queue.0;
+        let shared = inner.device.shared();
+        if shared.mode == Mode::Polled
+            && let Err(error) = shared.progress()
+        {
+            return Poll::Ready(Err(error));
+        }
+        match shared.register(inner.id, self.notify, context.waker()) {
+            Ok(true) => {
+                if shared.mode == Mode::Polled {
+                    context.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+            Ok(false) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}

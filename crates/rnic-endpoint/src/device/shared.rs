@@ -1,0 +1,381 @@
+//! What all handles of a device share, and who makes progress on it.
+//!
+//! # Locks
+//!
+//! | lock | guards | held |
+//! |---|---|---|
+//! | `driver` | the port | by whoever makes progress, also while it sleeps for an arrival |
+//! | `waiters` | who waits for completions | briefly |
+//! | `verbs` | queue pairs, memory, completions | briefly, never during a system call |
+//!
+//! They are taken in this order. Whoever holds the driver is the *leader*: the progress thread, or a thread that polls. Others that wait
+//! for completions sleep on `changed`; a leader that leaves wakes them, and one of them takes over.
+
+use super::{Error, Mode};
+use crate::clock::{Clock, TimeSource};
+use crate::driver::{Driver, lock};
+use rnic_transport::Time;
+use rnic_verbs::{CqId, Notify};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(super) struct Shared {
+    verbs: Mutex<rnic_verbs::Device>,
+    driver: Mutex<Driver>,
+    pub(super) local: SocketAddr,
+    pub(super) clock: Clock,
+    pub(super) mode: Mode,
+    waker: Waker,
+    closing: AtomicBool,
+    /// How many want to ask the driver something: the leader steps aside for them.
+    asking: AtomicUsize,
+    /// How many wait while another one leads.
+    followers: AtomicUsize,
+    /// Why the device closed, if it failed.
+    failure: Mutex<Option<String>>,
+    /// Completion queues for whose notification somebody waits, with the tasks that do.
+    waiters: Mutex<BTreeMap<CqId, Vec<Waker>>>,
+    /// How many there are in `waiters`.
+    interest: AtomicUsize,
+    changed: Condvar,
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    /// The thread that looks at the bytes of a region, as [`thread_mark`] calls it; 0 for none.
+    looking: AtomicU64,
+}
+
+/// Leadership; ends when dropped.
+struct Lead<'a> {
+    shared: &'a Shared,
+    driver: Option<MutexGuard<'a, Driver>>,
+}
+
+impl Deref for Lead<'_> {
+    type Target = Driver;
+    fn deref(&self) -> &Driver {
+        self.driver.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl DerefMut for Lead<'_> {
+    fn deref_mut(&mut self) -> &mut Driver {
+        self.driver.as_mut().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.driver = None;
+        // Together with the fence in `follow`: either the follower finds the driver free, or it is seen here.
+        fence(Ordering::SeqCst);
+        if self.shared.followers.load(Ordering::Relaxed) > 0 {
+            self.shared.wake_all();
+        }
+    }
+}
+
+/// Has the count of those who ask go down whatever happens.
+struct Asking<'a>(&'a AtomicUsize);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Shared {
+    pub(super) fn new(verbs: rnic_verbs::Device, driver: Driver, mode: Mode, clock: Clock) -> Shared {
+        Shared {
+            local: driver.port().local_addr(),
+            waker: driver.port().waker(),
+            verbs: Mutex::new(verbs),
+            driver: Mutex::new(driver),
+            clock,
+            mode,
+            closing: AtomicBool::new(false),
+            asking: AtomicUsize::new(0),
+            followers: AtomicUsize::new(0),
+            failure: Mutex::new(None),
+            waiters: Mutex::new(BTreeMap::new()),
+            interest: AtomicUsize::new(0),
+            changed: Condvar::new(),
+            thread: Mutex::new(None),
+            looking: AtomicU64::new(0),
+        }
+    }
+
+    /// The queue pairs.
+    ///
+    /// # Panics
+    /// If the calling thread looks at the bytes of a region just now: waiting for itself, it would wait for ever.
+    pub(super) fn verbs(&self) -> MutexGuard<'_, rnic_verbs::Device> {
+        let looking = self.looking.load(Ordering::Relaxed);
+        assert!(
+            looking == 0 || looking != thread_mark(),
+            "the device is used within `MemoryRegion::with` or `with_mut`; use it before or after"
+        );
+        lock(&self.verbs)
+    }
+
+    /// Runs `look`, which the application brought, on the queue pairs.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&mut rnic_verbs::Device) -> R) -> R {
+        struct Done<'a>(&'a AtomicU64);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(0, Ordering::Relaxed);
+            }
+        }
+        let mut verbs = self.verbs();
+        self.looking.store(thread_mark(), Ordering::Relaxed);
+        let _done = Done(&self.looking);
+        look(&mut verbs)
+    }
+
+    /// Something was posted: whoever sleeps in the driver shall look, and whoever waits for a completion that posting caused.
+    pub(super) fn posted(&self) {
+        self.waker.wake_by_ref();
+        self.notify();
+    }
+
+    fn lead(&self) -> Lead<'_> {
+        Lead { shared: self, driver: Some(lock(&self.driver)) }
+    }
+
+    fn try_lead(&self) -> Option<Lead<'_>> {
+        let driver = match self.driver.try_lock() {
+            Ok(driver) => driver,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Lead { shared: self, driver: Some(driver) })
+    }
+
+    /// Whether the leader has a reason not to sleep, or to step aside.
+    fn is_wanted(&self) -> bool {
+        self.asking.load(Ordering::Acquire) > 0 || self.closing.load(Ordering::Acquire)
+    }
+
+    /// Makes progress once, if nobody else does at this moment; whether something was done.
+    pub(super) fn progress(&self) -> Result<bool, Error> {
+        if self.closing.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let Some(mut driver) = self.try_lead() else { return Ok(false) };
+        let worked = driver.progress(&self.verbs)?.worked;
+        drop(driver);
+        if worked {
+            self.notify();
+        }
+        Ok(worked)
+    }
+
+    /// Makes progress once, or sleeps until there is something to do, `cq` has completions, or it is `end`.
+    pub(super) fn progress_or_wait(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
+        self.alive()?;
+        let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
+        let Some(mut driver) = lead else { return self.follow(cq, end) };
+        let progress = driver.progress(&self.verbs)?;
+        // Whatever completes later, and not by this thread, wakes the port.
+        let complete = || cq.is_some_and(|cq| self.verbs().cq_len(cq) > 0);
+        if !progress.worked && !self.is_wanted() && !complete() {
+            driver.rest(&progress, Some(end))?;
+        }
+        drop(driver);
+        if progress.worked {
+            self.notify();
+        }
+        while self.asking.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Sleeps while another one leads, until `cq` has completions, the leader leaves, or it is `end`.
+    fn follow(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
+        let mut waiters = lock(&self.waiters);
+        self.alive()?;
+        if let Some(cq) = cq {
+            if !waiters.contains_key(&cq) {
+                waiters.insert(cq, Vec::new());
+                self.interest.store(waiters.len(), Ordering::Release);
+            }
+            if !self.arm_if_empty(cq, Notify::Any)? {
+                return Ok(());
+            }
+        }
+        self.followers.fetch_add(1, Ordering::Relaxed);
+        let _following = Asking(&self.followers);
+        fence(Ordering::SeqCst);
+        if self.mode == Mode::Polled && self.is_free() {
+            return Ok(());
+        }
+        let left = Duration::from_nanos(end.saturating_sub(self.clock.now()).as_ps() / 1_000);
+        drop(self.changed.wait_timeout(waiters, left));
+        Ok(())
+    }
+
+    /// Whether nobody leads.
+    fn is_free(&self) -> bool {
+        !matches!(self.driver.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    fn wake_all(&self) {
+        // With the lock, nobody is between looking and sleeping.
+        let _waiters = lock(&self.waiters);
+        self.changed.notify_all();
+    }
+
+    /// Asks for a notification; `false` if completions are there already.
+    fn arm_if_empty(&self, cq: CqId, notify: Notify) -> Result<bool, Error> {
+        let mut verbs = self.verbs();
+        verbs.arm_cq(cq, notify)?;
+        Ok(verbs.cq_len(cq) == 0)
+    }
+
+    /// Has `waker` woken when `cq` has completions or the device closes; `false` if it has completions already.
+    pub(super) fn register(&self, cq: CqId, notify: Notify, waker: &Waker) -> Result<bool, Error> {
+        let mut waiters = lock(&self.waiters);
+        self.alive()?;
+        let tasks = waiters.entry(cq).or_default();
+        if !tasks.iter().any(|known| known.will_wake(waker)) {
+            tasks.push(waker.clone());
+        }
+        self.interest.store(waiters.len(), Ordering::Release);
+        self.arm_if_empty(cq, notify)
+    }
+
+    /// Nobody waits for this queue any more.
+    pub(super) fn forget(&self, cq: CqId) {
+        let tasks = {
+            let mut waiters = lock(&self.waiters);
+            let tasks = waiters.remove(&cq);
+            self.interest.store(waiters.len(), Ordering::Release);
+            tasks
+        };
+        // Outside the lock: the end of a task may be the end of handles.
+        drop(tasks);
+    }
+
+    /// Passes notifications on to whoever waits.
+    ///
+    /// A waiter registers before it looks whether completions are there, and both looks and completions are under the lock of the
+    /// queue pairs: one that this overlooks has seen the completion.
+    pub(super) fn notify(&self) {
+        if self.interest.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut tasks = Vec::new();
+        {
+            let mut waiters = lock(&self.waiters);
+            let mut verbs = self.verbs();
+            let mut any = false;
+            waiters.retain(|cq, waiting| {
+                let come = verbs.take_notification(*cq);
+                if come {
+                    any = true;
+                    tasks.append(waiting);
+                }
+                !come
+            });
+            self.interest.store(waiters.len(), Ordering::Release);
+            if any {
+                self.changed.notify_all();
+            }
+        }
+        tasks.into_iter().for_each(Waker::wake);
+    }
+
+    /// The progress thread: leads until the device closes.
+    pub(super) fn run(&self) {
+        /// However the thread ends, nobody waits for it any longer.
+        struct End<'a>(&'a Shared);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.fail("its thread panicked");
+                }
+                self.0.closed();
+            }
+        }
+        let _end = End(self);
+        while !self.closing.load(Ordering::Acquire) {
+            if let Err(error) = self.run_until_wanted() {
+                self.fail(&error.to_string());
+                return;
+            }
+            while self.asking.load(Ordering::Acquire) > 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn run_until_wanted(&self) -> std::io::Result<()> {
+        let mut driver = self.lead();
+        while !self.is_wanted() {
+            let progress = driver.progress(&self.verbs)?;
+            if progress.worked {
+                self.notify();
+            } else {
+                driver.rest(&progress, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&self, why: &str) {
+        lock(&self.failure).get_or_insert_with(|| why.to_string());
+    }
+
+    /// Asks the driver something.
+    pub(super) fn ask<R>(&self, question: impl FnOnce(&Driver) -> R) -> R {
+        self.asking.fetch_add(1, Ordering::AcqRel);
+        let _asking = Asking(&self.asking);
+        self.waker.wake_by_ref();
+        question(&self.lead())
+    }
+
+    /// Ends the device, and its thread if it has one.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.waker.wake_by_ref();
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic there was reported where it happened.
+            let _ = thread.join();
+        }
+        self.closed();
+    }
+
+    /// Wakes everybody who waits: there is nothing to wait for any more.
+    fn closed(&self) {
+        self.closing.store(true, Ordering::Release);
+        let tasks: Vec<Waker> = {
+            let mut waiters = lock(&self.waiters);
+            self.changed.notify_all();
+            waiters.values_mut().flat_map(std::mem::take).collect()
+        };
+        tasks.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn alive(&self) -> Result<(), Error> {
+        if !self.closing.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let why = lock(&self.failure).clone();
+        Err(Error::Closed(why.unwrap_or_else(|| "it was shut down".to_string())))
+    }
+}
+
+/// A number of the calling thread's own, not 0.
+fn thread_mark() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local!(static MARK: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    MARK.with(|mark| *mark)
+}
