@@ -1,5 +1,6 @@
 //! The arguments: one definition from which parsing, help and errors come.
 
+use crate::perf::PerfArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Rerun a paper's experiments and hold what comes out against what the paper states
     Reproduce(ReproduceArgs),
+    /// Measure bandwidth and latency between two hosts, over real Ethernet
+    Perf(Box<PerfArgs>),
 }
 
 /// A scenario, and what to change in it.

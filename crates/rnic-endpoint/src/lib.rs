@@ -17,7 +17,9 @@ compile_error!("rnic-endpoint needs Linux: it uses UDP_SEGMENT, UDP_GRO and cont
 pub mod clock;
 pub mod device;
 pub mod driver;
+pub mod exchange;
 pub mod idle;
+pub mod perf;
 pub mod port;
 pub mod raw;
 

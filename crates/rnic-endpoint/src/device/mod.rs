@@ -63,9 +63,6 @@ pub enum Error {
         /// Length of the region.
         len: usize,
     },
-    /// The peer said something else than what was expected.
-    #[error("{0}")]
-    Exchange(String),
 }
 
 /// Who moves packets.
@@ -222,6 +219,12 @@ impl Device {
     pub fn counters(&self) -> Counters {
         let (driver, port) = self.shared().ask(|driver| (driver.counters(), driver.port().counters()));
         Counters { verbs: self.shared().verbs().counters().clone(), driver, port }
+    }
+
+    /// Ends what waits at this moment early: [`Device::wait`] returns, [`CompletionQueue::wait`] looks again. For a thread that has
+    /// something to tell one that waits.
+    pub fn interrupt(&self) {
+        self.shared().interrupt();
     }
 
     /// Ends the device: its thread stops, packets move no more. Handles stay, and say that the device is closed.

@@ -196,6 +196,11 @@ impl QueuePair {
         Ok(self.shared().verbs().state(self.0.qpn)?)
     }
 
+    /// Its service.
+    pub fn service(&self) -> Service {
+        self.0.options.service
+    }
+
     /// Its number.
     pub fn qpn(&self) -> Qpn {
         self.0.qpn

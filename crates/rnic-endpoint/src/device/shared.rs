@@ -142,6 +142,12 @@ impl Shared {
         self.notify();
     }
 
+    /// Ends sleeps.
+    pub(super) fn interrupt(&self) {
+        self.waker.wake_by_ref();
+        self.wake_all();
+    }
+
     fn lead(&self) -> Lead<'_> {
         Lead { shared: self, driver: Some(lock(&self.driver)) }
     }

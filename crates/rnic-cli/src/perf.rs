@@ -1,0 +1,458 @@
+//! `rnic perf`.
+
+use crate::error::CliError;
+use crate::output;
+use clap::{Args, Subcommand, ValueEnum};
+use rnic_endpoint::Mode;
+use rnic_endpoint::exchange::ExchangeError;
+use rnic_endpoint::perf::{
+    Amount, DEFAULT_PORT, FaultPlan, Op, PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
+};
+use rnic_endpoint::port::ROCE_PORT;
+use rnic_endpoint::raw::{self, Case};
+use rnic_transport::{Bytes, Time};
+use rnic_verbs::Service;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        rnic perf                                   on one host: serve\n  \
+        rnic perf 10.0.0.2 -s 1MiB -D 5             on the other: bandwidth of Writes\n  \
+        rnic perf 10.0.0.2 --op read --latency -s 64\n  \
+        rnic perf 10.0.0.2 --op send -a --format json > send.json\n  \
+        rnic perf 10.0.0.2 -s 64KiB --loss 1 --verify\n  \
+        rnic perf 10.0.0.2 -s 64KiB --loss 1 --service rc\n  \
+        rnic perf raw 10.0.0.2                      plain datagrams: what a transport cannot exceed\n\n\
+        Both on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
+)]
+pub(crate) struct PerfArgs {
+    #[command(subcommand)]
+    raw: Option<Other>,
+
+    #[command(flatten)]
+    measure: MeasureArgs,
+}
+
+#[derive(Subcommand, Debug)]
+enum Other {
+    /// Plain UDP datagrams, without a transport: what one on top cannot exceed
+    Raw(RawArgs),
+}
+
+#[derive(Args, Debug)]
+struct RawArgs {
+    /// The host to measure towards, which runs `rnic perf raw`; without it, serve
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+
+    /// TCP port of the conversation
+    #[arg(short, long, value_name = "N", default_value_t = DEFAULT_PORT)]
+    port: u16,
+
+    /// Server: listen on this address only [default: all]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+
+    /// Bytes of a datagram
+    #[arg(short, long, value_name = "BYTES", value_parser = parse_size, default_value = "4096")]
+    size: u32,
+
+    /// Time of a measurement; a number is of seconds
+    #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_time, default_value = "1")]
+    duration: Time,
+}
+
+#[derive(Args, Debug)]
+struct MeasureArgs {
+    /// The host to measure towards, which runs `rnic perf`; without it, serve
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+
+    /// TCP port of the conversation
+    #[arg(short, long, value_name = "N", default_value_t = DEFAULT_PORT)]
+    port: u16,
+
+    /// UDP port of this side's device
+    #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
+    roce_port: u16,
+
+    /// Server: listen on this address only [default: all]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "host")]
+    bind: Option<IpAddr>,
+
+    /// Server: end after one client
+    #[arg(long, conflicts_with = "host")]
+    once: bool,
+
+    /// Operation
+    #[arg(long, value_enum, default_value_t = OpName::Write)]
+    op: OpName,
+
+    /// Measure the latency of single messages, not bandwidth
+    #[arg(long)]
+    latency: bool,
+
+    /// Bytes of a message, with or without unit (B, KB, MB, GB; KiB, MiB, GiB) [default: 65536; latency 2; atomics 8]
+    #[arg(short, long, value_name = "BYTES", value_parser = parse_size)]
+    size: Option<u32>,
+
+    /// Sizes from 2 B to 8 MiB, powers of two
+    #[arg(short, long, conflicts_with = "size")]
+    all: bool,
+
+    /// Messages on each queue pair [default: 5000; latency and atomics 1000]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    iters: Option<u64>,
+
+    /// Measure for this time instead; a number is of seconds
+    #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_time, conflicts_with = "iters")]
+    duration: Option<Time>,
+
+    /// Queue pairs
+    #[arg(short, long = "qp", value_name = "N", default_value_t = 1)]
+    queue_pairs: u32,
+
+    /// Messages outstanding on a queue pair
+    #[arg(short, long, value_name = "N", default_value_t = 128)]
+    tx_depth: u32,
+
+    /// Payload bytes of a packet: 256, 512, 1024, 2048, 4096 or 8192 (not rc) [default: what the path carries]
+    #[arg(short, long, value_name = "BYTES")]
+    mtu: Option<u32>,
+
+    /// How the queue pairs recover from loss
+    #[arg(long, value_enum, default_value_t = ServiceName::Irn)]
+    service: ServiceName,
+
+    /// Congestion control; `rnic list congestion` names them
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    cc: String,
+
+    /// Change a parameter of the congestion control; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
+    set: Vec<(String, String)>,
+
+    /// Most packets in flight on a queue pair [default: as the device has it]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
+    in_flight: Option<u32>,
+
+    /// Fill and compare every byte of every message
+    #[arg(long)]
+    verify: bool,
+
+    /// Of packets received on either side, lose so many percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    loss: f64,
+
+    /// Deliver so many percent after later ones
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    reorder: f64,
+
+    /// Deliver so many percent twice
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    duplicate: f64,
+
+    /// Flip a bit in so many percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    corrupt: f64,
+
+    /// Seed of the faults and of the bytes of --verify
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    fault_seed: u64,
+
+    /// Move packets in a thread of their own on both sides, and sleep while waiting, instead of polling
+    #[arg(long)]
+    thread: bool,
+
+    /// What to print
+    #[arg(long, value_enum, default_value_t = crate::args::Format::Table)]
+    format: crate::args::Format,
+
+    /// Bandwidth in 10^9 bits per second instead of 2^20 bytes
+    #[arg(long = "report_gbits", visible_alias = "report-gbits")]
+    report_gbits: bool,
+
+    /// Accepted as in perftest, without effect
+    #[arg(short = 'F', hide_short_help = true)]
+    force: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum OpName {
+    /// RDMA Write
+    Write,
+    /// RDMA Read
+    Read,
+    /// Send
+    Send,
+    /// Atomic fetch-and-add
+    FetchAdd,
+    /// Atomic compare-and-swap
+    CompareSwap,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum ServiceName {
+    /// Reliable, go-back-N: what every RoCE NIC has
+    Rc,
+    /// Reliable, selective retransmission
+    Irn,
+    /// Unreliable
+    Uc,
+}
+
+/// Serves, or measures towards a host.
+pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
+    match &arguments.raw {
+        Some(Other::Raw(raw)) => match &raw.host {
+            None => serve_raw(raw),
+            Some(host) => measure_raw(host, raw),
+        },
+        None => {
+            let stop = stop_on_signal()?;
+            match &arguments.measure.host {
+                None => server(&arguments.measure, &stop),
+                Some(host) => client(host, &arguments.measure, &stop),
+            }
+        }
+    }
+}
+
+/// Is set by the first Ctrl-C; the second ends the program at once.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, CliError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|error| CliError::Io { doing: "cannot listen to signals".to_string(), error })?;
+    }
+    Ok(stop)
+}
+
+fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
+    let addresses = match bind {
+        Some(address) => vec![address],
+        None => vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::from([0, 0, 0, 0])],
+    };
+    let mut last = None;
+    for address in addresses {
+        match TcpListener::bind(SocketAddr::new(address, port)) {
+            Ok(listener) => {
+                let address = listener.local_addr().map_or(port, |address| address.port());
+                // Nobody need read it.
+                let _ = writeln!(io::stderr(), "waiting for clients at TCP port {address}; Ctrl-C ends");
+                return Ok(listener);
+            }
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    let (address, error) = last.unwrap_or((IpAddr::V6(Ipv6Addr::UNSPECIFIED), io::Error::other("no address")));
+    Err(CliError::Input(format!(
+        "cannot listen on TCP port {port} of {address}: {error}; choose another with --port or --bind"
+    )))
+}
+
+fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
+    let listener = listen(arguments.bind, arguments.port)?;
+    let options = ServeOptions { roce_port: arguments.roce_port, once: arguments.once };
+    let mut failed = None;
+    let report = |Served { peer, result }: Served| {
+        let told = match &result {
+            Ok(1) => format!("{peer}: 1 measurement"),
+            Ok(count) => format!("{peer}: {count} measurements"),
+            Err(error) => format!("{peer}: {error}"),
+        };
+        let _ = writeln!(io::stderr(), "{told}");
+        failed = result.err();
+    };
+    serve(&listener, options, stop, report)
+        .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })?;
+    match failed {
+        Some(error) if arguments.once && !matches!(error, PerfError::Interrupted) => Err(failure(error)),
+        _ => Ok(()),
+    }
+}
+
+fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
+    let plan = plan(arguments);
+    let unit = if arguments.report_gbits { Unit::GigaBits } else { Unit::MegaBytes };
+    let table = arguments.format == crate::args::Format::Table;
+    let mut printed = Ok(());
+    let mut first = true;
+    let row = |report: &Report, row: &Row| {
+        if !table || printed.is_err() {
+            return;
+        }
+        printed = output::print(|out| {
+            if std::mem::take(&mut first) {
+                report.write_head(out, unit)?;
+            }
+            report.write_row(row, out, unit)
+        });
+    };
+    let report = run(endpoint(host, arguments.port), &plan, stop, row).map_err(failure)?;
+    printed?;
+    if !table {
+        let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Failed(vec![error.to_string()]))?;
+        output::print(|out| writeln!(out, "{text}"))?;
+    }
+    if report.is_right() {
+        return Ok(());
+    }
+    Err(CliError::Failed(vec!["bytes arrived wrong; the rows above say how many".to_string()]))
+}
+
+fn plan(arguments: &MeasureArgs) -> Plan {
+    let op = match arguments.op {
+        OpName::Write => Op::Write,
+        OpName::Read => Op::Read,
+        OpName::Send => Op::Send,
+        OpName::FetchAdd => Op::FetchAdd,
+        OpName::CompareSwap => Op::CompareSwap,
+    };
+    let usual = match (op.is_atomic(), arguments.latency) {
+        (true, _) => 8,
+        (false, true) => 2,
+        (false, false) => 65_536,
+    };
+    let sizes =
+        if arguments.all { SIZES.map(|power| 1 << power).collect() } else { vec![arguments.size.unwrap_or(usual)] };
+    let amount = match (arguments.duration, arguments.iters) {
+        (Some(time), _) => Amount::Duration(time),
+        (None, Some(count)) => Amount::Messages(count),
+        (None, None) => Plan::usual_messages(op, arguments.latency),
+    };
+    Plan {
+        op,
+        latency: arguments.latency,
+        sizes,
+        amount,
+        queue_pairs: arguments.queue_pairs,
+        depth: arguments.tx_depth,
+        mtu: arguments.mtu,
+        service: match arguments.service {
+            ServiceName::Rc => Service::Rc,
+            ServiceName::Irn => Service::Irn,
+            ServiceName::Uc => Service::Uc,
+        },
+        congestion: arguments.cc.clone(),
+        settings: arguments.set.clone(),
+        in_flight: arguments.in_flight,
+        verify: arguments.verify,
+        faults: FaultPlan {
+            loss: arguments.loss,
+            reorder: arguments.reorder,
+            duplicate: arguments.duplicate,
+            corrupt: arguments.corrupt,
+            seed: arguments.fault_seed,
+        },
+        mode: if arguments.thread { Mode::Thread } else { Mode::Polled },
+        roce_port: arguments.roce_port,
+    }
+}
+
+/// `host:port`, also for an IPv6 address without brackets.
+fn endpoint(host: &str, port: u16) -> String {
+    if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn failure(error: PerfError) -> CliError {
+    match error {
+        PerfError::Plan(error) => CliError::Input(error.to_string()),
+        PerfError::Exchange(error @ ExchangeError::Name { .. }) => CliError::Input(error.to_string()),
+        error => CliError::Failed(vec![error.to_string()]),
+    }
+}
+
+fn serve_raw(arguments: &RawArgs) -> Result<(), CliError> {
+    let listener = listen(arguments.bind, arguments.port)?;
+    let report = |error| {
+        let _ = writeln!(io::stderr(), "{error}");
+    };
+    raw::serve(&listener, report)
+        .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })
+}
+
+fn measure_raw(host: &str, arguments: &RawArgs) -> Result<(), CliError> {
+    use std::net::ToSocketAddrs;
+    let failed = |error: raw::RawError| CliError::Failed(vec![error.to_string()]);
+    let unknown = |error: io::Error| CliError::Input(format!("cannot find {host}: {error}"));
+    let server = endpoint(host, arguments.port).to_socket_addrs().map_err(unknown)?.next();
+    let server = server.ok_or_else(|| unknown(io::Error::other("it has no address")))?;
+    for mode in raw::Mode::ALL {
+        let size = arguments.size as usize;
+        let case = Case { mode, size, duration: arguments.duration, window: Some(1 << 20) };
+        let result = raw::throughput(server, &case).map_err(failed)?;
+        let (send, receive) = result.cpu_ns_per_datagram();
+        output::print(|out| {
+            writeln!(
+                out,
+                "{mode:<8} {size} bytes: {:.3} Mpps, {:.2} MB/sec, {send:.0} ns to send, {receive:.0} ns to receive",
+                result.million_per_second(),
+                result.gigabytes_per_second() * 1e9 / f64::from(1 << 20)
+            )
+        })?;
+    }
+    let trips = raw::round_trips(server, arguments.size as usize, 10_000).map_err(failed)?;
+    let half = |fraction| trips.quantile(fraction).unwrap_or(Time::MAX).as_us() / 2.0;
+    output::print(|out| {
+        writeln!(
+            out,
+            "latency  {} bytes: t_min {:.2} us, t_typical {:.2} us, 99 % {:.2} us",
+            arguments.size,
+            half(0.0),
+            half(0.5),
+            half(0.99)
+        )
+    })
+}
+
+/// A number of bytes, with or without unit.
+fn parse_size(text: &str) -> Result<u32, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => text.parse::<Bytes>().map_err(|error| error.to_string())?.0,
+    };
+    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many; at most 1 GiB is possible"))
+}
+
+/// A time, or a number of seconds.
+fn parse_time(text: &str) -> Result<Time, String> {
+    match text.parse::<u32>() {
+        Ok(seconds) => Ok(Time::from_ms(u64::from(seconds) * 1_000)),
+        Err(_) => text.parse().map_err(|error: rnic_transport::units::UnitError| error.to_string()),
+    }
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("there is no `=`; write for example rate_timer=55us")?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_have_units_or_not() {
+        assert_eq!(parse_size("64"), Ok(64));
+        assert_eq!(parse_size("4KB"), Ok(4_000));
+        assert_eq!(parse_size("1 MiB"), Ok(1 << 20));
+        assert!(parse_size("5 GB").is_err() && parse_size("1 Gbps").is_err() && parse_size("many").is_err());
+        assert_eq!(parse_time("2"), Ok(Time::from_ms(2_000)));
+        assert_eq!(parse_time("250 ms"), Ok(Time::from_ms(250)));
+        assert!(parse_time("2 KB").is_err());
+    }
+
+    #[test]
+    fn addresses_of_both_kinds_get_a_port() {
+        assert_eq!(endpoint("10.0.0.2", 5), "10.0.0.2:5");
+        assert_eq!(endpoint("fd00::2", 5), "[fd00::2]:5");
+        assert_eq!(endpoint("host", 5), "host:5");
+    }
+}
