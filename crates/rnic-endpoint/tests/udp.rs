@@ -94,6 +94,17 @@ fn datagrams_of_different_classes_are_not_merged() {
 }
 
 #[test]
+fn an_empty_datagram_is_no_datagram() {
+    let mut port = open(LOCALHOSTS[0], &UdpConfig::default());
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for data in [&b"first"[..], b"", b"second"] {
+        peer.send_to(data, port.local_addr()).unwrap();
+    }
+    assert_eq!(collect(&mut port, 2).datagrams, [&b"first"[..], b"second"]);
+    assert_eq!(port.counters().received_segments, 2);
+}
+
+#[test]
 fn source_ports_are_dynamic_ones_and_flows_spread_over_them() {
     for ip in LOCALHOSTS {
         let config = UdpConfig { source_ports: 8, ..UdpConfig::default() };
