@@ -52,6 +52,9 @@ struct Options {
     /// UDP payload bytes; sizes that the path does not carry in one piece are left out
     #[arg(long, value_delimiter = ',', default_values_t = [64, 1024, 4096, 8192])]
     sizes: Vec<usize>,
+    /// How datagrams pass the kernel: plain, gso, gso+gro
+    #[arg(long, value_delimiter = ',', default_values_t = Mode::ALL)]
+    modes: Vec<Mode>,
     /// Milliseconds of each measurement
     #[arg(long, default_value_t = 1000)]
     milliseconds: u64,
@@ -61,7 +64,7 @@ struct Options {
     /// Most bytes on the way; 0 for as many as can be sent
     #[arg(long, default_value_t = 1 << 20)]
     window: u64,
-    /// Round trips of each repetition
+    /// Round trips of each repetition; 0 for none
     #[arg(long, default_value_t = 20_000)]
     round_trips: u32,
 }
@@ -101,7 +104,7 @@ fn measure(address: SocketAddr, options: &Options) -> Result<(), Box<dyn Error>>
     println!("mode\tsize\tMpps\tGB/s\tmin\tmax\tlost %\tsend ns\treceive ns");
     let window = (options.window > 0).then_some(options.window);
     for &size in &options.sizes {
-        for mode in Mode::ALL {
+        for &mode in &options.modes {
             let case = Case { mode, size, duration: Time::from_ms(options.milliseconds), window };
             let runs: Result<Vec<_>, _> = (0..options.repeat.max(1)).map(|_| throughput(address, &case)).collect();
             match runs {
@@ -112,6 +115,9 @@ fn measure(address: SocketAddr, options: &Options) -> Result<(), Box<dyn Error>>
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+    if options.round_trips == 0 {
+        return Ok(());
     }
     let mut trips = Vec::new();
     for _ in 0..options.repeat.max(1) {

@@ -41,7 +41,7 @@ pub struct IdleConfig {
 
 impl Default for IdleConfig {
     fn default() -> IdleConfig {
-        IdleConfig { spin: Time::from_us(50), slack: Time::from_us(100) }
+        IdleConfig { spin: Time::from_us(50), slack: Time::from_us(50) }
     }
 }
 

@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 
 /// The receiver tells what arrived so many times per window.
 const ANSWERS_PER_WINDOW: u64 = 4;
+/// Most datagrams on the way where there is a window: the kernel charges a short one far more than its bytes.
+const MOST_ON_THE_WAY: u64 = 4_096;
 /// After so long without an answer, what is on the way counts as lost.
 const GIVE_UP: Time = Time::from_ms(100);
 
@@ -26,13 +28,14 @@ pub fn throughput(server: SocketAddr, case: &Case) -> Result<Throughput, RawErro
     if case.size > longest {
         return Err(SendError::TooLong { length: case.size, destination: server }.into());
     }
-    let every = case.window.map_or(0, |window| (window / ANSWERS_PER_WINDOW).max(1));
+    let window = case.window.map(|window| window.min(MOST_ON_THE_WAY * case.size as u64));
+    let every = window.map_or(0, |window| (window / ANSWERS_PER_WINDOW).max(1));
     let own = port.local_addr();
     control.say(&format!("throughput mode={} every={every} port={}", case.mode, own.port()))?;
     let destination = ready(&mut control)?;
 
     let start_cpu = thread_cpu_time();
-    let sent = send(&mut port, destination, case)?;
+    let sent = send(&mut port, destination, case, window)?;
     let sender_cpu = thread_cpu_time().saturating_sub(start_cpu);
 
     control.say("done")?;
@@ -62,7 +65,7 @@ fn ready(control: &mut Control) -> Result<SocketAddr, RawError> {
 }
 
 /// Sends for as long as the case says; returns the number of datagrams.
-fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case) -> Result<u64, RawError> {
+fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option<u64>) -> Result<u64, RawError> {
     let clock = Clock::start();
     let data = vec![0; port.limits().bytes];
     let (source_port, traffic_class, segment) = (port.source_port(0), TrafficClass::default(), case.size);
@@ -76,7 +79,7 @@ fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case) -> Result<u64,
         let limits = port.limits();
         let bytes = (limits.bytes / segment.max(1)).clamp(1, limits.segments) * segment;
         let on_the_way = sent * segment as u64 - arrived;
-        if case.window.is_some_and(|window| on_the_way > 0 && on_the_way + bytes as u64 > window) {
+        if window.is_some_and(|window| on_the_way > 0 && on_the_way + bytes as u64 > window) {
             if let Some(total) = answer(port)? {
                 (arrived, heard) = (total.max(arrived), now);
                 idle.worked(now);

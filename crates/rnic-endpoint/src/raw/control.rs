@@ -1,6 +1,7 @@
 //! The conversation over TCP: one line each way.
 
 use crate::port::{BindError, SendError};
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
@@ -63,6 +64,8 @@ impl Control {
         let prepare = || {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
+            // A silent side may be measuring, or gone.
+            SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(PATIENCE))?;
             stream.local_addr()
         };
         let local = prepare().map_err(|error| RawError::Connection { peer, error })?;

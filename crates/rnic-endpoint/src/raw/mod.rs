@@ -68,7 +68,7 @@ pub struct Case {
     pub size: usize,
     /// How long to send.
     pub duration: Time,
-    /// Most bytes on the way; `None` for no limit.
+    /// Most bytes on the way, and no more than 4,096 datagrams; `None` for no limit.
     pub window: Option<u64>,
 }
 

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::port::{Ecn, TrafficClass};
-use nix::{libc, setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
+use nix::{
+    libc, setsockopt_impl, sockopt_impl,
+    sys::socket::{MsgFlags, setsockopt},
+};
 use std::io::IoSlice;
 
 sockopt_impl!(
@@ -55,6 +58,35 @@ fn a_refused_batch_goes_out_one_by_one() {
         assert!(b.receive().unwrap().is_none());
     }
     assert_eq!(a.counters().sent_segments, 8);
+}
+
+#[test]
+fn nothing_piles_up_in_a_socket_that_only_sends() {
+    let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for socket in port.senders.iter().map(|sender| &sender.socket).chain([&port.probe]) {
+        stranger.send_to(&[0; 100], socket.local_addr().unwrap().as_socket().unwrap()).unwrap();
+        let received =
+            nix::sys::socket::recv(std::os::fd::AsRawFd::as_raw_fd(socket), &mut [0; 200], MsgFlags::empty());
+        assert_eq!(received, Err(Errno::EAGAIN));
+    }
+}
+
+#[test]
+fn a_wait_for_room_ends_once_and_for_what_was_full() {
+    let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
+    // There is room: as if another thread of the kernel had made some since the port was found full.
+    port.senders[3].blocked = true;
+    port.wait(Interest::ArrivalOrRoom, None).unwrap();
+    assert!(port.senders.iter().all(|sender| !sender.blocked));
+    // Nothing tells when there is memory again, so the wait ends by itself.
+    port.starved = true;
+    port.wait(Interest::ArrivalOrRoom, None).unwrap();
+    assert!(!port.starved);
+    // Who does not ask for room does not hear of it.
+    port.senders[3].blocked = true;
+    port.wait(Interest::Arrival, Some(Time::from_us(1))).unwrap();
+    assert!(port.senders[3].blocked);
 }
 
 #[test]
