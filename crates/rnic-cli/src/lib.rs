@@ -8,6 +8,7 @@ mod error;
 mod export;
 mod list;
 mod output;
+mod pingpong;
 mod progress;
 mod reproduce;
 mod run;
@@ -44,6 +45,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::List(arguments) => list::list(&arguments, catalogue),
         Command::Check(arguments) => describe::check(&arguments, catalogue),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
+        Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
     }
 }
 
