@@ -2,6 +2,7 @@
 
 use crate::perf::PerfArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// RDMA transports on a simulated data-center fabric.
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     /// Measure bandwidth and latency between two hosts, over real Ethernet
     Perf(Box<PerfArgs>),
+    /// Send messages to and fro with `ibv_rc_pingpong` or another `rnic pingpong`
+    Pingpong(PingpongArgs),
 }
 
 /// A scenario, and what to change in it.
@@ -300,4 +303,58 @@ mod tests {
         assert!(split("fabric.k").is_err());
         assert!(split("run.\"a=b").is_err(), "the quote is open");
     }
+}
+
+/// Arguments of `rnic pingpong`.
+///
+/// Without a host it waits for a client. The other side is `rnic pingpong`, or `ibv_rc_pingpong` of ibverbs-utils with `-g` and the index of
+/// a RoCE v2 GID. Size, iterations and MTU must be the same on both sides.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic pingpong                        # a server\n  \
+    rnic pingpong 10.0.0.2 -c            # a client of `rnic pingpong -c`\n  \
+    rnic pingpong 10.0.0.2 -s 65536      # a client of `ibv_rc_pingpong -g 1 -s 65536`")]
+pub(crate) struct PingpongArgs {
+    /// The server: name or address
+    pub(crate) host: Option<String>,
+
+    /// TCP port of the server
+    #[arg(short, long, value_name = "PORT", default_value_t = 18_515)]
+    pub(crate) port: u16,
+
+    /// This host's address for RDMA, instead of the one by which the peer is reached
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) address: Option<IpAddr>,
+
+    /// UDP port for RDMA, of both sides
+    #[arg(long, value_name = "PORT", default_value_t = crate::pingpong::DEFAULT_ROCE_PORT)]
+    pub(crate) roce_port: u16,
+
+    /// Bytes of a message
+    #[arg(short, long, value_name = "BYTES", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+    pub(crate) size: u32,
+
+    /// Messages each way
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) iters: u32,
+
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096
+    #[arg(short, long, value_name = "BYTES", default_value_t = 1_024)]
+    pub(crate) mtu: u32,
+
+    /// Receives posted at once
+    #[arg(short, long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=32_768))]
+    pub(crate) rx_depth: u32,
+
+    /// Check every byte that comes; the other side must have `-c` too
+    #[arg(short = 'c', long = "chk")]
+    pub(crate) check: bool,
+
+    /// Unreliable connection, as `ibv_uc_pingpong`
+    #[arg(long)]
+    pub(crate) uc: bool,
+
+    /// Seconds without an answer after which it gives up
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) timeout: u32,
 }

@@ -9,6 +9,7 @@ mod export;
 mod list;
 mod output;
 mod perf;
+mod pingpong;
 mod progress;
 mod reproduce;
 mod run;
@@ -46,6 +47,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Check(arguments) => describe::check(&arguments, catalogue),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Perf(arguments) => perf::perf(&arguments),
+        Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`port`] | datagrams in batches: UDP sockets, a pair in memory, a port with faults |
 //! | [`clock`] | monotonic time |
 //! | [`idle`] | what a progress loop does between two packets: spin or sleep |
+//! | [`ibverbs`] | `ibv_rc_pingpong`'s exchange and traffic |
 //! | [`raw`] | how fast and how soon plain datagrams are: the bound for any transport on top |
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod device;
 pub mod driver;
 pub mod exchange;
+pub mod ibverbs;
 pub mod idle;
 pub mod perf;
 pub mod port;

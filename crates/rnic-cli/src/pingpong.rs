@@ -1,0 +1,98 @@
+//! `rnic pingpong`.
+
+use crate::args::PingpongArgs;
+use crate::error::CliError;
+use rnic_endpoint::ibverbs::{Options, Outcome, Pingpong};
+use rnic_endpoint::port::ROCE_PORT;
+use rnic_endpoint::{Config, Device, Identification, Mode};
+use rnic_transport::Time;
+use rnic_verbs::Service;
+use std::io::Write;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Plays with a client, or with a server if there is a host.
+pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
+    let service = if arguments.uc { Service::Uc } else { Service::Rc };
+    let options = Options {
+        service,
+        size: arguments.size as usize,
+        iterations: arguments.iters,
+        mtu: arguments.mtu,
+        receives: arguments.rx_depth,
+        check: arguments.check.then_some(0),
+        patience: Time::from_ms(u64::from(arguments.timeout) * 1_000),
+    };
+    let patience = Duration::from_secs(u64::from(arguments.timeout));
+    let outcome = match &arguments.host {
+        Some(host) => {
+            let stream = dial(host, arguments.port, patience)?;
+            side(&stream, arguments, options)?.dial(stream)
+        }
+        None => {
+            let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            let at = SocketAddr::new(arguments.address.unwrap_or(any), arguments.port);
+            let listener = TcpListener::bind(at)
+                .map_err(|error| CliError::Io { doing: format!("cannot wait for a client at {at}"), error })?;
+            let (stream, _) = listener
+                .accept()
+                .map_err(|error| CliError::Io { doing: "cannot accept a client".to_string(), error })?;
+            side(&stream, arguments, options)?.serve(stream)
+        }
+    };
+    print(&outcome.map_err(failed)?)
+}
+
+fn dial(host: &str, port: u16, patience: Duration) -> Result<TcpStream, CliError> {
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| CliError::Input(format!("there is no host \"{host}\": {error}")))?;
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    let (address, error) = last.ok_or_else(|| CliError::Input(format!("host \"{host}\" has no address")))?;
+    let doing =
+        format!("no server answers at {address}; start `rnic pingpong` or `ibv_rc_pingpong -g INDEX` there first");
+    Err(CliError::Io { doing, error })
+}
+
+/// Our side, on the address by which the peer is reached.
+fn side(stream: &TcpStream, arguments: &PingpongArgs, options: Options) -> Result<Pingpong, CliError> {
+    let io = |error| CliError::Io { doing: "the connection to the peer".to_string(), error };
+    let wait = Some(Duration::from_secs(u64::from(arguments.timeout)));
+    stream.set_read_timeout(wait).and_then(|()| stream.set_nodelay(true)).map_err(io)?;
+    let local = match arguments.address {
+        Some(address) => address,
+        None => stream.local_addr().map_err(io)?.ip().to_canonical(),
+    };
+    let config = Config { mode: Mode::Polled, identification: Identification::Any, ..Config::default() };
+    let device = Device::open_at(SocketAddr::new(local, arguments.roce_port), config).map_err(failed)?;
+    Pingpong::new(&device, options).map_err(failed)
+}
+
+fn failed(error: rnic_endpoint::Error) -> CliError {
+    CliError::Failed(vec![error.to_string()])
+}
+
+/// As `ibv_rc_pingpong` prints it.
+fn print(outcome: &Outcome) -> Result<(), CliError> {
+    let Outcome { bytes, iterations, elapsed, checked } = *outcome;
+    let seconds = elapsed.as_ps() as f64 / 1e12;
+    let rate = bytes as f64 * 8.0 / 1e6 / seconds;
+    let each = seconds * 1e6 / f64::from(iterations.max(1));
+    crate::output::print(|out| {
+        writeln!(out, "{bytes} bytes in {seconds:.2} seconds = {rate:.2} Mbit/sec")?;
+        writeln!(out, "{iterations} iters in {seconds:.2} seconds = {each:.2} usec/iter")?;
+        if checked > 0 {
+            writeln!(out, "{checked} bytes received and checked")?;
+        }
+        Ok(())
+    })
+}
+
+/// The UDP port of RoCEv2, for the arguments.
+pub(crate) const DEFAULT_ROCE_PORT: u16 = ROCE_PORT;
