@@ -3,6 +3,7 @@
 //! It is a library so that a program with a congestion control of its own can be the whole command: see [`main`].
 
 mod args;
+mod decode;
 mod describe;
 mod error;
 mod export;
@@ -44,6 +45,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::List(arguments) => list::list(&arguments, catalogue),
         Command::Check(arguments) => describe::check(&arguments, catalogue),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
+        Command::Decode(arguments) => decode::decode(&arguments),
     }
 }
 

@@ -222,6 +222,11 @@ pub struct RoceV2<'a> {
 }
 
 impl RoceV2<'_> {
+    /// The ICRC of packets between the same addresses and ports; for IPv4 without options.
+    pub fn icrc_seed(&self) -> IcrcSeed {
+        icrc_seed(&self.ip, self.source_port, ROCE_PORT)
+    }
+
     /// The ICRC that `body` should end with, from the headers as they are; `None` if bytes are missing or too few.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
@@ -485,11 +490,7 @@ impl Envelope {
 
     /// The ICRC of the packets in it.
     pub fn icrc_seed(&self) -> IcrcSeed {
-        let (from, to) = (self.source_port, self.destination_port);
-        match self.ip {
-            Ip::V4(ip) => IcrcSeed::ipv4_with_flags(ip.source, ip.destination, from, to, ip.flags),
-            Ip::V6(ip) => IcrcSeed::ipv6(ip.source, ip.destination, from, to),
-        }
+        icrc_seed(&self.ip, self.source_port, self.destination_port)
     }
 
     /// Writes the frame to the start of `out`, without frame check sequence, and returns how many bytes it is. The ICRC is computed,
@@ -530,6 +531,13 @@ impl Envelope {
         };
         put(out, at, &ethertype.to_be_bytes());
         at + 2
+    }
+}
+
+fn icrc_seed(ip: &Ip, source_port: u16, destination_port: u16) -> IcrcSeed {
+    match ip {
+        Ip::V4(ip) => IcrcSeed::ipv4_with_flags(ip.source, ip.destination, source_port, destination_port, ip.flags),
+        Ip::V6(ip) => IcrcSeed::ipv6(ip.source, ip.destination, source_port, destination_port),
     }
 }
 
