@@ -376,7 +376,7 @@ fn ipv4(bytes: &[u8]) -> Content<'_> {
         return Content::Malformed("the IPv4 header's version or lengths contradict themselves");
     }
     if bytes[9] != PROTOCOL_UDP {
-        return Content::Other("IP, not UDP");
+        return Content::Other("IP but not UDP");
     }
     let flags = read_u16(bytes, 6);
     // More fragments, or not the first one.
@@ -402,7 +402,7 @@ fn ipv6(bytes: &[u8]) -> Content<'_> {
         return Content::Malformed("the IPv6 header's version is not 6");
     }
     if header[6] != PROTOCOL_UDP {
-        return Content::Other("IP, not UDP");
+        return Content::Other("IP but not UDP");
     }
     let total = IPV6_LEN + usize::from(read_u16(header, 4));
     udp(Ip::V6(Ipv6::parse(header)), bytes, IPV6_LEN, total)
@@ -415,7 +415,7 @@ fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize) -> Content<'_> {
         return Content::Malformed("the frame ends inside its UDP header");
     }
     if read_u16(bytes, at + 2) != ROCE_PORT {
-        return Content::Other("UDP, another port");
+        return Content::Other("UDP to another port");
     }
     let len = usize::from(read_u16(bytes, at + 4));
     if len < UDP_LEN || at + len > total {

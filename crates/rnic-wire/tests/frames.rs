@@ -231,12 +231,12 @@ fn what_is_not_roce_is_named() {
     };
     assert_eq!(change(&ipv4, &[(13, 6)]), "ARP");
     assert_eq!(change(&ipv4, &[(12, 0x88), (13, 0xcc)]), "not IP");
-    assert_eq!(change(&ipv4, &[(23, 6)]), "IP, not UDP");
-    assert_eq!(change(&ipv6, &[(20, 44)]), "IP, not UDP");
+    assert_eq!(change(&ipv4, &[(23, 6)]), "IP but not UDP");
+    assert_eq!(change(&ipv6, &[(20, 44)]), "IP but not UDP");
     assert_eq!(change(&ipv4, &[(20, 0x20)]), "IP fragment");
     assert_eq!(change(&ipv4, &[(21, 1)]), "IP fragment");
-    assert_eq!(change(&ipv4, &[(37, 0)]), "UDP, another port");
-    assert_eq!(change(&ipv6, &[(57, 0)]), "UDP, another port");
+    assert_eq!(change(&ipv4, &[(37, 0)]), "UDP to another port");
+    assert_eq!(change(&ipv6, &[(57, 0)]), "UDP to another port");
     assert_eq!(other(LinkType::RawIp, &[0x70; 40]), "not IP");
     assert_eq!(other(LinkType::RawIp, &[]), "not IP");
 }

@@ -98,18 +98,18 @@ fn print(
 
 impl Counts {
     fn sentence(&self) -> String {
-        let mut sentence = format!("{} RoCE packets, {} bad", self.packets, self.bad);
+        let mut parts = vec![format!("RoCE packets: {}", self.packets), format!("bad: {}", self.bad)];
         if self.cut > 0 {
-            sentence += &format!(", {} cut off by the capture", self.cut);
+            parts.push(format!("cut off by the capture: {}", self.cut));
         }
         if self.pfc > 0 {
-            sentence += &format!("; {} PFC frames", self.pfc);
+            parts.push(format!("PFC frames: {}", self.pfc));
         }
         let total: u64 = self.others.values().sum();
         if total > 0 {
             let list: Vec<String> = self.others.iter().map(|(what, count)| format!("{count} {what}")).collect();
-            sentence += &format!("; {total} other frames: {}", list.join(", "));
+            parts.push(format!("other frames: {total} ({})", list.join(", ")));
         }
-        sentence
+        parts.join("; ")
     }
 }
