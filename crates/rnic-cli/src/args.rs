@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Perf(Box<PerfArgs>),
     /// Send messages to and fro with `ibv_rc_pingpong` or another `rnic pingpong`
     Pingpong(PingpongArgs),
+    /// Print the RoCE packets of a capture file, a line each, and check them
+    Decode(DecodeArgs),
 }
 
 /// A scenario, and what to change in it.
@@ -267,6 +269,35 @@ pub(crate) struct ReproduceArgs {
     /// No progress and no word about the files written
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic decode capture.pcapng\n  \
+    tcpdump -i eth0 -w - udp port 4791 | rnic decode -\n  \
+    rnic decode capture.pcap --format json | jq 'select(.bad) | .frame'\n\n\
+    Exit codes: 0 every RoCE packet is right; 1 one is bad, or the output cannot be written; 2 the file cannot be read.")]
+pub(crate) struct DecodeArgs {
+    /// The capture file, pcap or pcapng; - is standard input
+    #[arg(value_name = "FILE.pcap[ng]")]
+    pub(crate) file: PathBuf,
+
+    /// Also print every field of every header
+    #[arg(long)]
+    pub(crate) fields: bool,
+
+    /// What to print on standard output
+    #[arg(long, value_enum, default_value_t = DecodeFormat::Text)]
+    pub(crate) format: DecodeFormat,
+}
+
+/// What `rnic decode` prints.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DecodeFormat {
+    /// A line for each packet
+    Text,
+    /// A JSON document for each packet, each on a line, with every field
+    Json,
 }
 
 /// Splits `path=value` at the first equals sign outside quotes.

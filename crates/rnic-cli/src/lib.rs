@@ -3,6 +3,7 @@
 //! It is a library so that a program with a congestion control of its own can be the whole command: see [`main`].
 
 mod args;
+mod decode;
 mod describe;
 mod error;
 mod export;
@@ -48,6 +49,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
+        Command::Decode(arguments) => decode::decode(&arguments),
     }
 }
 

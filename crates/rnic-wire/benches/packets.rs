@@ -79,3 +79,11 @@ fn solve_id(bencher: Bencher, len: usize) {
     let len = Packet::new(headers, &payload).emit(&seed, 3, &mut bytes);
     bencher.bench_local(|| black_box(&seed).solve_id(black_box(&bytes[..len])));
 }
+
+#[divan::bench(args = PAYLOADS)]
+fn solve_guessed_id(bencher: Bencher, len: usize) {
+    let (payload, mut bytes) = (vec![7; len], vec![0; len + 64]);
+    let (headers, seed) = (headers("RC WRITE Middle"), seed());
+    let len = Packet::new(headers, &payload).emit(&seed, 3, &mut bytes);
+    bencher.bench_local(|| black_box(&seed).solve_id_from(black_box(3), black_box(&bytes[..len])));
+}

@@ -222,6 +222,11 @@ pub struct RoceV2<'a> {
 }
 
 impl RoceV2<'_> {
+    /// The ICRC of packets between the same addresses and ports; for IPv4 without options.
+    pub fn icrc_seed(&self) -> IcrcSeed {
+        icrc_seed(&self.ip, self.source_port, ROCE_PORT)
+    }
+
     /// The ICRC that `body` should end with, from the headers as they are; `None` if bytes are missing or too few.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
@@ -371,7 +376,7 @@ fn ipv4(bytes: &[u8]) -> Content<'_> {
         return Content::Malformed("the IPv4 header's version or lengths contradict themselves");
     }
     if bytes[9] != PROTOCOL_UDP {
-        return Content::Other("IP, not UDP");
+        return Content::Other("IP but not UDP");
     }
     let flags = read_u16(bytes, 6);
     // More fragments, or not the first one.
@@ -397,7 +402,7 @@ fn ipv6(bytes: &[u8]) -> Content<'_> {
         return Content::Malformed("the IPv6 header's version is not 6");
     }
     if header[6] != PROTOCOL_UDP {
-        return Content::Other("IP, not UDP");
+        return Content::Other("IP but not UDP");
     }
     let total = IPV6_LEN + usize::from(read_u16(header, 4));
     udp(Ip::V6(Ipv6::parse(header)), bytes, IPV6_LEN, total)
@@ -410,7 +415,7 @@ fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize) -> Content<'_> {
         return Content::Malformed("the frame ends inside its UDP header");
     }
     if read_u16(bytes, at + 2) != ROCE_PORT {
-        return Content::Other("UDP, another port");
+        return Content::Other("UDP to another port");
     }
     let len = usize::from(read_u16(bytes, at + 4));
     if len < UDP_LEN || at + len > total {
@@ -485,11 +490,7 @@ impl Envelope {
 
     /// The ICRC of the packets in it.
     pub fn icrc_seed(&self) -> IcrcSeed {
-        let (from, to) = (self.source_port, self.destination_port);
-        match self.ip {
-            Ip::V4(ip) => IcrcSeed::ipv4_with_flags(ip.source, ip.destination, from, to, ip.flags),
-            Ip::V6(ip) => IcrcSeed::ipv6(ip.source, ip.destination, from, to),
-        }
+        icrc_seed(&self.ip, self.source_port, self.destination_port)
     }
 
     /// Writes the frame to the start of `out`, without frame check sequence, and returns how many bytes it is. The ICRC is computed,
@@ -530,6 +531,13 @@ impl Envelope {
         };
         put(out, at, &ethertype.to_be_bytes());
         at + 2
+    }
+}
+
+fn icrc_seed(ip: &Ip, source_port: u16, destination_port: u16) -> IcrcSeed {
+    match ip {
+        Ip::V4(ip) => IcrcSeed::ipv4_with_flags(ip.source, ip.destination, source_port, destination_port, ip.flags),
+        Ip::V6(ip) => IcrcSeed::ipv6(ip.source, ip.destination, source_port, destination_port),
     }
 }
 

@@ -40,16 +40,17 @@ impl Bth {
     /// The partition that every port is a full member of.
     pub const DEFAULT_PKEY: u16 = 0xffff;
 
-    /// A header with the default partition key, migrated, and every other flag clear; a CNP has BECN set.
+    /// A header with the default partition key, migrated, and every other flag clear. A CNP has BECN set instead, as network cards send it.
     pub const fn new(opcode: Opcode, dest_qp: u32, psn: u32) -> Bth {
+        let is_cnp = opcode.to_u8() == Opcode::CNP.to_u8();
         Bth {
             opcode,
             solicited: false,
-            migrated: true,
+            migrated: !is_cnp,
             pad: 0,
             pkey: Bth::DEFAULT_PKEY,
             fecn: false,
-            becn: opcode.to_u8() == Opcode::CNP.to_u8(),
+            becn: is_cnp,
             dest_qp,
             ack_request: false,
             psn,

@@ -122,16 +122,21 @@ impl IcrcSeed {
     /// A UDP socket does not show the identification. Of all corrupted packets that a known one would reveal, this lets one in 2^16
     /// pass, as 2^16 of the 2^32 values of the ICRC are right for some identification. Who knows that the sender uses only the
     /// identifications 0 to 63 and rejects others lets one in 2^26 pass.
+    #[inline]
     pub fn solve_id(&self, packet: &[u8]) -> Option<u16> {
+        self.solve_id_from(0, packet)
+    }
+
+    /// The same for who expects identification `guess`: if it is that, no more than the ICRC is computed.
+    #[inline]
+    pub fn solve_id_from(&self, guess: u16, packet: &[u8]) -> Option<u16> {
         let (bytes, icrc) = split(packet)?;
-        let difference = self.icrc(0, bytes) ^ icrc;
-        if !self.is_ipv4 {
-            return (difference == 0).then_some(0);
+        let difference = self.icrc(guess, bytes) ^ icrc;
+        match (difference, self.is_ipv4) {
+            (0, true) => Some(guess),
+            (_, true) => solve(difference, bytes.len()).map(|id| id ^ guess),
+            (_, false) => (difference == 0).then_some(0),
         }
-        // Bytes from the identification to the end of what the CRC covers.
-        let distance = IPV4_PREFIX - 12 + bytes.len();
-        let back = step_back(difference, distance);
-        (back >> 16 == 0).then_some((back as u16).swap_bytes())
     }
 }
 
@@ -190,6 +195,13 @@ fn put_udp(prefix: &mut [u8], at: usize, source_port: u16, destination_port: u16
 fn split(packet: &[u8]) -> Option<(&[u8], u32)> {
     let (bytes, icrc) = packet.split_last_chunk::<ICRC_LEN>()?;
     (bytes.len() >= Bth::LEN).then_some((bytes, u32::from_le_bytes(*icrc)))
+}
+
+/// The exclusive-or of two identifications of a packet of `len` bytes, ICRC not counted, that makes this difference between its ICRCs.
+fn solve(difference: u32, len: usize) -> Option<u16> {
+    // From the identification to the end of what the CRC covers.
+    let back = step_back(difference, IPV4_PREFIX - 12 + len);
+    (back >> 16 == 0).then_some((back as u16).swap_bytes())
 }
 
 /// The CRC's polynomial, highest power in the least significant bit.

@@ -76,6 +76,21 @@ fn ipv6_as_scapy_writes_it() {
     assert_eq!(emit(&Envelope { udp_checksum: true, ..over_ipv6() }, &hello()), expected);
 }
 
+/// A CNP captured from a ConnectX-4 Lx, which scapy 2.8 has among its tests.
+#[test]
+fn a_cnp_as_a_network_card_writes_it() {
+    let captured = hex("e41d2dab2bc2 7cfe90643b32 0800
+         45c2 003c 718c 4000 4011 9161 0a001101 0a001201  0000 12b7 0028 0000
+         8100ffff 40000118 00000000 00000000000000000000000000000000 82fd002a");
+    let datagram = roce_v2(LinkType::Ethernet, &captured);
+    assert!(icrc_is_right(datagram.body, datagram.icrc()));
+    assert_eq!(datagram.icrc_seed().solve_id(datagram.body), Some(0x718c));
+    assert_eq!(Packet::parse(datagram.body), Ok(Packet::cnp(0x118)));
+    let mac = |text: &str| MacAddr(hex(text).try_into().unwrap());
+    let envelope = Envelope::new(mac("e41d2dab2bc2"), mac("7cfe90643b32"), datagram.ip, 0);
+    assert_eq!(emit(&envelope, &Packet::cnp(0x118)), captured);
+}
+
 #[test]
 fn what_is_written_is_sorted() {
     for envelope in [over_ipv4(), over_ipv6()] {
@@ -216,12 +231,12 @@ fn what_is_not_roce_is_named() {
     };
     assert_eq!(change(&ipv4, &[(13, 6)]), "ARP");
     assert_eq!(change(&ipv4, &[(12, 0x88), (13, 0xcc)]), "not IP");
-    assert_eq!(change(&ipv4, &[(23, 6)]), "IP, not UDP");
-    assert_eq!(change(&ipv6, &[(20, 44)]), "IP, not UDP");
+    assert_eq!(change(&ipv4, &[(23, 6)]), "IP but not UDP");
+    assert_eq!(change(&ipv6, &[(20, 44)]), "IP but not UDP");
     assert_eq!(change(&ipv4, &[(20, 0x20)]), "IP fragment");
     assert_eq!(change(&ipv4, &[(21, 1)]), "IP fragment");
-    assert_eq!(change(&ipv4, &[(37, 0)]), "UDP, another port");
-    assert_eq!(change(&ipv6, &[(57, 0)]), "UDP, another port");
+    assert_eq!(change(&ipv4, &[(37, 0)]), "UDP to another port");
+    assert_eq!(change(&ipv6, &[(57, 0)]), "UDP to another port");
     assert_eq!(other(LinkType::RawIp, &[0x70; 40]), "not IP");
     assert_eq!(other(LinkType::RawIp, &[]), "not IP");
 }

@@ -243,7 +243,7 @@ fn packets_from_first_to_last_header() {
 fn a_cnp_is_32_bytes_of_which_most_are_zero() {
     let mut out = [0xee; 32];
     assert_eq!(Packet::cnp(0x123456).emit_without_icrc(&mut out), 28);
-    assert_eq!(out[..12], [0x81, 0x40, 0xff, 0xff, 0x40, 0x12, 0x34, 0x56, 0, 0, 0, 0]);
+    assert_eq!(out[..12], [0x81, 0, 0xff, 0xff, 0x40, 0x12, 0x34, 0x56, 0, 0, 0, 0]);
     assert_eq!(out[12..28], [0; 16]);
     assert_eq!(Packet::parse(&out), Ok(Packet::cnp(0x123456)));
 }

@@ -39,6 +39,8 @@ fn the_identification_is_found() {
     let mut broken = IPV4;
     broken[13] ^= 1;
     assert_eq!(ipv4().solve_id(&broken), None);
+    assert_eq!(ipv4().solve_id_from(0x1234, &broken), None);
+    assert_eq!(ipv6().solve_id_from(9, &IPV6), Some(0));
 }
 
 #[test]
@@ -69,6 +71,9 @@ fn every_identification_and_length_is_found() {
         let icrc = ipv4().icrc(id, &packet[..12 + len]);
         packet[12 + len..].copy_from_slice(&icrc.to_le_bytes());
         assert_eq!(ipv4().solve_id(&packet), Some(id), "{len}");
+        for guess in [id, id ^ 1, 0xffff] {
+            assert_eq!(ipv4().solve_id_from(guess, &packet), Some(id), "{len}");
+        }
     }
     for id in 0..=u16::MAX {
         let mut packet = IPV4;

@@ -1,0 +1,175 @@
+//! Frames of a capture file, pcap or pcapng.
+
+use pcap_parser::pcapng::InterfaceDescriptionBlock;
+use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
+use std::io::{self, Read};
+
+/// Bytes that the reader begins with; it grows for a longer block.
+const CAPACITY: usize = 1 << 16;
+/// A block beyond this is taken for damage.
+const MAX_CAPACITY: usize = 1 << 28;
+const NS_PER_S: i128 = 1_000_000_000;
+
+/// One frame.
+pub(super) struct Captured<'a> {
+    /// Its number in the file, from 1.
+    pub(super) number: u64,
+    /// When it was seen, in nanoseconds since 1970; 0 where the file does not say.
+    pub(super) ns: i128,
+    /// Number of its link type.
+    pub(super) link: i32,
+    /// What was captured of it.
+    pub(super) bytes: &'a [u8],
+    /// Bytes that it had.
+    pub(super) original: usize,
+}
+
+/// Link type, units of time in a second, and seconds to add.
+#[derive(Clone, Copy)]
+struct Interface {
+    link: i32,
+    units_per_s: i128,
+    offset_s: i128,
+}
+
+impl Interface {
+    fn of(block: &InterfaceDescriptionBlock) -> Interface {
+        let units_per_s = block.ts_resolution().map_or(1_000_000, i128::from);
+        Interface { link: block.linktype.0, units_per_s, offset_s: block.ts_offset().into() }
+    }
+
+    fn ns(&self, units: u64) -> i128 {
+        self.offset_s * NS_PER_S + i128::from(units) * NS_PER_S / self.units_per_s
+    }
+}
+
+/// Gives each frame of `input` to `each`, until it returns an error.
+///
+/// # Errors
+/// In a sentence, what is wrong with the file; or the error of `each`.
+pub(super) fn read<E>(
+    input: impl Read + Send, mut each: impl FnMut(Captured) -> Result<(), E>,
+) -> Result<Result<(), E>, String> {
+    let mut reader = create_reader(CAPACITY, Patient { input, started: false }).map_err(|error| match error {
+        PcapError::Eof => "it is empty".to_string(),
+        PcapError::Incomplete(_) => "it ends inside its header".to_string(),
+        PcapError::ReadError => "it cannot be read".to_string(),
+        _ => "it is neither a pcap nor a pcapng file".to_string(),
+    })?;
+    let mut interfaces = Vec::new();
+    let mut number = 0;
+    let mut capacity = CAPACITY;
+    loop {
+        let step = match reader.next() {
+            Ok((consumed, block)) => {
+                if let Some(mut frame) =
+                    frame(&block, &mut interfaces).map_err(|why| format!("{why}{}", after(number)))?
+                {
+                    number += 1;
+                    frame.number = number;
+                    if let Err(error) = each(frame) {
+                        return Ok(Err(error));
+                    }
+                }
+                Step::Consume(consumed)
+            }
+            Err(PcapError::Eof) => return Ok(Ok(())),
+            Err(PcapError::Incomplete(_)) => Step::More,
+            Err(PcapError::BufferTooSmall) => Step::Grow,
+            Err(PcapError::UnexpectedEof) => Step::CutOff,
+            Err(_) => return Err(format!("it is damaged{}", after(number))),
+        };
+        match step {
+            Step::Consume(consumed) => reader.consume(consumed),
+            Step::More if reader.reader_exhausted() => {
+                return Err(format!("it ends in the middle of a block{}", after(number)));
+            }
+            Step::CutOff => return Err(format!("it ends in the middle of a block{}", after(number))),
+            Step::More if reader.data().len() < capacity => {
+                reader.refill().map_err(|_| format!("it cannot be read any further{}", after(number)))?;
+            }
+            // A full buffer without a whole block: the block is longer.
+            Step::More | Step::Grow => {
+                capacity *= 2;
+                if capacity > MAX_CAPACITY || !reader.grow(capacity) {
+                    return Err(format!("it is damaged{}: a block is longer than any frame", after(number)));
+                }
+            }
+        }
+    }
+}
+
+/// What to do for the next block.
+enum Step {
+    /// It has been used: this many bytes.
+    Consume(usize),
+    /// Read on.
+    More,
+    /// It does not fit.
+    Grow,
+    /// There is no more.
+    CutOff,
+}
+
+fn after(number: u64) -> String {
+    format!(" after frame {number}")
+}
+
+/// The frame that a block holds, if it holds one; its number is not set.
+fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &mut Vec<Interface>) -> Result<Option<Captured<'a>>, String> {
+    match block {
+        PcapBlockOwned::LegacyHeader(header) => {
+            let units_per_s = if header.is_nanosecond_precision() { NS_PER_S } else { 1_000_000 };
+            // The upper bits of the field describe the frame check sequence.
+            let link = header.network.0 & 0xffff;
+            interfaces.push(Interface { link, units_per_s, offset_s: 0 });
+        }
+        PcapBlockOwned::Legacy(packet) => {
+            let interface = interfaces.first().ok_or("its header is missing")?;
+            let ns = i128::from(packet.ts_sec) * NS_PER_S + interface.ns(packet.ts_usec.into());
+            return Ok(Some(captured(interface, ns, packet.data, packet.caplen, packet.origlen)));
+        }
+        PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
+        PcapBlockOwned::NG(Block::InterfaceDescription(block)) => interfaces.push(Interface::of(block)),
+        PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+            let interface = interfaces.get(packet.if_id as usize).ok_or("a frame names an unknown interface")?;
+            let ns = interface.ns(u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low));
+            return Ok(Some(captured(interface, ns, packet.data, packet.caplen, packet.origlen)));
+        }
+        PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
+            let interface = interfaces.first().ok_or("a frame names an unknown interface")?;
+            return Ok(Some(captured(interface, 0, packet.data, packet.origlen, packet.origlen)));
+        }
+        PcapBlockOwned::NG(_) => {}
+    }
+    Ok(None)
+}
+
+/// `data` may be longer than what was captured: blocks are padded.
+fn captured<'a>(interface: &Interface, ns: i128, data: &'a [u8], len: u32, original: u32) -> Captured<'a> {
+    let bytes = &data[..data.len().min(len as usize)];
+    Captured { number: 0, ns, link: interface.link, bytes, original: original as usize }
+}
+
+/// A reader whose first answer holds more than any header, as far as there is that much: a pipe brings less at a time.
+struct Patient<R> {
+    input: R,
+    started: bool,
+}
+
+impl<R: Read> Read for Patient<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = if self.started { 1 } else { buffer.len().min(4096) };
+        self.started = true;
+        let mut len = 0;
+        while len < wanted {
+            match self.input.read(&mut buffer[len..]) {
+                Ok(0) => break,
+                Ok(more) => len += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(len)
+    }
+}

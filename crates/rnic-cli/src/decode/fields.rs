@@ -1,0 +1,196 @@
+//! Every header field of a packet by name.
+
+use super::packet::{Network, Roce};
+use rnic_wire::{Ethernet, Headers, Ip, Pfc, Syndrome};
+
+/// A field's value.
+pub(super) enum Value {
+    /// A count.
+    Number(u64),
+    /// A key, an address, bits: of so many digits.
+    Hex(u64, usize),
+    /// A bit.
+    Flag(bool),
+    /// Anything else.
+    Text(String),
+}
+
+/// A header with its fields.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) fields: Vec<(&'static str, Value)>,
+}
+
+impl Section {
+    fn new(name: &'static str, fields: Vec<(&'static str, Value)>) -> Section {
+        Section { name, fields }
+    }
+}
+
+fn number(value: impl Into<u64>) -> Value {
+    Value::Number(value.into())
+}
+
+fn hex(value: impl Into<u64>, digits: usize) -> Value {
+    Value::Hex(value.into(), digits)
+}
+
+fn text(value: impl ToString) -> Value {
+    Value::Text(value.to_string())
+}
+
+/// The headers of a packet, outermost first.
+pub(super) fn sections(roce: &Roce) -> Vec<Section> {
+    let mut sections = Vec::new();
+    sections.extend(roce.ethernet.iter().flat_map(ethernet));
+    match &roce.network {
+        Network::V2(datagram) => {
+            sections.push(ip(&datagram.ip, roce.id));
+            let fields = vec![
+                ("source_port", number(datagram.source_port)),
+                ("destination_port", number(rnic_wire::ROCE_PORT)),
+                ("checksum", hex(datagram.udp_checksum, 4)),
+            ];
+            sections.push(Section::new("udp", fields));
+        }
+        Network::V1(packet) => {
+            sections.push(Section { name: "grh", ..ip(&Ip::V6(packet.grh), 0) });
+        }
+    }
+    if let Some(headers) = &roce.headers {
+        sections.push(bth(headers));
+        sections.extend(extensions(headers));
+    }
+    sections
+}
+
+/// The headers of a PFC frame.
+pub(super) fn pfc_sections(header: Option<&Ethernet>, pfc: &Pfc) -> Vec<Section> {
+    let quanta = pfc.quanta.map(|quanta| quanta.to_string()).join(" ");
+    let fields = vec![("class_enable", hex(pfc.enabled, 2)), ("quanta", text(quanta))];
+    let mut sections: Vec<Section> = header.into_iter().flat_map(ethernet).collect();
+    sections.push(Section::new("pfc", fields));
+    sections
+}
+
+fn ethernet(header: &Ethernet) -> Vec<Section> {
+    let fields = vec![("source", text(header.source)), ("destination", text(header.destination))];
+    let mut sections = vec![Section::new("ethernet", fields)];
+    for (name, tag) in ["vlan", "inner_vlan"].into_iter().zip(header.vlans.iter().flatten()) {
+        let fields = vec![
+            ("id", number(tag.id())),
+            ("priority", number(tag.priority())),
+            ("dei", Value::Flag(tag.drop_eligible())),
+        ];
+        sections.push(Section::new(name, fields));
+    }
+    sections
+}
+
+fn ip(header: &Ip, id: u16) -> Section {
+    let class = header.traffic_class();
+    let mut fields = vec![
+        ("source", text(header.source())),
+        ("destination", text(header.destination())),
+        ("dscp", number(class >> 2)),
+        ("ecn", text(ecn(class))),
+    ];
+    match header {
+        Ip::V4(ip) => fields.extend([
+            ("id", number(id)),
+            ("dont_fragment", Value::Flag(ip.flags & rnic_wire::icrc::DONT_FRAGMENT != 0)),
+            ("ttl", number(ip.ttl)),
+        ]),
+        Ip::V6(ip) => fields.extend([("flow_label", hex(ip.flow_label, 5)), ("hop_limit", number(ip.hop_limit))]),
+    }
+    Section::new("ip", fields)
+}
+
+/// The names of the two ECN bits.
+pub(super) fn ecn(class: u8) -> &'static str {
+    ["not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(class & 3)]
+}
+
+fn bth(headers: &Headers) -> Section {
+    let bth = &headers.bth;
+    let fields = vec![
+        ("opcode", hex(bth.opcode.to_u8(), 2)),
+        ("name", text(bth.opcode)),
+        ("solicited", Value::Flag(bth.solicited)),
+        ("migrated", Value::Flag(bth.migrated)),
+        ("pad", number(bth.pad)),
+        ("pkey", hex(bth.pkey, 4)),
+        ("fecn", Value::Flag(bth.fecn)),
+        ("becn", Value::Flag(bth.becn)),
+        ("dest_qp", hex(bth.dest_qp, 6)),
+        ("ack_request", Value::Flag(bth.ack_request)),
+        ("psn", number(bth.psn)),
+    ];
+    Section::new("bth", fields)
+}
+
+/// What an acknowledgement says, in words.
+pub(super) fn syndrome(syndrome: Syndrome) -> String {
+    match syndrome {
+        Syndrome::Ack { credits } => match credits.count() {
+            Some(count) => format!("ACK, {count} credits"),
+            None => "ACK".to_string(),
+        },
+        Syndrome::RnrNak { timer } => {
+            format!("RNR NAK, {}.{:02} ms", timer.micros() / 1000, timer.micros() % 1000 / 10)
+        }
+        Syndrome::Nak(code) => format!("NAK, {}", code.name()),
+    }
+}
+
+/// The extension headers.
+fn extensions(headers: &Headers) -> Vec<Section> {
+    let mut sections = Vec::new();
+    let mut add = |name, fields| sections.push(Section { name, fields });
+    if let Some(deth) = headers.deth {
+        add("deth", vec![("qkey", hex(deth.qkey, 8)), ("src_qp", hex(deth.src_qp, 6))]);
+    }
+    if let Some(reth) = headers.reth {
+        let fields = vec![("va", hex(reth.va, 16)), ("rkey", hex(reth.rkey, 8)), ("dma_len", number(reth.dma_len))];
+        add("reth", fields);
+    }
+    if let Some(atomic) = headers.atomic {
+        let fields = vec![
+            ("va", hex(atomic.va, 16)),
+            ("rkey", hex(atomic.rkey, 8)),
+            ("swap_add", hex(atomic.swap_add, 16)),
+            ("compare", hex(atomic.compare, 16)),
+        ];
+        add("atomic_eth", fields);
+    }
+    if let Some(aeth) = headers.aeth {
+        let fields = vec![
+            ("syndrome", hex(aeth.syndrome.to_byte(), 2)),
+            ("meaning", text(syndrome(aeth.syndrome))),
+            ("msn", number(aeth.msn)),
+        ];
+        add("aeth", fields);
+    }
+    if let Some(header) = headers.atomic_ack {
+        add("atomic_ack_eth", vec![("original", hex(header.original, 16))]);
+    }
+    if let Some(header) = headers.send {
+        add("send_eth", vec![("recv_wqe_sn", number(header.recv_wqe_sn)), ("offset", number(header.offset))]);
+    }
+    if let Some(header) = headers.imm {
+        add("imm_dt", vec![("immediate", hex(header.0, 8))]);
+    }
+    if let Some(header) = headers.ieth {
+        add("ieth", vec![("rkey", hex(header.rkey, 8))]);
+    }
+    if let Some(header) = headers.recv {
+        add("recv_eth", vec![("recv_wqe_sn", number(header.recv_wqe_sn))]);
+    }
+    if let Some(header) = headers.read {
+        add("read_eth", vec![("read_wqe_sn", number(header.read_wqe_sn))]);
+    }
+    if let Some(header) = headers.sack {
+        add("sack_eth", vec![("psn", number(header.psn))]);
+    }
+    sections
+}

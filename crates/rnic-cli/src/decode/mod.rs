@@ -1,0 +1,115 @@
+//! `rnic decode`: the RoCE packets of a capture file.
+
+mod capture;
+mod fields;
+mod packet;
+mod print;
+
+use crate::args::{DecodeArgs, DecodeFormat};
+use crate::error::CliError;
+use crate::output;
+use capture::Captured;
+use packet::{Found, examine};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+/// What was seen.
+#[derive(Default)]
+struct Counts {
+    packets: u64,
+    bad: u64,
+    cut: u64,
+    pfc: u64,
+    /// Frames of no concern, by what they are.
+    others: BTreeMap<String, u64>,
+}
+
+/// Prints a line for each packet; on standard error what else there was.
+pub(crate) fn decode(arguments: &DecodeArgs) -> Result<(), CliError> {
+    let is_stdin = arguments.file.as_os_str() == "-";
+    let name = if is_stdin { "standard input".to_string() } else { format!("`{}`", arguments.file.display()) };
+    let unreadable = |why: String| CliError::Input(format!("cannot decode {name}: {why}"));
+    let input: Box<dyn Read + Send> = match is_stdin {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(&arguments.file).map_err(|error| unreadable(error.to_string()))?),
+    };
+    let mut counts = Counts::default();
+    let mut file = Ok(());
+    output::print(|out| {
+        let mut start = None;
+        let read = capture::read(input, |captured| {
+            let start = *start.get_or_insert(captured.ns);
+            print(out, arguments, &captured, start, &mut counts)
+        });
+        read.unwrap_or_else(|why| {
+            file = Err(unreadable(why));
+            Ok(())
+        })
+    })?;
+    // Where standard error is gone there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{}", counts.sentence());
+    file?;
+    match counts.bad {
+        0 => Ok(()),
+        1 => Err(CliError::Failed(vec![format!("a packet of {name} is bad")])),
+        bad => Err(CliError::Failed(vec![format!("{bad} packets of {name} are bad")])),
+    }
+}
+
+fn print(
+    out: &mut dyn Write, arguments: &DecodeArgs, captured: &Captured, start: i128, counts: &mut Counts,
+) -> io::Result<()> {
+    let is_text = arguments.format == DecodeFormat::Text;
+    match examine(captured) {
+        Found::Packets(packets) => {
+            for roce in packets {
+                counts.packets += 1;
+                counts.bad += u64::from(roce.bad.is_some());
+                counts.cut += u64::from(roce.missing > 0 && roce.bad.is_none());
+                match is_text {
+                    true => print::text(out, captured, start, &roce, arguments.fields)?,
+                    false => print::json(out, captured, &roce)?,
+                }
+            }
+            Ok(())
+        }
+        Found::Pfc { ethernet, pfc } => {
+            counts.pfc += 1;
+            match is_text {
+                true => print::pfc_text(out, captured, start, ethernet.as_ref(), &pfc, arguments.fields),
+                false => print::pfc_json(out, captured, ethernet.as_ref(), &pfc),
+            }
+        }
+        Found::Malformed(why) => {
+            counts.packets += 1;
+            counts.bad += 1;
+            match is_text {
+                true => print::malformed_text(out, captured, start, why),
+                false => print::malformed_json(out, captured, why),
+            }
+        }
+        Found::Other(what) => {
+            *counts.others.entry(what).or_default() += 1;
+            Ok(())
+        }
+    }
+}
+
+impl Counts {
+    fn sentence(&self) -> String {
+        let mut parts = vec![format!("RoCE packets: {}", self.packets), format!("bad: {}", self.bad)];
+        if self.cut > 0 {
+            parts.push(format!("cut off by the capture: {}", self.cut));
+        }
+        if self.pfc > 0 {
+            parts.push(format!("PFC frames: {}", self.pfc));
+        }
+        let total: u64 = self.others.values().sum();
+        if total > 0 {
+            let list: Vec<String> = self.others.iter().map(|(what, count)| format!("{count} {what}")).collect();
+            parts.push(format!("other frames: {total} ({})", list.join(", ")));
+        }
+        parts.join("; ")
+    }
+}

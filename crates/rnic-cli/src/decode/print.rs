@@ -1,0 +1,209 @@
+//! Packets as lines of text and as lines of JSON.
+
+use super::capture::Captured;
+use super::fields::{Section, Value, ecn, pfc_sections, sections, syndrome};
+use super::packet::{Checked, Network, Roce};
+use rnic_wire::{Ethernet, Headers, Pfc};
+use serde_json::{Map, json};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Seconds with nine decimals.
+fn seconds(ns: i128) -> String {
+    let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
+    format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+/// A line for a packet, and with `fields` one for each of its headers; time counts from `start`.
+pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: &Roce, fields: bool) -> io::Result<()> {
+    let ip = roce.network.ip();
+    let mut line = begin(captured, start);
+    let _ = write!(line, "{} > {}  ", ip.source(), ip.destination());
+    if matches!(roce.network, Network::V1(_)) {
+        line += "RoCEv1 ";
+    }
+    match (&roce.headers, roce.opcode) {
+        (Some(headers), _) => line += &summary(headers),
+        (None, Some(opcode)) => line += &opcode.to_string(),
+        (None, None) => line += "no RoCE packet",
+    }
+    if ip.traffic_class() & 3 == 3 {
+        let _ = write!(line, "  ecn {}", ecn(ip.traffic_class()));
+    }
+    if let Some(payload) = roce.payload {
+        let _ = write!(line, "  len {payload}");
+    }
+    if let Some((place, of)) = roce.batch {
+        let _ = write!(line, "  batch {place}/{of}");
+    }
+    line += match roce.icrc {
+        Checked::Right(_) => "  icrc ok",
+        Checked::Wrong { .. } => "  icrc BAD",
+        Checked::Unknown => "  icrc ?",
+    };
+    if roce.missing > 0 && roce.bad.is_none() {
+        let _ = write!(line, "  cut off: {} of {} B captured", captured.bytes.len(), captured.original);
+    }
+    if let Some(why) = &roce.bad {
+        let _ = write!(line, "  BAD: {why}");
+    }
+    writeln!(out, "{line}")?;
+    if fields { lines(out, &sections(roce)) } else { Ok(()) }
+}
+
+/// The same for a PFC frame.
+pub(super) fn pfc_text(
+    out: &mut dyn Write, captured: &Captured, start: i128, ethernet: Option<&Ethernet>, pfc: &Pfc, fields: bool,
+) -> io::Result<()> {
+    let mut line = begin(captured, start);
+    if let Some(ethernet) = ethernet {
+        let _ = write!(line, "{}  ", ethernet.source);
+    }
+    line += "PFC";
+    for priority in 0..8 {
+        match pfc.quanta_of(priority) {
+            Some(0) => drop(write!(line, "  priority {priority} resume")),
+            Some(quanta) => drop(write!(line, "  priority {priority} pause {quanta}")),
+            None => {}
+        }
+    }
+    writeln!(out, "{line}")?;
+    if fields { lines(out, &pfc_sections(ethernet, pfc)) } else { Ok(()) }
+}
+
+/// A line for a frame that is not what it says.
+pub(super) fn malformed_text(out: &mut dyn Write, captured: &Captured, start: i128, why: &str) -> io::Result<()> {
+    writeln!(out, "{}BAD: {why}", begin(captured, start))
+}
+
+fn begin(captured: &Captured, start: i128) -> String {
+    format!("{:>5}  {}  ", captured.number, seconds(captured.ns - start))
+}
+
+/// Opcode, queue pair, PSN, and what matters of the extension headers.
+fn summary(headers: &Headers) -> String {
+    let bth = &headers.bth;
+    let mut line = format!("{}  qp {:#x}", bth.opcode, bth.dest_qp);
+    let mut add = |text: String| line += &text;
+    if let Some(deth) = headers.deth {
+        add(format!(" from {:#x} qkey {:#x}", deth.src_qp, deth.qkey));
+    }
+    add(format!(" psn {}", bth.psn));
+    if bth.ack_request {
+        add(" ack-req".to_string());
+    }
+    if bth.solicited {
+        add(" solicited".to_string());
+    }
+    if let Some(reth) = headers.reth {
+        add(format!("  va {:#x} rkey {:#x} dma_len {}", reth.va, reth.rkey, reth.dma_len));
+    }
+    if let Some(atomic) = headers.atomic {
+        add(format!("  va {:#x} rkey {:#x}", atomic.va, atomic.rkey));
+        match bth.opcode.operation() {
+            rnic_wire::Operation::FetchAdd => add(format!(" add {:#x}", atomic.swap_add)),
+            _ => add(format!(" compare {:#x} swap {:#x}", atomic.compare, atomic.swap_add)),
+        }
+    }
+    if let Some(aeth) = headers.aeth {
+        add(format!("  {} msn {}", syndrome(aeth.syndrome), aeth.msn));
+    }
+    if let Some(header) = headers.atomic_ack {
+        add(format!(" original {:#x}", header.original));
+    }
+    if let Some(header) = headers.send {
+        add(format!("  recv {} offset {}", header.recv_wqe_sn, header.offset));
+    }
+    if let Some(header) = headers.imm {
+        add(format!("  imm {:#x}", header.0));
+    }
+    if let Some(header) = headers.ieth {
+        add(format!("  invalidate {:#x}", header.rkey));
+    }
+    if let Some(header) = headers.recv {
+        add(format!("  recv {}", header.recv_wqe_sn));
+    }
+    if let Some(header) = headers.read {
+        add(format!("  read {}", header.read_wqe_sn));
+    }
+    if let Some(header) = headers.sack {
+        add(format!("  arrived {}", header.psn));
+    }
+    line
+}
+
+/// A line for each header.
+fn lines(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
+    for section in sections {
+        write!(out, "       {:<14}", section.name)?;
+        for (at, (name, value)) in section.fields.iter().enumerate() {
+            write!(out, "{}{name} ", if at == 0 { "" } else { ", " })?;
+            match value {
+                Value::Number(value) => write!(out, "{value}")?,
+                Value::Hex(value, digits) => write!(out, "0x{value:0digits$x}")?,
+                Value::Flag(value) => write!(out, "{}", u8::from(*value))?,
+                Value::Text(value) => write!(out, "{value}")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// A packet as a JSON document on one line.
+pub(super) fn json(out: &mut dyn Write, captured: &Captured, roce: &Roce) -> io::Result<()> {
+    let kind = if matches!(roce.network, Network::V1(_)) { "RoCEv1" } else { "RoCEv2" };
+    let mut document = document(captured, kind, &sections(roce));
+    if let Some((place, of)) = roce.batch {
+        document.insert("batch".to_string(), json!({"place": place, "of": of}));
+    }
+    document.insert("payload_bytes".to_string(), json!(roce.payload));
+    let icrc = match roce.icrc {
+        Checked::Right(found) => json!({"found": format!("{found:#010x}"), "ok": true}),
+        Checked::Wrong { found, computed } => {
+            json!({"found": format!("{found:#010x}"), "computed": format!("{computed:#010x}"), "ok": false})
+        }
+        Checked::Unknown => json!(null),
+    };
+    document.insert("icrc".to_string(), icrc);
+    document.insert("missing_bytes".to_string(), json!(roce.missing));
+    document.insert("bad".to_string(), json!(roce.bad));
+    writeln!(out, "{}", serde_json::Value::Object(document))
+}
+
+/// The same for a PFC frame.
+pub(super) fn pfc_json(
+    out: &mut dyn Write, captured: &Captured, ethernet: Option<&Ethernet>, pfc: &Pfc,
+) -> io::Result<()> {
+    let mut document = document(captured, "PFC", &pfc_sections(ethernet, pfc));
+    document.insert("bad".to_string(), json!(null));
+    writeln!(out, "{}", serde_json::Value::Object(document))
+}
+
+/// The same for a frame that is not what it says.
+pub(super) fn malformed_json(out: &mut dyn Write, captured: &Captured, why: &str) -> io::Result<()> {
+    let mut document = document(captured, "malformed", &[]);
+    document.insert("bad".to_string(), json!(why));
+    writeln!(out, "{}", serde_json::Value::Object(document))
+}
+
+fn document(captured: &Captured, kind: &str, sections: &[Section]) -> Map<String, serde_json::Value> {
+    let mut document = Map::new();
+    document.insert("frame".to_string(), json!(captured.number));
+    document.insert("time".to_string(), json!(seconds(captured.ns)));
+    document.insert("kind".to_string(), json!(kind));
+    for section in sections {
+        let fields = section.fields.iter().map(|(name, value)| {
+            let value = match value {
+                Value::Number(value) => json!(value),
+                // Too long for what JSON readers make of numbers.
+                Value::Hex(value, digits) => json!(format!("0x{value:0digits$x}")),
+                Value::Flag(value) => json!(value),
+                Value::Text(value) => json!(value),
+            };
+            (name.to_string(), value)
+        });
+        document.insert(section.name.to_string(), serde_json::Value::Object(fields.collect()));
+    }
+    document
+}
