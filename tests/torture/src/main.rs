@@ -30,7 +30,10 @@ fn main() -> ExitCode {
             }
             Err(what) => {
                 eprintln!("error: {what}");
-                eprintln!("repeat it with: cargo run --release -p rnic-torture -- --seed {seed} --steps {}", args.steps);
+                eprintln!(
+                    "repeat it with: cargo run --release -p rnic-torture -- --seed {seed} --steps {}",
+                    args.steps
+                );
                 return ExitCode::from(1);
             }
         }

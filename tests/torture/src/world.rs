@@ -259,13 +259,8 @@ impl World {
                 min_rnr_timer: rnr,
                 dscp: 0,
             };
-            let attributes = SendAttributes {
-                send_psn: mine,
-                timeout: 8,
-                retry_count: 7,
-                rnr_retry: 7,
-                max_rd_atomic: most,
-            };
+            let attributes =
+                SendAttributes { send_psn: mine, timeout: 8, retry_count: 7, rnr_retry: 7, max_rd_atomic: most };
             let done = device
                 .to_init(qpn, Access::ALL)
                 .and_then(|()| device.to_rtr(qpn, connection, self.now))
@@ -365,7 +360,10 @@ impl World {
                 next = Some(next.map_or(time, |next| next.min(time)));
             }
         }
-        let Some(next) = next else { return Ok(false) };
+        let Some(next) = next else {
+            self.look()?;
+            return Ok(false);
+        };
         self.now = self.now.max(next);
         while self.network.next().is_some_and(|at| at <= self.now) {
             let Some(flight) = self.network.deliver() else { break };
@@ -376,11 +374,16 @@ impl World {
             self.hosts[at].device.on_time(now);
             self.drain(at);
         }
+        self.look()?;
+        Ok(true)
+    }
+
+    /// Takes completions and events.
+    fn look(&mut self) -> Result<(), String> {
         for at in 0..self.directions.len() {
             self.poll(at)?;
         }
-        self.events()?;
-        Ok(true)
+        self.events()
     }
 
     /// What a host has to send goes into the network.
@@ -441,7 +444,9 @@ impl World {
         if self.dice.chance(300) {
             return self.refill(at);
         }
-        if self.left == 0 || self.hosts[self.directions[at].from].device.state(self.directions[at].qpn) != Ok(State::ReadyToSend) {
+        if self.left == 0
+            || self.hosts[self.directions[at].from].device.state(self.directions[at].qpn) != Ok(State::ReadyToSend)
+        {
             return Ok(());
         }
         let uc = self.directions[at].service == Service::Uc;
@@ -511,10 +516,8 @@ impl World {
             Some(answer) => (direction.answers.addr + answer as u64 * ANSWER, direction.answers.lkey),
             None => (direction.source.addr + from_source, direction.source.lkey),
         };
-        let sges = [
-            Sge { addr: base, len: split as u32, lkey },
-            Sge { addr: base + split, len: (len - split) as u32, lkey },
-        ];
+        let sges =
+            [Sge { addr: base, len: split as u32, lkey }, Sge { addr: base + split, len: (len - split) as u32, lkey }];
         let local = if inline { Data::Inline(&data) } else { Data::Gather(&sges) };
         let flags = SendFlags { signaled, solicited, fence };
         match device.post_send(direction.qpn, &SendRequest { wr_id, op, data: local, flags }) {
@@ -631,7 +634,9 @@ impl World {
             return Ok(());
         }
         let later = direction.pending.iter().any(|other| {
-            other.start < done.start + done.len && done.start < other.start + other.len && !matches!(other.op, SendOp::Read { .. })
+            other.start < done.start + done.len
+                && done.start < other.start + other.len
+                && !matches!(other.op, SendOp::Read { .. })
         });
         if done.len == 0 || later {
             return Ok(());
@@ -648,7 +653,8 @@ impl World {
         let (start, end) = (start as usize, (start + len) as usize);
         let guard = GUARD as usize;
         let same = if direction.service == Service::Uc {
-            target[..guard].iter().all(|byte| *byte == 0) && target[target.len() - guard..].iter().all(|byte| *byte == 0)
+            target[..guard].iter().all(|byte| *byte == 0)
+                && target[target.len() - guard..].iter().all(|byte| *byte == 0)
         } else {
             target[start..end] == direction.model[start..end]
         };
