@@ -1,223 +1,50 @@
-//! A device: everything that one RDMA NIC has.
+//! A device: everything that one RDMA NIC has; packets in and out, and time.
 
-use crate::common::{Common, Ctx};
+pub use crate::batch::{Batch, Destination};
+pub use crate::config::{DeviceConfig, Limits};
+
+use crate::common::Ctx;
 use crate::counters::{Counters, Dropped};
-use crate::flow::Congestion;
-use crate::memory::{Memory, total};
-use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
-use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
-use crate::send_queue::{Local, Route, SendQueue, Wqe};
-use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest, SendAttributes,
-    SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
-};
+use crate::memory::Memory;
+use crate::qp::Qp;
+use crate::queue::{CompletionQueue, SharedReceiveQueue};
+use crate::table::Table;
+use crate::types::{Event, Qpn, Service, State, Status, VerbsError};
+use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
-use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
+use rnic_transport::{Psn, Time};
 use rnic_wire::{Bth, Packet};
 use slab::Slab;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-
-/// Most of everything that a device gives out: what bounds its memory, whatever peers and applications do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Queue pairs, at most 65,536.
-    pub queue_pairs: u32,
-    /// Completion queues.
-    pub completion_queues: u32,
-    /// Places of a completion queue.
-    pub completions: u32,
-    /// Shared receive queues.
-    pub shared_receive_queues: u32,
-    /// Work requests of a queue.
-    pub work_requests: u32,
-    /// Scatter-gather elements of a work request.
-    pub scatter_gather: u32,
-    /// Bytes of an inline send.
-    pub inline: u32,
-    /// Memory regions.
-    pub regions: u32,
-    /// Bytes of all memory regions.
-    pub bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            queue_pairs: 16_384,
-            completion_queues: 16_384,
-            completions: 1 << 22,
-            shared_receive_queues: 1_024,
-            work_requests: 32_768,
-            scatter_gather: 32,
-            inline: 1_024,
-            regions: 65_536,
-            bytes: 1 << 40,
-        }
-    }
-}
-
-/// How a device behaves.
-#[derive(Clone, Debug)]
-pub struct DeviceConfig {
-    /// What is possible at most.
-    pub limits: Limits,
-    /// Rate of the link: what flows start at.
-    pub line_rate: BitRate,
-    /// Round-trip time without load, about; where congestion controls start from.
-    pub base_rtt: Time,
-    /// Most packets in flight on a connection (BDP-FC), at most [`MOST_IN_FLIGHT`].
-    pub in_flight: u32,
-    /// IRN: its retransmission timeouts. RC's come with each connection.
-    pub timeouts: Timeouts,
-    /// Congestion control of queue pairs that choose none.
-    pub congestion: Congestion,
-    /// Where keys and numbers of queue pairs come from: to be unpredictable for a peer, it must be.
-    pub seed: u64,
-}
-
-impl Default for DeviceConfig {
-    fn default() -> DeviceConfig {
-        DeviceConfig {
-            limits: Limits::default(),
-            line_rate: BitRate::from_gbps(100),
-            base_rtt: Time::from_us(100),
-            in_flight: 256,
-            timeouts: Timeouts {
-                high: Time::from_ms(20),
-                low: Time::from_ms(5),
-                low_packets: 3,
-                dynamic: Some(Time::from_ms(2)),
-            },
-            congestion: Congestion::of::<rnic_transport::congestion::NoCongestionControl>(
-                rnic_transport::congestion::Settings::new(&[]),
-            ),
-            seed: 0,
-        }
-    }
-}
-
-/// Packets of one queue pair for its peer, one behind the other: what one system call can send.
-///
-/// All have the same length but the last, which may be shorter. Each ends with four bytes of room for its ICRC.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    bytes: Vec<u8>,
-    len: usize,
-    segment: usize,
-    count: usize,
-    most: usize,
-    to: Option<Destination>,
-    /// A packet that did not fit in the batch before.
-    held: Vec<u8>,
-    held_for: Option<Destination>,
-}
-
-/// Where the packets of a batch go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Destination {
-    /// The queue pair that sends.
-    pub qpn: Qpn,
-    /// The peer's address.
-    pub peer: SocketAddr,
-    /// Differentiated services code point.
-    pub dscp: u8,
-    /// Switches may mark the packets (ECT(0)).
-    pub ecn: bool,
-}
-
-impl Batch {
-    /// A batch of up to `most` packets and 65,000 bytes.
-    pub fn new(most: usize) -> Batch {
-        Batch {
-            bytes: vec![0; Batch::BYTES + Batch::PACKET],
-            len: 0,
-            segment: 0,
-            count: 0,
-            most: most.max(1),
-            to: None,
-            held: Vec::with_capacity(Batch::PACKET),
-            held_for: None,
-        }
-    }
-
-    /// No more bytes than this leave at once: an IPv4 datagram holds 65,507.
-    const BYTES: usize = 65_000;
-    /// No packet is longer.
-    const PACKET: usize = 8_192 + 128;
-
-    /// The packets.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// The packets, for their ICRCs to be filled in.
-    pub fn packets_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.bytes[..self.len].chunks_mut(self.segment.max(1))
-    }
-
-    /// Length of every packet but the last in bytes.
-    pub fn segment(&self) -> usize {
-        self.segment
-    }
-
-    /// How many packets there are.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Where they go; `None` if there are none.
-    pub fn destination(&self) -> Option<Destination> {
-        self.to
-    }
-
-    fn clear(&mut self) {
-        self.len = 0;
-        self.segment = 0;
-        self.count = 0;
-        self.to = None;
-    }
-
-    fn append(&mut self, len: usize) {
-        if self.count == 0 {
-            self.segment = len;
-        }
-        self.len += len;
-        self.count += 1;
-    }
-
-    fn is_closed(&self) -> bool {
-        self.count >= self.most
-            || self.count > 0 && (!self.len.is_multiple_of(self.segment) || self.len + self.segment > Batch::BYTES)
-    }
-}
 
 /// A device.
 pub struct Device {
-    config: DeviceConfig,
-    rng: Pcg64Mcg,
-    domains: Slab<()>,
-    memory: Memory,
-    cqs: Slab<CompletionQueue>,
-    srqs: Slab<SharedReceiveQueue>,
-    qps: Slab<Qp>,
-    events: VecDeque<Event>,
-    counters: Counters,
-    /// Queue pairs that may have something to send at once.
+    pub(crate) config: DeviceConfig,
+    /// Keys and first PSNs are secrets between two peers: a generator that does not give away what comes next.
+    pub(crate) rng: ChaCha20Rng,
+    pub(crate) domains: Table<()>,
+    pub(crate) memory: Memory,
+    pub(crate) cqs: Table<CompletionQueue>,
+    pub(crate) srqs: Table<SharedReceiveQueue>,
+    pub(crate) qps: Slab<Qp>,
+    /// Queue pairs made, from a random number on.
+    pub(crate) made: u32,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    /// Queue pairs that may have something to send at once, each once.
     ready: VecDeque<u32>,
-    /// When something is due, by queue pair; entries that are no longer true are skipped.
-    timers: BinaryHeap<Reverse<(Time, u32)>>,
-    overflow: bool,
+    /// When something is due, by queue pair: at most one entry each, which may be early.
+    timers: BTreeSet<(Time, u32)>,
+    pub(crate) overflow: bool,
     /// The latest time that it was told.
-    now: Time,
+    pub(crate) now: Time,
 }
 
 /// The parts of a device around its queue pairs.
 macro_rules! ctx {
     ($device:expr) => {
-        Ctx {
+        $crate::common::Ctx {
             memory: &mut $device.memory,
             cqs: &mut $device.cqs,
             srqs: &mut $device.srqs,
@@ -227,22 +54,25 @@ macro_rules! ctx {
         }
     };
 }
+pub(crate) use ctx;
 
 impl Device {
     /// A device without anything in it.
     pub fn new(config: DeviceConfig) -> Device {
+        let mut rng = ChaCha20Rng::seed_from_u64(config.seed);
         Device {
-            rng: Pcg64Mcg::seed_from_u64(config.seed),
             config,
-            domains: Slab::new(),
+            domains: Table::new(),
             memory: Memory::new(),
-            cqs: Slab::new(),
-            srqs: Slab::new(),
+            cqs: Table::new(),
+            srqs: Table::new(),
             qps: Slab::new(),
+            made: rng.next_u32(),
+            rng,
             events: VecDeque::new(),
             counters: Counters::default(),
             ready: VecDeque::new(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
             overflow: false,
             now: Time::ZERO,
         }
@@ -819,6 +649,8 @@ impl Device {
     // Packets.
 
     /// A packet arrived from `source`: what the UDP datagram carried, its ICRC checked already. `marked`: a switch marked it.
+    /// A packet arrived from `source`: what the UDP datagram carried, its ICRC checked already. `marked`: a switch marked it. `now` is
+    /// not before any time that the device was told.
     ///
     /// # Errors
     /// Why it was not taken; that is counted too, and needs no action.
@@ -840,7 +672,8 @@ impl Device {
         let qpn = Qpn(bth.dest_qp);
         let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn).ok_or(Dropped::UnknownQp)?;
         let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
-        if connection.peer.ip() != source.ip() {
+        // A socket for both kinds of addresses shows IPv4 addresses as mapped ones.
+        if connection.peer.ip() != source.ip() && connection.peer.ip().to_canonical() != source.ip().to_canonical() {
             return Err(Dropped::WrongPeer);
         }
         if bth.pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
@@ -871,22 +704,15 @@ impl Device {
         result
     }
 
-    /// Takes packets to send now: all of one queue pair, in turn. Returns whether there are any.
+    /// Takes packets to send now: all of one queue pair, in turn. Returns whether there are any. `now` is not before any time that the
+    /// device was told, and `batch` the same every time: it keeps a packet that did not fit.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         self.now = now;
-        batch.clear();
-        if let Some(to) = batch.held_for.take() {
-            let len = batch.held.len();
-            batch.bytes[..len].copy_from_slice(&batch.held);
-            batch.append(len);
-            batch.to = Some(to);
-            if let Some(at) = self.ready.iter().position(|at| *at as usize == index(to.qpn)) {
-                // Its packets go on where they stopped.
-                self.ready.remove(at);
-                self.ready.push_front(index(to.qpn) as u32);
-            } else {
-                return true;
-            }
+        if let Some(to) = batch.begin() {
+            // The packets of its queue pair go on where they stopped.
+            let at = self.ready.iter().position(|at| self.qps.get(*at as usize).is_some_and(|qp| qp.qpn() == to.qpn));
+            let Some(at) = at.and_then(|at| self.ready.remove(at)) else { return true };
+            self.ready.push_front(at);
         }
         while let Some(at) = self.ready.pop_front() {
             let Some(qp) = self.qps.get_mut(at as usize) else { continue };
@@ -899,49 +725,39 @@ impl Device {
                 ecn: qp.congestion.marks(&qp.cfg),
             };
             while !batch.is_closed() {
-                let len = qp.emit(&mut ctx!(self), now, &mut batch.bytes[batch.len..]);
-                if len == 0 {
+                let len = qp.emit(&mut ctx!(self), now, batch.room());
+                if len == 0 || !batch.append(len, to) {
                     break;
                 }
-                if batch.count > 0 && len > batch.segment {
-                    batch.held.clear();
-                    batch.held.extend_from_slice(&batch.bytes[batch.len..batch.len + len]);
-                    batch.held_for = Some(to);
-                    break;
-                }
-                batch.append(len);
-                batch.to = Some(to);
             }
             self.wake(at);
-            if batch.count > 0 {
+            if batch.count() > 0 {
                 break;
             }
         }
         self.settle();
-        batch.count > 0
+        batch.count() > 0
     }
 
     /// When [`Device::transmit`] or [`Device::on_time`] has something to do: `Time::ZERO` at once, `None` when a packet or a verb changes
     /// something.
     pub fn next_time(&self, batch: &Batch) -> Option<Time> {
-        if !self.ready.is_empty() || batch.held_for.is_some() {
+        if !self.ready.is_empty() || batch.holds() {
             return Some(Time::ZERO);
         }
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        self.timers.first().map(|(at, _)| *at)
     }
 
-    /// It is `now`: timers that have come fire, and paced queue pairs may send again.
+    /// It is `now`, which is not before any time that the device was told: timers that have come fire, and paced queue pairs may send
+    /// again.
     pub fn on_time(&mut self, now: Time) {
         self.now = now;
-        while let Some(Reverse((due, at))) = self.timers.peek().copied() {
+        while let Some((due, at)) = self.timers.first().copied() {
             if due > now {
                 break;
             }
-            self.timers.pop();
+            self.timers.pop_first();
             let Some(qp) = self.qps.get_mut(at as usize) else { continue };
-            if qp.armed != Some(due) {
-                continue;
-            }
             qp.armed = None;
             if qp.deadline().is_some_and(|deadline| deadline <= now) {
                 qp.on_deadline(&mut ctx!(self), now);
@@ -951,8 +767,8 @@ impl Device {
         self.settle();
     }
 
-    /// Puts a queue pair in the ring, or its next time in the timers.
-    fn wake(&mut self, at: u32) {
+    /// Puts a queue pair in the ring, or its next time in the timers. A time that moves back leaves its entry where it is.
+    pub(crate) fn wake(&mut self, at: u32) {
         let now = self.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
         let transmit = qp.next_transmit();
@@ -969,38 +785,49 @@ impl Device {
         if let Some(due) = due
             && qp.armed.is_none_or(|armed| due < armed)
         {
-            qp.armed = Some(due);
-            self.timers.push(Reverse((due, at)));
+            if let Some(armed) = qp.armed.replace(due) {
+                self.timers.remove(&(armed, at));
+            }
+            self.timers.insert((due, at));
+        }
+    }
+
+    /// A queue pair is gone.
+    pub(crate) fn forget(&mut self, at: u32, qp: &Qp) {
+        if qp.ready {
+            self.ready.retain(|other| *other != at);
+        }
+        if let Some(armed) = qp.armed {
+            self.timers.remove(&(armed, at));
         }
     }
 
     /// Queue pairs of a completion queue that overflowed go into error.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while std::mem::take(&mut self.overflow) {
             for (_, qp) in self.qps.iter_mut() {
                 let lost = [qp.common.init.send_cq, qp.common.init.recv_cq]
                     .iter()
-                    .any(|cq| self.cqs.get(cq.0 as usize).is_some_and(CompletionQueue::overflowed));
+                    .any(|cq| self.cqs.get(cq.0).is_some_and(CompletionQueue::overflowed));
                 if lost {
                     qp.common.fail(&mut ctx!(self), Status::LocalQpOperation);
                 }
             }
         }
     }
-}
 
-fn index(qpn: Qpn) -> usize {
-    (qpn.0 & 0xffff) as usize
-}
+    pub(crate) fn qp(&mut self, qpn: Qpn) -> Result<&mut Qp, VerbsError> {
+        let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
+        qp.ok_or(VerbsError::Unknown("such queue pair"))
+    }
 
-fn range(name: &'static str, value: u32, least: u32, most: u32, possible: &'static str) -> Result<(), VerbsError> {
-    if (least..=most).contains(&value) {
-        Ok(())
-    } else {
-        Err(VerbsError::Range { name, value: value.into(), possible })
+    /// A queue pair, and what is around it.
+    pub(crate) fn qp_and_ctx(&mut self, qpn: Qpn) -> Result<(&mut Qp, Ctx<'_>), VerbsError> {
+        let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
+        Ok((qp.ok_or(VerbsError::Unknown("such queue pair"))?, ctx!(self)))
     }
 }
 
-fn require(state: State, admitted: &[State], action: &'static str) -> Result<(), VerbsError> {
-    if admitted.contains(&state) { Ok(()) } else { Err(VerbsError::WrongState { state, action }) }
+pub(crate) fn index(qpn: Qpn) -> usize {
+    (qpn.0 & 0xffff) as usize
 }

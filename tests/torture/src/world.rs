@@ -360,7 +360,10 @@ impl World {
                 next = Some(next.map_or(time, |next| next.min(time)));
             }
         }
-        let Some(next) = next else { return Ok(false) };
+        let Some(next) = next else {
+            self.look()?;
+            return Ok(false);
+        };
         self.now = self.now.max(next);
         while self.network.next().is_some_and(|at| at <= self.now) {
             let Some(flight) = self.network.deliver() else { break };
@@ -371,11 +374,16 @@ impl World {
             self.hosts[at].device.on_time(now);
             self.drain(at);
         }
+        self.look()?;
+        Ok(true)
+    }
+
+    /// Takes completions and events.
+    fn look(&mut self) -> Result<(), String> {
         for at in 0..self.directions.len() {
             self.poll(at)?;
         }
-        self.events()?;
-        Ok(true)
+        self.events()
     }
 
     /// What a host has to send goes into the network.
