@@ -1,0 +1,10 @@
+//! The table of cases.
+
+mod kernel_to_kernel;
+
+use crate::bench::Case;
+
+/// All cases, in the order in which they are listed and started.
+pub fn all() -> Vec<Case> {
+    [kernel_to_kernel::CASES].concat()
+}
