@@ -68,7 +68,7 @@ impl Bench {
     /// If one does not boot.
     pub fn two_guests_with_faults(&self, mtu: u32, to_second: Faults, to_first: Faults) -> Result<([Guest; 2], Relay)> {
         let (left, right) = (Cable::new()?, Cable::new()?);
-        let relay = Relay::new(left.right, right.left, to_second, to_first)?;
+        let relay = Relay::new(left.right, right.left, to_second, to_first);
         let options = |number| GuestOptions { number, mtu, out_of_band: false };
         let mut first = Guest::start(&self.image, &options(1), left.left, &self.directory)?;
         let mut second = Guest::start(&self.image, &options(2), right.right, &self.directory)?;

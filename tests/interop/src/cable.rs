@@ -85,6 +85,12 @@ impl CableEnd {
         }
     }
 
+    /// Ends the cable: whoever waits for a frame at this end is told so.
+    pub(crate) fn shut_down(&self) {
+        // It may have ended already.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
     /// The socket itself, to hand to qemu.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.socket.into()
@@ -94,25 +100,21 @@ impl CableEnd {
 /// Joins two cables and applies faults to what crosses, until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
-    sockets: Vec<UnixDatagram>,
+    ends: [Arc<CableEnd>; 2],
     threads: Vec<JoinHandle<()>>,
     counts: [Arc<Mutex<FaultCounts>>; 2],
 }
 
 impl Relay {
     /// A relay between two cable ends, with the faults of the direction from `left` to `right` and of the other.
-    ///
-    /// # Errors
-    /// If the operating system gives no further handle for a socket.
-    pub fn new(left: CableEnd, right: CableEnd, to_right: Faults, to_left: Faults) -> io::Result<Relay> {
+    pub fn new(left: CableEnd, right: CableEnd, to_right: Faults, to_left: Faults) -> Relay {
         let (left, right) = (Arc::new(left), Arc::new(right));
-        let sockets = vec![left.socket.try_clone()?, right.socket.try_clone()?];
         let counts = [(); 2].map(|()| Arc::new(Mutex::new(FaultCounts::default())));
         let threads = vec![
             spawn(Arc::clone(&left), Arc::clone(&right), to_right, Arc::clone(&counts[0])),
-            spawn(right, left, to_left, Arc::clone(&counts[1])),
+            spawn(Arc::clone(&right), Arc::clone(&left), to_left, Arc::clone(&counts[1])),
         ];
-        Ok(Relay { sockets, threads, counts })
+        Relay { ends: [left, right], threads, counts }
     }
 
     /// What happened so far from `left` to `right`, and back.
@@ -123,9 +125,8 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        for socket in &self.sockets {
-            // Wakes the thread that waits for a frame; the socket may be gone already.
-            let _ = socket.shutdown(Shutdown::Both);
+        for end in &self.ends {
+            end.shut_down();
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn a_relay_joins_two_cables_and_counts() {
         let (a, b) = (Cable::new().unwrap(), Cable::new().unwrap());
-        let relay = Relay::new(a.right, b.left, Faults::script([(0, Fault::Drop)]), Faults::None).unwrap();
+        let relay = Relay::new(a.right, b.left, Faults::script([(0, Fault::Drop)]), Faults::None);
         for number in 0..3 {
             a.left.send(&roce(number)).unwrap();
             b.right.send(&roce(number)).unwrap();

@@ -12,6 +12,7 @@
 //! | [`fault`] | seeded or scripted loss, reordering, duplication and corruption of frames |
 //! | [`frame`] | Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as bytes |
 //! | [`port`] | our side's Ethernet port |
+//! | [`roce`] | base transport header and ICRC, for the bed's own proof |
 //! | [`host`] | who has which address |
 //! | [`bench`] | what a case works with, and how cases are run |
 //! | [`cases`] | the table of cases |
@@ -27,6 +28,7 @@ pub mod guest;
 pub mod host;
 pub mod image;
 pub mod port;
+pub mod roce;
 
 pub use bench::{Bench, Case};
 pub use cable::{Cable, CableEnd, Relay};

@@ -1,10 +1,11 @@
 //! The table of cases.
 
+mod frame_peer;
 mod kernel_to_kernel;
 
 use crate::bench::Case;
 
 /// All cases, in the order in which they are listed and started.
 pub fn all() -> Vec<Case> {
-    [kernel_to_kernel::CASES].concat()
+    [kernel_to_kernel::CASES, frame_peer::CASES].concat()
 }
