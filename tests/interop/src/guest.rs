@@ -240,13 +240,15 @@ impl Guest {
         self.outcome(job, COMMAND_PATIENCE)
     }
 
-    /// Waits until a program in the guest listens on a TCP port.
+    /// Waits until a command listens on a TCP port.
     ///
     /// # Errors
-    /// If none does within a minute.
-    pub fn await_listener(&mut self, port: u16) -> Result<()> {
-        let job = self.spawn(&format!("await-listen {port}"))?;
-        self.finish(job, COMMAND_PATIENCE * 2).map(drop)
+    /// If it ends instead, or does not within a minute.
+    pub fn await_listener(&mut self, job: &Job, port: u16) -> Result<()> {
+        let wait = self.spawn(&format!("await-listen {port} {}", job.id))?;
+        let Outcome { code, output } = self.outcome(wait, COMMAND_PATIENCE * 2)?;
+        let (guest, command) = (self.name.clone(), job.command.clone());
+        if code == 0 { Ok(()) } else { Err(Error::Command { guest, command, code, output }) }
     }
 
     /// Lines of the guest's console that speak of trouble in the kernel.
@@ -366,6 +368,7 @@ fn kernel_command_line(name: &str, host: Host, options: &GuestOptions) -> String
         "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable random.trust_cpu=on"
             .to_owned(),
         format!("rnic.name={name}"),
+        format!("rnic.number={}", options.number),
         format!("rnic.roce_mac={}", mac_text(host.mac())),
         format!("rnic.oob_mac={}", mac_text(host.out_of_band_mac())),
         format!("rnic.mtu={}", options.mtu),

@@ -13,6 +13,7 @@
 //! | [`frame`] | Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as bytes |
 //! | [`port`] | our side's Ethernet port |
 //! | [`roce`] | base transport header and ICRC, for the bed's own proof |
+//! | [`pcap`] | captures of the cable, and the fixtures made of them |
 //! | [`host`] | who has which address |
 //! | [`bench`] | what a case works with, and how cases are run |
 //! | [`cases`] | the table of cases |
@@ -27,6 +28,7 @@ pub mod frame;
 pub mod guest;
 pub mod host;
 pub mod image;
+pub mod pcap;
 pub mod port;
 pub mod roce;
 

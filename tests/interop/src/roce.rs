@@ -7,6 +7,8 @@ use std::net::IpAddr;
 
 /// RC SEND Only.
 pub const SEND_ONLY: u8 = 0x04;
+/// RC RDMA WRITE Only.
+pub const WRITE_ONLY: u8 = 0x0a;
 /// RC Acknowledge.
 pub const ACKNOWLEDGE: u8 = 0x11;
 
@@ -118,6 +120,53 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::ETHERNET_HEADER;
+    use std::path::Path;
+
+    /// The frames of a pcapng file: what its enhanced packet blocks hold.
+    fn frames(file: &[u8]) -> Vec<&[u8]> {
+        let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+        let mut at = 0;
+        let mut frames = Vec::new();
+        while at < file.len() {
+            if word(at) == 6 {
+                frames.push(&file[at + 28..at + 28 + word(at + 20)]);
+            }
+            at += word(at + 4);
+        }
+        frames
+    }
+
+    #[test]
+    fn every_frame_that_the_kernel_sent_has_the_icrc_that_is_computed_here() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("captures");
+        let (mut v4, mut v6) = (0, 0);
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            for frame in frames(&std::fs::read(&path).unwrap()) {
+                let datagram = Datagram::parse(&frame[ETHERNET_HEADER..]).unwrap();
+                assert!(icrc_is_right(&datagram), "{}: {datagram:02x?}", path.display());
+                *(if datagram.src.is_ipv4() { &mut v4 } else { &mut v6 }) += 1;
+            }
+        }
+        assert!(v4 > 100 && v6 > 50, "{v4} frames over IPv4, {v6} over IPv6");
+    }
+
+    #[test]
+    fn the_icrc_ignores_what_routers_change_and_nothing_else() {
+        for (src, dst) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
+            let bth = Bth::new(SEND_ONLY, 0x11, 7);
+            let packet = packet(src.parse().unwrap(), dst.parse().unwrap(), 0xc000, 0x1234, &bth, b"four");
+            // Type of service, time to live, checksums; traffic class, flow label, hop limit; flags beside the queue pair.
+            let masked: &[usize] =
+                if packet[0] >> 4 == 4 { &[1, 8, 10, 11, 26, 27, 32] } else { &[0, 1, 2, 3, 7, 46, 47, 52] };
+            for at in 0..packet.len() - ICRC {
+                let mut changed = packet.clone();
+                changed[at] ^= 1;
+                assert_eq!(icrc(&changed) == icrc(&packet), masked.contains(&at), "{src}: byte {at}");
+            }
+        }
+    }
 
     #[test]
     fn the_check_value_of_crc_32() {

@@ -1,13 +1,14 @@
-//! Our side of the cable, proved by a peer that knows one thing: to play ibv_rc_pingpong with messages of one packet.
+//! Our side of the cable, proved by a peer that knows one thing: to play ibv_rc_pingpong with messages of one packet. It also
+//! finds out what the kernel answers to wrong packets.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
 use crate::error::{Error, Result};
 use crate::frame::Datagram;
-use crate::guest::{COMMAND_PATIENCE, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT};
+use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT};
 use crate::host::{Gid, Host};
 use crate::port::FramePort;
-use crate::roce::{ACKNOWLEDGE, BTH, Bth, ICRC, SEND_ONLY, icrc_is_right, packet};
+use crate::roce::{ACKNOWLEDGE, BTH, Bth, ICRC, SEND_ONLY, WRITE_ONLY, icrc_is_right, packet};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -15,6 +16,11 @@ use std::time::{Duration, Instant};
 pub(super) const CASES: &[Case] = &[
     Case { name: "frame-peer-server", about: "ibv_rc_pingpong as client of our frame port, IPv4", run: serve },
     Case { name: "frame-peer-client", about: "ibv_rc_pingpong as server of our frame port, IPv6", run: connect },
+    Case {
+        name: "frame-peer-errors",
+        about: "what the kernel answers to packets that are out of order or wrong",
+        run: probe,
+    },
 ];
 
 const ROUNDS: u32 = 10;
@@ -49,15 +55,62 @@ fn connect(bench: &Bench) -> Result<()> {
     let (mut guest, mut port) = bench.guest_and_port(&GuestOptions::default())?;
     let gid = Gid::Ipv6;
     let server = guest.spawn(&format!("ibv_rc_pingpong -d rxe0 -g {} -n {ROUNDS} -s {SIZE}", gid.index()))?;
-    guest.await_listener(OUT_OF_BAND_PORT)?;
+    guest.await_listener(&server, OUT_OF_BAND_PORT)?;
+    let remote = exchange_as_client(&guest, gid)?;
+    let peer = Peer::new(gid, guest.host(), &remote);
+    peer.play(&mut port, true)?;
+    check_output(&guest.finish(server, COMMAND_PATIENCE)?)
+}
+
+fn exchange_as_client(guest: &Guest, gid: Gid) -> Result<Destination> {
     let mut stream = TcpStream::connect(guest.out_of_band()).map_err(Error::io("the exchange"))?;
     Destination::ours(gid).write(&mut stream)?;
     let remote = Destination::read(&mut stream)?;
     ensure!(remote.gid == gid.bytes(guest.host()), "the guest's GID is {:02x?}", remote.gid);
     stream.write_all(b"done\0").map_err(Error::io("the exchange"))?;
+    Ok(remote)
+}
+
+fn probe(bench: &Bench) -> Result<()> {
+    let (mut guest, mut port) = bench.guest_and_port(&GuestOptions::default())?;
+    let gid = Gid::Ipv4;
+    let server = guest.spawn(&format!("ibv_rc_pingpong -d rxe0 -g {} -s {SIZE}", gid.index()))?;
+    guest.await_listener(&server, OUT_OF_BAND_PORT)?;
+    let remote = exchange_as_client(&guest, gid)?;
     let peer = Peer::new(gid, guest.host(), &remote);
-    peer.play(&mut port, true)?;
-    check_output(&guest.finish(server, COMMAND_PATIENCE)?)
+    let psn = |number: u32| (OUR_PSN + number) & 0xff_ffff;
+    let send = |number: u32| Bth { ack_request: true, ..Bth::new(SEND_ONLY, remote.qp, psn(number)) };
+
+    let answer = |port: &mut FramePort, step: &str, bth: &Bth, rest: &[u8], expected: Option<(u32, u32)>| {
+        peer.send(port, bth, rest)?;
+        let got = peer.answer(port)?;
+        ensure!(got == expected, "{step}: the answer is {got:x?}, expected {expected:x?}");
+        Ok(())
+    };
+    let message = [0x7b; SIZE];
+    // Acknowledgements have syndrome 1f and the number of messages so far.
+    answer(&mut port, "in order", &send(0), &message, Some((psn(0), 0x1f00_0001)))?;
+    answer(&mut port, "ahead", &send(2), &message, Some((psn(1), 0x6000_0001)))?;
+    answer(&mut port, "ahead again", &send(3), &message, None)?;
+    answer(&mut port, "in order again", &send(1), &message, Some((psn(1), 0x1f00_0002)))?;
+    answer(&mut port, "a duplicate", &send(0), &message, Some((psn(1), 0x1f00_0002)))?;
+    answer(&mut port, "an unknown queue pair", &Bth { dest_qp: 0x70, ..send(2) }, &message, None)?;
+    answer(&mut port, "a foreign partition", &Bth { pkey: 0x8001, ..send(2) }, &message, None)?;
+
+    let (src, dst) = (gid.address(Host::OURS), gid.address(guest.host()));
+    let mut broken = packet(src, dst, 0xd1ce, 1, &send(2), &message);
+    *broken.last_mut().expect("a packet has an ICRC") ^= 1;
+    port.send_packet(dst, &broken)?;
+    let got = peer.answer(&mut port)?;
+    ensure!(got.is_none(), "a wrong ICRC: the answer is {got:x?}");
+
+    // The program allows no remote writes at all.
+    let reth = [&[0; 8][..], &[0; 4], &8_u32.to_be_bytes(), &[0; 8]].concat();
+    let write = Bth { opcode: WRITE_ONLY, ..send(2) };
+    answer(&mut port, "a write without permission", &write, &reth, Some((psn(2), 0x6100_0002)))?;
+    let outcome = guest.outcome(server, COMMAND_PATIENCE)?;
+    ensure!(outcome.code != 0, "ibv_rc_pingpong succeeds, and prints:\n{}", outcome.output);
+    Ok(())
 }
 
 fn check_output(output: &str) -> Result<()> {
@@ -148,6 +201,22 @@ impl Peer {
                 opcode => return Err(Error::Check(format!("the guest sends opcode {opcode:02x}"))),
             }
         }
+    }
+
+    /// The next acknowledgement as its PSN and its extended transport header; `None` if none comes for a while. Messages of the
+    /// guest are acknowledged meanwhile.
+    fn answer(&self, port: &mut FramePort) -> Result<Option<(u32, u32)>> {
+        let deadline = Instant::now() + Duration::from_millis(1500);
+        while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+            let Some(datagram) = port.recv_udp(left)? else { break };
+            let bth = self.check(&datagram)?;
+            if bth.opcode == ACKNOWLEDGE {
+                let aeth = datagram.payload()[BTH..BTH + 4].try_into().expect("four bytes");
+                return Ok(Some((bth.psn, u32::from_be_bytes(aeth))));
+            }
+            self.acknowledge(port, bth.psn, distance(self.remote_psn, bth.psn) + 1)?;
+        }
+        Ok(None)
     }
 
     /// What every packet of the kernel has.
