@@ -1,5 +1,6 @@
 //! The table of cases.
 
+mod bed;
 mod frame_peer;
 mod kernel_to_kernel;
 
@@ -7,5 +8,5 @@ use crate::bench::Case;
 
 /// All cases, in the order in which they are listed and started.
 pub fn all() -> Vec<Case> {
-    [kernel_to_kernel::CASES, frame_peer::CASES].concat()
+    [bed::CASES, kernel_to_kernel::CASES, frame_peer::CASES].concat()
 }
