@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the guest that the test bed boots: Debian's kernel and a small initramfs with the kernel's software RoCE.
 
-    build_guest.py [--out DIR] [--extra PACKAGE:FILE ...] [--quiet]
+    build_guest.py [--out DIR] [--extra PACKAGE:FILE ...] [--prune] [--quiet]
 
 Packages come from the host's apt sources with `apt-get download`, are unpacked with `dpkg-deb -x` and never installed: no root
 is needed. The result is a directory DIR/guest-KEY with `vmlinux`, `initramfs.cpio` and `manifest.json`, where KEY stands for
@@ -62,7 +62,11 @@ class BuildError(Exception):
 
 def main() -> int:
     options = parse_arguments()
-    progress = (lambda text: None) if options.quiet else (lambda text: print(f"guest: {text}", file=sys.stderr, flush=True))
+
+    def progress(text: str) -> None:
+        if not options.quiet:
+            print(f"guest: {text}", file=sys.stderr, flush=True)
+
     try:
         directory = ensure_guest(options.out.resolve(), options.extra, options.prune, progress)
     except BuildError as error:
@@ -453,7 +457,7 @@ def write_initramfs(file, root: Path, paths: set[Path], modules: KernelModules, 
         # A link and what it leads to become one file under the link's name: that is the name programs ask for.
         archive.file(str(path), (root / path).resolve().read_bytes(), 0o755)
     for name in order:
-        archive.file(f"lib/modules/{name}.ko".replace("lib/", "usr/lib/", 1), modules.content(name), 0o644)
+        archive.file(f"usr/lib/modules/{name}.ko", modules.content(name), 0o644)
     archive.file("usr/lib/modules/order", "".join(f"{name}\n" for name in order).encode(), 0o644)
     for script in sorted((HERE / "guest").iterdir()):
         target = "init" if script.name == "init" else f"usr/bin/{script.name}"

@@ -222,21 +222,23 @@ impl Guest {
         if let Some(outcome) = self.answer(job.id, patience)? {
             return Ok(outcome);
         }
-        let look = self.spawn(&format!("cat /run/jobs/{0}.out; kill $(cat /run/jobs/{0}.pid)", job.id))?;
+        let look = self.spawn(&format!("cat /run/jobs/{}.out", job.id))?;
         let output =
             self.answer(look.id, COMMAND_PATIENCE)?.map_or("nothing: the guest is stuck".to_owned(), |o| o.output);
         let what = format!("the end of `{}` in {}", job.command, self.name);
         Err(Error::Timeout { what, after: patience, detail: format!("; it has printed:\n{output}") })
     }
 
-    /// Ends a command with a signal, as the guest's `kill` names it, and gives how it ended.
+    /// Ends a command and the programs that it has started with a signal, TERM or KILL, and gives how it ended. Commands ignore INT.
     ///
     /// # Errors
     /// As [`Guest::outcome`].
     pub fn kill(&mut self, job: Job, signal: &str) -> Result<Outcome> {
-        // The programs of the command are children of its shell.
-        let pid = format!("$(cat /run/jobs/{}.pid)", job.id);
-        self.run(&format!("pkill -{signal} -P {pid}; kill -{signal} {pid} 2>/dev/null; true"))?;
+        // The shell first: it would go on with what follows the program.
+        self.run(&format!(
+            "until pid=$(cat /run/jobs/{0}.pid); do usleep 10000; done; children=$(pgrep -P $pid); kill -{signal} $pid $children; true",
+            job.id
+        ))?;
         self.outcome(job, COMMAND_PATIENCE)
     }
 

@@ -15,7 +15,7 @@
 //! | [`roce`] | base transport header and ICRC, for the bed's own proof |
 //! | [`pcap`] | captures of the cable, and the fixtures made of them |
 //! | [`host`] | who has which address |
-//! | [`bench`] | what a case works with, and how cases are run |
+//! | [`mod@bench`] | what a case works with, and how cases are run |
 //! | [`cases`] | the table of cases |
 #![expect(clippy::disallowed_methods, reason = "the test bed drives real machines in real time")]
 

@@ -31,6 +31,11 @@ fn trouble(bench: &Bench) -> Result<()> {
     };
     ensure!(detail.contains("started"), "of an endless command is known: {detail}");
 
+    let killed = guest.spawn("echo started; sleep 1000; echo not here")?;
+    let killed = guest.kill(killed, "TERM")?;
+    // 128 and the number of SIGTERM.
+    ensure!((killed.code, &*killed.output) == (143, "started\n"), "a killed command gives {killed:?}");
+
     let listener = guest.spawn("echo no such option; exit 1")?;
     let listener = guest.await_listener(&listener, 1);
     ensure!(listener.is_err_and(|error| error.to_string().contains("no such option")), "a dead server goes unnoticed");
