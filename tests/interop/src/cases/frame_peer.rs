@@ -25,6 +25,8 @@ pub(super) const CASES: &[Case] = &[
 
 const ROUNDS: u32 = 10;
 const SIZE: usize = 1024;
+/// How long no answer counts as silence. A late one would be taken for the answer to the next packet, and fail there.
+const SILENCE: Duration = Duration::from_millis(1500);
 const OUR_QP: u32 = 0x00_4711;
 /// Close to the end, so that the numbers wrap around.
 const OUR_PSN: u32 = 0xff_fffb;
@@ -83,7 +85,7 @@ fn probe(bench: &Bench) -> Result<()> {
 
     let answer = |port: &mut FramePort, step: &str, bth: &Bth, rest: &[u8], expected: Option<(u32, u32)>| {
         peer.send(port, bth, rest)?;
-        let got = peer.answer(port)?;
+        let got = peer.answer(port, if expected.is_some() { COMMAND_PATIENCE } else { SILENCE })?;
         ensure!(got == expected, "{step}: the answer is {got:x?}, expected {expected:x?}");
         Ok(())
     };
@@ -101,7 +103,7 @@ fn probe(bench: &Bench) -> Result<()> {
     let mut broken = packet(src, dst, 0xd1ce, 1, &send(2), &message);
     *broken.last_mut().expect("a packet has an ICRC") ^= 1;
     port.send_packet(dst, &broken)?;
-    let got = peer.answer(&mut port)?;
+    let got = peer.answer(&mut port, SILENCE)?;
     ensure!(got.is_none(), "a wrong ICRC: the answer is {got:x?}");
 
     // The program allows no remote writes at all.
@@ -203,10 +205,10 @@ impl Peer {
         }
     }
 
-    /// The next acknowledgement as its PSN and its extended transport header; `None` if none comes for a while. Messages of the
+    /// The next acknowledgement as its PSN and its extended transport header; `None` if none comes in this time. Messages of the
     /// guest are acknowledged meanwhile.
-    fn answer(&self, port: &mut FramePort) -> Result<Option<(u32, u32)>> {
-        let deadline = Instant::now() + Duration::from_millis(1500);
+    fn answer(&self, port: &mut FramePort, patience: Duration) -> Result<Option<(u32, u32)>> {
+        let deadline = Instant::now() + patience;
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {
             let Some(datagram) = port.recv_udp(left)? else { break };
             let bth = self.check(&datagram)?;

@@ -40,14 +40,15 @@ fn pingpong(bench: &Bench) -> Result<()> {
 }
 
 fn perftest(bench: &Bench) -> Result<()> {
+    // An acknowledgement may take a second (`-u 18`): a slow machine is no reason to repeat packets.
     let meetings = [
-        ("write-ipv4", "ib_write_bw -d rxe0 -x 1 -n 5 -m 256 -s 514", " 514 "),
-        ("write-ipv6", "ib_write_bw -d rxe0 -x 2 -n 5 -m 256 -s 514", " 514 "),
-        ("read-ipv4", "ib_read_lat -d rxe0 -x 1 -n 5 -m 256 -s 514", " 514 "),
-        ("read-ipv6", "ib_read_lat -d rxe0 -x 2 -n 5 -m 256 -s 514", " 514 "),
-        ("send-ipv4", "ib_send_lat -d rxe0 -x 1 -n 5 -s 33", " 33 "),
-        ("fetch-and-add-ipv4", "ib_atomic_lat -d rxe0 -x 1 -n 5 -A FETCH_AND_ADD", " 8 "),
-        ("compare-and-swap-ipv6", "ib_atomic_lat -d rxe0 -x 2 -n 5 -A CMP_AND_SWAP", " 8 "),
+        ("write-ipv4", "ib_write_bw -d rxe0 -u 18 -x 1 -n 5 -m 256 -s 514", " 514 "),
+        ("write-ipv6", "ib_write_bw -d rxe0 -u 18 -x 2 -n 5 -m 256 -s 514", " 514 "),
+        ("read-ipv4", "ib_read_lat -d rxe0 -u 18 -x 1 -n 5 -m 256 -s 514", " 514 "),
+        ("read-ipv6", "ib_read_lat -d rxe0 -u 18 -x 2 -n 5 -m 256 -s 514", " 514 "),
+        ("send-ipv4", "ib_send_lat -d rxe0 -u 18 -x 1 -n 5 -s 33", " 33 "),
+        ("fetch-and-add-ipv4", "ib_atomic_lat -d rxe0 -u 18 -x 1 -n 5 -A FETCH_AND_ADD", " 8 "),
+        ("compare-and-swap-ipv6", "ib_atomic_lat -d rxe0 -u 18 -x 2 -n 5 -A CMP_AND_SWAP", " 8 "),
     ];
     run_all(bench, &mut bench.two_guests(1500)?, &meetings)
 }
@@ -56,7 +57,7 @@ fn large_mtu(bench: &Bench) -> Result<()> {
     let mut guests = bench.two_guests(9000)?;
     let information = guests[0].run("ibv_devinfo -d rxe0")?;
     ensure!(information.contains("active_mtu:\t\t4096"), "rxe0 says:\n{information}");
-    run_all(bench, &mut guests, &[("write-mtu-4096", "ib_write_bw -d rxe0 -x 1 -n 5 -s 4100", " 4100 ")])
+    run_all(bench, &mut guests, &[("write-mtu-4096", "ib_write_bw -d rxe0 -u 18 -x 1 -n 5 -s 4100", " 4100 ")])
 }
 
 fn rdma_cm(bench: &Bench) -> Result<()> {
@@ -77,7 +78,7 @@ fn loss(bench: &Bench) -> Result<()> {
     // The sixth packet of the writer, and the third acknowledgement.
     let (forth, back) = (Faults::script([(5, Fault::Drop)]), Faults::script([(2, Fault::Drop)]));
     let (mut guests, relay) = bench.two_guests_with_faults(1500, forth, back)?;
-    run_all(bench, &mut guests, &[("loss-ipv4", "ib_write_bw -d rxe0 -x 1 -n 5 -m 256 -s 514", " 514 ")])?;
+    run_all(bench, &mut guests, &[("loss-ipv4", "ib_write_bw -d rxe0 -u 18 -x 1 -n 5 -m 256 -s 514", " 514 ")])?;
     let dropped = relay.counts().map(|counts| counts.dropped);
     ensure!(dropped == [1, 1], "the relay has dropped {dropped:?} frames");
     Ok(())
@@ -86,7 +87,7 @@ fn loss(bench: &Bench) -> Result<()> {
 fn not_ready(bench: &Bench) -> Result<()> {
     let mut guests = bench.two_guests(1500)?;
     // One receive buffer, many messages in flight.
-    let meeting = ("receiver-not-ready-ipv4", "ib_send_bw -d rxe0 -x 1 -n 10 -s 64 -r 1", " 64 ");
+    let meeting = ("receiver-not-ready-ipv4", "ib_send_bw -d rxe0 -u 18 -x 1 -n 10 -s 64 -r 1", " 64 ");
     run_all(bench, &mut guests, &[meeting])
 }
 
