@@ -1,0 +1,198 @@
+//! Cables: raw Ethernet frames over a pair of connected local datagram sockets.
+//!
+//! The sockets keep order and lose nothing: a sender waits while the other side's queue is full. What is lost was dropped on
+//! purpose. They have no name and no port, so nothing is left behind and cables of different cases cannot meet.
+
+use crate::fault::{FaultCounts, Faults, Injector};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// No frame is longer: the largest IP packet and an Ethernet header.
+const LONGEST: usize = 65_535 + 14;
+
+/// How long a sender waits for a receiver that does not read.
+const SEND_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A cable with its two ends.
+#[derive(Debug)]
+pub struct Cable {
+    /// One end.
+    pub left: CableEnd,
+    /// The other end.
+    pub right: CableEnd,
+}
+
+impl Cable {
+    /// A new cable.
+    ///
+    /// # Errors
+    /// If the operating system gives no sockets.
+    pub fn new() -> io::Result<Cable> {
+        let (left, right) = UnixDatagram::pair()?;
+        for end in [&left, &right] {
+            end.set_write_timeout(Some(SEND_PATIENCE))?;
+        }
+        Ok(Cable { left: CableEnd { socket: left }, right: CableEnd { socket: right } })
+    }
+}
+
+/// One end of a cable: frames go in, frames come out.
+#[derive(Debug)]
+pub struct CableEnd {
+    socket: UnixDatagram,
+}
+
+impl CableEnd {
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// If the other end is gone or has not read for five seconds.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.socket.send(frame).map(|_| ())
+    }
+
+    /// The next frame, or `None` if none comes in this time; a time of zero only looks.
+    ///
+    /// # Errors
+    /// If the socket fails or has been shut down.
+    pub fn receive(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+        // Finer than a socket's own timeout, which counts the kernel's ticks.
+        let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut waiting, Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let closed = waiting[0].revents().contains(PollFlags::HUP);
+        let mut frame = vec![0; LONGEST];
+        match recv(&self.socket, &mut frame[..], RecvFlags::DONTWAIT) {
+            Ok((length, _)) => {
+                frame.truncate(length);
+                Ok(Some(frame))
+            }
+            Err(Errno::AGAIN) if closed => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends the cable: whoever waits for a frame at this end is told so.
+    pub(crate) fn shut_down(&self) {
+        // It may have ended already.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// The socket itself, to hand to qemu.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.socket.into()
+    }
+}
+
+/// Joins two cables and applies faults to what crosses, until it is dropped.
+#[derive(Debug)]
+pub struct Relay {
+    ends: [Arc<CableEnd>; 2],
+    threads: Vec<JoinHandle<()>>,
+    counts: [Arc<Mutex<FaultCounts>>; 2],
+}
+
+impl Relay {
+    /// A relay between two cable ends, with the faults of the direction from `left` to `right` and of the other.
+    pub fn new(left: CableEnd, right: CableEnd, to_right: Faults, to_left: Faults) -> Relay {
+        let (left, right) = (Arc::new(left), Arc::new(right));
+        let counts = [(); 2].map(|()| Arc::new(Mutex::new(FaultCounts::default())));
+        let threads = vec![
+            spawn(Arc::clone(&left), Arc::clone(&right), to_right, Arc::clone(&counts[0])),
+            spawn(Arc::clone(&right), Arc::clone(&left), to_left, Arc::clone(&counts[1])),
+        ];
+        Relay { ends: [left, right], threads, counts }
+    }
+
+    /// What happened so far from `left` to `right`, and back.
+    pub fn counts(&self) -> [FaultCounts; 2] {
+        [0, 1].map(|direction| *self.counts[direction].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        for end in &self.ends {
+            end.shut_down();
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(from: Arc<CableEnd>, to: Arc<CableEnd>, faults: Faults, counts: Arc<Mutex<FaultCounts>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut injector = Injector::new(faults);
+        loop {
+            let wait =
+                injector.deadline().map_or(Duration::from_secs(1), |at| at.saturating_duration_since(Instant::now()));
+            let frames = match from.receive(wait) {
+                Ok(Some(frame)) => injector.pass(frame, Instant::now()),
+                Ok(None) => injector.expired(Instant::now()),
+                Err(_) => return,
+            };
+            *counts.lock().unwrap_or_else(PoisonError::into_inner) = injector.counts();
+            for frame in frames {
+                // A guest that has ended takes no frames; the case finds that out elsewhere.
+                let _ = to.send(&frame);
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Fault;
+    use crate::frame::{IPV4, Udp, ethernet};
+
+    fn roce(number: u8) -> Vec<u8> {
+        let packet = Udp::roce("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1, &[number; 16]).emit();
+        ethernet([2; 6], [4; 6], IPV4, &packet)
+    }
+
+    #[test]
+    fn a_cable_carries_frames_both_ways_in_order() {
+        let Cable { left, right } = Cable::new().unwrap();
+        left.send(b"first").unwrap();
+        left.send(b"second").unwrap();
+        right.send(&[7; LONGEST]).unwrap();
+        assert_eq!(right.receive(Duration::from_secs(1)).unwrap().unwrap(), b"first");
+        assert_eq!(right.receive(Duration::ZERO).unwrap().unwrap(), b"second");
+        assert_eq!(right.receive(Duration::ZERO).unwrap(), None);
+        assert_eq!(left.receive(Duration::ZERO).unwrap().unwrap().len(), LONGEST);
+    }
+
+    #[test]
+    fn a_relay_joins_two_cables_and_counts() {
+        let (a, b) = (Cable::new().unwrap(), Cable::new().unwrap());
+        let relay = Relay::new(a.right, b.left, Faults::script([(0, Fault::Drop)]), Faults::None);
+        for number in 0..3 {
+            a.left.send(&roce(number)).unwrap();
+            b.right.send(&roce(number)).unwrap();
+        }
+        let patience = Duration::from_secs(5);
+        for number in 1..3 {
+            assert_eq!(b.right.receive(patience).unwrap().unwrap(), roce(number));
+        }
+        for number in 0..3 {
+            assert_eq!(a.left.receive(patience).unwrap().unwrap(), roce(number));
+        }
+        let [right, left] = relay.counts();
+        assert_eq!((right.frames, right.dropped, left.frames, left.dropped), (3, 1, 3, 0));
+    }
+}

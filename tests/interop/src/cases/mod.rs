@@ -1,0 +1,12 @@
+//! The table of cases.
+
+mod bed;
+mod frame_peer;
+mod kernel_to_kernel;
+
+use crate::bench::Case;
+
+/// All cases, in the order in which they are listed and started.
+pub fn all() -> Vec<Case> {
+    [bed::CASES, kernel_to_kernel::CASES, frame_peer::CASES].concat()
+}

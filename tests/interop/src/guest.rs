@@ -1,0 +1,398 @@
+//! One running virtual machine: boot, commands, end.
+
+use crate::cable::CableEnd;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::image::GuestImage;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The emulator.
+pub const QEMU: &str = "qemu-system-x86_64";
+
+/// The host's loopback interface as a guest sees it through its second port.
+pub const HOST_SEEN_BY_GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+
+/// The TCP port on which the RDMA programs meet before they talk RDMA.
+pub const OUT_OF_BAND_PORT: u16 = 18_515;
+
+/// A guest boots in four seconds on an idle machine; this is for a machine that is not.
+const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a command may take unless the case says otherwise.
+pub const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a guest is to be.
+#[derive(Clone, Debug)]
+pub struct GuestOptions {
+    /// Who it is on the cable; it is called `guestN`.
+    pub number: u8,
+    /// The MTU of its Ethernet port, in bytes. rxe's path MTU follows: 1024 for 1500, 4096 for 9000.
+    pub mtu: u32,
+    /// Whether it has a second port on which TCP connections to and from the host run.
+    pub out_of_band: bool,
+}
+
+impl Default for GuestOptions {
+    fn default() -> GuestOptions {
+        GuestOptions { number: 1, mtu: 1500, out_of_band: true }
+    }
+}
+
+/// A command that runs in a guest.
+#[must_use = "a command that nobody waits for may end after the case"]
+#[derive(Debug)]
+pub struct Job {
+    id: u64,
+    command: String,
+}
+
+/// How a command ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The exit code as a shell gives it: 128 and the signal's number for a killed program.
+    pub code: i32,
+    /// What the command wrote to standard output and standard error.
+    pub output: String,
+}
+
+/// A virtual machine that runs until it is dropped.
+///
+/// qemu also ends when the thread that started it ends, so that nothing stays behind a killed test; a guest must not outlive
+/// its thread.
+#[derive(Debug)]
+pub struct Guest {
+    name: String,
+    host: Host,
+    qemu: Child,
+    control: UnixStream,
+    received: Vec<u8>,
+    next_job: u64,
+    answers: BTreeMap<u64, Outcome>,
+    directory: PathBuf,
+    forwarded: Option<SocketAddrV4>,
+}
+
+impl Guest {
+    /// Starts a guest; [`Guest::await_boot`] waits for it. Console, emulator messages and a capture of the cable go to files
+    /// `guestN.console`, `guestN.qemu` and `guestN.pcap` in `directory`.
+    ///
+    /// # Errors
+    /// If qemu cannot be started or files cannot be written.
+    pub fn start(image: &GuestImage, options: &GuestOptions, cable: CableEnd, directory: &Path) -> Result<Guest> {
+        let name = format!("guest{}", options.number);
+        let host = Host::guest(options.number);
+        let file = |suffix: &str| directory.join(format!("{name}.{suffix}"));
+        let (control, control_of_qemu) = UnixStream::pair().map_err(Error::io("the guest's control channel"))?;
+        let messages = File::create(file("qemu")).map_err(Error::file(&file("qemu")))?;
+        let forwarded = if options.out_of_band { Some(free_port()?) } else { None };
+
+        let mut command = Command::new(QEMU);
+        command
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "384"])
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .arg("-kernel")
+            .arg(image.kernel())
+            .arg("-initrd")
+            .arg(image.initramfs())
+            .args(["-append", &kernel_command_line(&name, host, options)])
+            .args(["-serial", &format!("file:{}", escaped(&file("console")))])
+            // The control channel is qemu's standard output, the cable its standard input: sockets that need no names.
+            .args(["-chardev", "socket,id=control,fd=1", "-device", "virtio-serial-pci"])
+            .args(["-device", "virtserialport,chardev=control"])
+            .args(["-netdev", "dgram,id=cable,local.type=fd,local.str=0"])
+            .args(["-device", &format!("virtio-net-pci,netdev=cable,romfile=,mac={}", mac_text(host.mac()))])
+            .args(["-object", &format!("filter-dump,id=capture,netdev=cable,file={}", escaped(&file("pcap")))]);
+        if let Some(address) = forwarded {
+            let forward = format!("hostfwd=tcp:{}:{}-10.0.2.15:{OUT_OF_BAND_PORT}", address.ip(), address.port());
+            command.args(["-netdev", &format!("user,id=oob,ipv6=off,{forward}")]);
+            let mac = mac_text(host.out_of_band_mac());
+            command.args(["-device", &format!("virtio-net-pci,netdev=oob,romfile=,mac={mac}")]);
+        }
+        command
+            .stdin(Stdio::from(cable.into_fd()))
+            .stdout(Stdio::from(OwnedFd::from(control_of_qemu)))
+            .stderr(messages);
+        // SAFETY: between fork and exec only a system call is made, which is safe at that point and allocates nothing.
+        unsafe {
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+        }
+        let qemu = command.spawn().map_err(Error::io(QEMU))?;
+        // The command still holds qemu's ends of the sockets; without them an end of qemu is seen as an end of the channel.
+        drop(command);
+        Ok(Guest {
+            name,
+            host,
+            qemu,
+            control,
+            received: Vec::new(),
+            next_job: 0,
+            answers: BTreeMap::new(),
+            directory: directory.to_owned(),
+            forwarded,
+        })
+    }
+
+    /// Waits until the guest takes commands. Its rxe device is up by then.
+    ///
+    /// # Errors
+    /// If the guest ends or is not ready within two minutes.
+    pub fn await_boot(&mut self) -> Result<()> {
+        let line = self.read_line(Instant::now() + BOOT_PATIENCE)?.ok_or_else(|| Error::Timeout {
+            what: format!("the boot of {}", self.name),
+            after: BOOT_PATIENCE,
+            detail: format!(":\n{}", self.console_end(20)),
+        })?;
+        if line.starts_with("ready ") { Ok(()) } else { Err(self.nonsense(&line)) }
+    }
+
+    /// The guest's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The guest's addresses on the cable.
+    pub fn host(&self) -> Host {
+        self.host
+    }
+
+    /// Where on this machine a TCP connection to the guest's port [`OUT_OF_BAND_PORT`] is made.
+    ///
+    /// # Panics
+    /// If the guest was started without a second port.
+    pub fn out_of_band(&self) -> SocketAddrV4 {
+        self.forwarded.expect("the guest was started without a second port")
+    }
+
+    /// The capture of the guest's end of the cable, in pcap format, complete up to the frame sent last.
+    pub fn capture(&self) -> PathBuf {
+        self.directory.join(format!("{}.pcap", self.name))
+    }
+
+    /// Runs a shell command and waits for its end.
+    ///
+    /// # Errors
+    /// If it fails, takes longer than [`COMMAND_PATIENCE`], or the guest ends.
+    pub fn run(&mut self, command: &str) -> Result<String> {
+        let job = self.spawn(command)?;
+        self.finish(job, COMMAND_PATIENCE)
+    }
+
+    /// Starts a shell command of one line.
+    ///
+    /// # Errors
+    /// If the guest has ended.
+    ///
+    /// # Panics
+    /// If the command has more than one line.
+    pub fn spawn(&mut self, command: &str) -> Result<Job> {
+        assert!(!command.contains('\n'), "a command is one line");
+        let id = self.next_job;
+        self.next_job += 1;
+        let request = format!("{id} {command}\n");
+        self.control.write_all(request.as_bytes()).map_err(|_| self.ended())?;
+        Ok(Job { id, command: command.to_owned() })
+    }
+
+    /// Waits for a command that succeeds, and gives what it printed.
+    ///
+    /// # Errors
+    /// If it ends with another code than 0, does not end in time, or the guest ends.
+    pub fn finish(&mut self, job: Job, patience: Duration) -> Result<String> {
+        let command = job.command.clone();
+        let Outcome { code, output } = self.outcome(job, patience)?;
+        if code == 0 { Ok(output) } else { Err(Error::Command { guest: self.name.clone(), command, code, output }) }
+    }
+
+    /// Waits for a command and gives how it ended.
+    ///
+    /// # Errors
+    /// If it does not end in time, or the guest ends. The error of a command that takes too long has what it printed so far.
+    pub fn outcome(&mut self, job: Job, patience: Duration) -> Result<Outcome> {
+        if let Some(outcome) = self.answer(job.id, patience)? {
+            return Ok(outcome);
+        }
+        let look = self.spawn(&format!("cat /run/jobs/{}.out", job.id))?;
+        let output =
+            self.answer(look.id, COMMAND_PATIENCE)?.map_or("nothing: the guest is stuck".to_owned(), |o| o.output);
+        let what = format!("the end of `{}` in {}", job.command, self.name);
+        Err(Error::Timeout { what, after: patience, detail: format!("; it has printed:\n{output}") })
+    }
+
+    /// Ends a command and the programs that it has started with a signal, TERM or KILL, and gives how it ended. Commands ignore INT.
+    ///
+    /// # Errors
+    /// As [`Guest::outcome`].
+    pub fn kill(&mut self, job: Job, signal: &str) -> Result<Outcome> {
+        // The shell first: it would go on with what follows the program.
+        self.run(&format!(
+            "until pid=$(cat /run/jobs/{0}.pid); do usleep 10000; done; children=$(pgrep -P $pid); kill -{signal} $pid $children; true",
+            job.id
+        ))?;
+        self.outcome(job, COMMAND_PATIENCE)
+    }
+
+    /// Waits until a command listens on a TCP port.
+    ///
+    /// # Errors
+    /// If it ends instead, or does not within a minute.
+    pub fn await_listener(&mut self, job: &Job, port: u16) -> Result<()> {
+        let wait = self.spawn(&format!("await-listen {port} {}", job.id))?;
+        let Outcome { code, output } = self.outcome(wait, COMMAND_PATIENCE * 2)?;
+        let (guest, command) = (self.name.clone(), job.command.clone());
+        if code == 0 { Ok(()) } else { Err(Error::Command { guest, command, code, output }) }
+    }
+
+    /// Lines of the guest's console that speak of trouble in the kernel.
+    pub fn kernel_complaints(&self) -> Vec<String> {
+        const SIGNS: [&str; 6] = ["Kernel panic", "BUG:", "WARNING:", "Oops", "general protection", "rcu: INFO"];
+        let console = self.console();
+        console.lines().filter(|line| SIGNS.iter().any(|sign| line.contains(sign))).map(str::to_owned).collect()
+    }
+
+    fn console(&self) -> String {
+        let file = self.directory.join(format!("{}.console", self.name));
+        std::fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).replace('\r', "")).unwrap_or_default()
+    }
+
+    /// The last lines of the console.
+    fn console_end(&self, lines: usize) -> String {
+        let console = self.console();
+        let all: Vec<&str> = console.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// The answer to a request, if it comes in time.
+    fn answer(&mut self, id: u64, patience: Duration) -> Result<Option<Outcome>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(outcome) = self.answers.remove(&id) {
+                return Ok(Some(outcome));
+            }
+            let Some(line) = self.read_line(deadline)? else { return Ok(None) };
+            let numbers: Vec<i64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let &[id, code, length] = &numbers[..] else { return Err(self.nonsense(&line)) };
+            // The bytes follow at once.
+            let bytes = self.read_bytes(length as usize, Instant::now() + COMMAND_PATIENCE)?;
+            let output = String::from_utf8_lossy(&bytes).into_owned();
+            self.answers.insert(id as u64, Outcome { code: code as i32, output });
+        }
+    }
+
+    fn read_line(&mut self, deadline: Instant) -> Result<Option<String>> {
+        loop {
+            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
+                let line = self.received.drain(..=end).collect::<Vec<u8>>();
+                return Ok(Some(String::from_utf8_lossy(&line[..end]).into_owned()));
+            }
+            if !self.read_some(deadline)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn read_bytes(&mut self, count: usize, deadline: Instant) -> Result<Vec<u8>> {
+        while self.received.len() < count {
+            if !self.read_some(deadline)? {
+                return Err(self.nonsense("half an answer"));
+            }
+        }
+        Ok(self.received.drain(..count).collect())
+    }
+
+    /// Reads what is there; false if nothing comes before the deadline.
+    fn read_some(&mut self, deadline: Instant) -> Result<bool> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        self.control.set_read_timeout(Some(left)).map_err(Error::io("the guest's control channel"))?;
+        let mut buffer = [0; 4096];
+        match self.control.read(&mut buffer) {
+            Ok(0) => Err(self.ended()),
+            Ok(length) => {
+                self.received.extend(&buffer[..length]);
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(_) => Err(self.ended()),
+        }
+    }
+
+    fn nonsense(&self, line: &str) -> Error {
+        Error::Check(format!("guest {}: the agent said `{line}`", self.name))
+    }
+
+    /// Why the guest has ended, from its console and qemu's messages.
+    fn ended(&mut self) -> Error {
+        // qemu closes its files after the channel.
+        let status = self.qemu.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let console = self.console();
+        let lines: Vec<&str> = console.lines().collect();
+        // An oops comes some lines before the panic that follows from it.
+        let sign = |line: &&str| {
+            ["BUG:", "Oops", "general protection", "Kernel panic", "init:"].iter().any(|s| line.contains(s))
+        };
+        let mut reason = match lines.iter().position(sign) {
+            Some(at) => format!("its kernel says:\n{}", lines[at..lines.len().min(at + 40)].join("\n")),
+            None => format!("qemu has ended ({status})"),
+        };
+        let messages = std::fs::read_to_string(self.directory.join(format!("{}.qemu", self.name))).unwrap_or_default();
+        if !messages.trim().is_empty() {
+            let _ = write!(reason, "\nqemu says: {}", messages.trim());
+        }
+        Error::GuestEnded { guest: self.name.clone(), reason }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// What the kernel is told: where to write, to end at the first trouble, and the settings that `init` reads.
+fn kernel_command_line(name: &str, host: Host, options: &GuestOptions) -> String {
+    [
+        "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on".to_owned(),
+        // A busy machine may stop the guest for a while; that is no fault of its timers, nor a stall of its kernel.
+        "no_timer_check tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1".to_owned(),
+        format!("rnic.name={name}"),
+        format!("rnic.number={}", options.number),
+        format!("rnic.roce_mac={}", mac_text(host.mac())),
+        format!("rnic.oob_mac={}", mac_text(host.out_of_band_mac())),
+        format!("rnic.mtu={}", options.mtu),
+        format!("rnic.ip4={}/24", host.ipv4()),
+        format!("rnic.ip6={}/64", host.ipv6()),
+    ]
+    .join(" ")
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// A path as qemu's options take it: commas are doubled.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// A TCP port of this machine that was free a moment ago.
+fn free_port() -> Result<SocketAddrV4> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("a TCP port"))?;
+    let port = listener.local_addr().map_err(Error::io("a TCP port"))?.port();
+    Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+}

@@ -1,0 +1,109 @@
+//! Runs the cases of the test bed. `tests/interop/run` calls it after it has looked for qemu.
+
+use clap::Parser;
+use rnic_interop::bench::{Report, run_cases};
+use rnic_interop::{Case, GuestImage, cases};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Tests rnic against the Linux kernel's software RoCE in virtual machines.
+#[derive(Parser)]
+#[command(name = "rnic-interop")]
+struct Arguments {
+    /// Cases to run; a name ending in * stands for all that begin so. Without names, all
+    names: Vec<String>,
+    /// Print the cases and what they show, and run none
+    #[arg(long)]
+    list: bool,
+    /// Cases at a time; each runs one or two virtual machines
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: u8,
+    /// Where the cases leave consoles and captures
+    #[arg(long, value_name = "DIR", default_value_os_t = default_directory())]
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let cases = match select(&cases::all(), &arguments.names) {
+        Ok(cases) => cases,
+        Err(sentence) => {
+            eprintln!("rnic-interop: {sentence}");
+            return ExitCode::from(2);
+        }
+    };
+    if arguments.list {
+        for case in cases {
+            println!("{:<28} {}", case.name, case.about);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut failed = 0;
+    let outcome = GuestImage::build().and_then(|image| {
+        println!("{} cases, files in {}", cases.len(), arguments.out.display());
+        run_cases(&cases, &image, &arguments.out, arguments.jobs.into(), |report| {
+            print(report);
+            failed += usize::from(report.result.is_err());
+        })
+    });
+    if let Err(error) = outcome {
+        eprintln!("rnic-interop: {error}");
+        return ExitCode::FAILURE;
+    }
+    println!("{} passed, {failed} failed", cases.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print(report: &Report) {
+    let (name, seconds) = (report.case.name, report.took.as_secs_f32());
+    match &report.result {
+        Ok(()) => println!("case {name} ... ok ({seconds:.1} s)"),
+        Err(error) => {
+            println!("case {name} ... FAILED ({seconds:.1} s)\n{error}\nfiles: {}", report.directory.display())
+        }
+    }
+}
+
+/// The cases that the names ask for, in the table's order.
+fn select(all: &[Case], names: &[String]) -> Result<Vec<Case>, String> {
+    let fits = |name: &str, case: &Case| match name.strip_suffix('*') {
+        Some(start) => case.name.starts_with(start),
+        None => case.name == name,
+    };
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|case| fits(name, case))) {
+        return Err(format!("there is no case {unknown}; --list prints all"));
+    }
+    let wanted = |case: &&Case| names.is_empty() || names.iter().any(|name| fits(name, case));
+    Ok(all.iter().filter(wanted).copied().collect())
+}
+
+fn default_directory() -> PathBuf {
+    let interop = Path::new(env!("CARGO_MANIFEST_DIR"));
+    interop.ancestors().nth(2).unwrap_or(interop).join("target/interop/cases")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_selected_by_name_or_beginning() {
+        let case = |name| Case { name, about: "", run: |_| Ok(()) };
+        let all = [case("ping-v4"), case("ping-v6"), case("write")];
+        let names = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+            select(&all, &words).map(|cases| cases.iter().map(|case| case.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap(), ["ping-v4", "ping-v6", "write"]);
+        assert_eq!(names(&["write", "ping-*"]).unwrap(), ["ping-v4", "ping-v6", "write"]);
+        assert_eq!(names(&["ping-v6"]).unwrap(), ["ping-v6"]);
+        assert_eq!(names(&["ping"]).unwrap_err(), "there is no case ping; --list prints all");
+    }
+
+    #[test]
+    fn no_two_cases_have_one_name() {
+        let mut names: Vec<_> = cases::all().iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+}
