@@ -138,15 +138,6 @@ impl Common {
         self.inbox.len()
     }
 
-    /// The oldest receive in use is done.
-    pub(crate) fn received(
-        &mut self, ctx: &mut Ctx<'_>, status: Status, opcode: Opcode, byte_len: u32, imm: Option<u32>,
-        invalidated: Option<u32>, solicited: bool,
-    ) {
-        let Some(receive) = self.inbox.pop_front() else { return };
-        self.inbox_base = self.inbox_base.wrapping_add(1);
-        let completion = Completion { wr_id: receive.wr_id, status, opcode, byte_len, imm, invalidated, qpn: self.qpn };
-        ctx.complete(self.init.recv_cq, completion, solicited);
     /// The number, modulo 2^24, of the oldest receive that is not completed.
     pub(crate) fn next_receive(&self) -> u32 {
         self.next_receive as u32

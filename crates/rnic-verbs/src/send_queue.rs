@@ -180,11 +180,6 @@ impl SendQueue {
 
     /// The read or atomic that answer `answer` belongs to.
     pub(crate) fn find_answer(&mut self, answer: u64) -> Option<&mut Wqe> {
-        let released = self.released;
-        self.wqes
-            .iter_mut()
-            .take(released)
-            .find(|wqe| wqe.op.is_fetching() && (wqe.answer..wqe.answer + u64::from(wqe.answers)).contains(&answer))
         let at = self.search(self.near_answer, |wqe| wqe.answer_end() <= answer);
         self.near_answer = at;
         self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.answer..wqe.answer_end()).contains(&answer))

@@ -14,22 +14,6 @@ use crate::{Congestion, Dropped};
 use rnic_transport::{FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
 
-/// A message of the peer that has begun.
-#[derive(Clone, Copy, Debug)]
-enum Incoming {
-    /// Nothing, or what is left of a message that is lost.
-    None,
-    Send {
-        done: u32,
-    },
-    Write {
-        addr: u64,
-        rkey: u32,
-        done: u32,
-        left: u32,
-    },
-}
-
 /// State of an unreliable connection.
 pub(crate) struct Uc {
     first: Psn,
@@ -104,36 +88,6 @@ impl Uc {
                 self.incoming = None;
                 return Err(Dropped::NoReceive);
             }
-            Operation::Write => {
-                let (addr, rkey, done, left) = match (self.incoming, headers.reth) {
-                    (Incoming::None, Some(reth)) => {
-                        let all = u64::from(reth.dma_len);
-                        let admitted =
-                            all == 0 || ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Want::RemoteWrite).is_ok();
-                        if !c.access.remote_write || !admitted {
-                            return Err(Dropped::Refused);
-                        }
-                        (reth.va, reth.rkey, 0, reth.dma_len)
-                    }
-                    (Incoming::Write { addr, rkey, done, left }, _) => (addr, rkey, done, left),
-                    _ => return Err(Dropped::Refused),
-                };
-                if len > left || ends != (len == left) {
-                    return Err(Dropped::Refused);
-                }
-                if imm.is_some() && c.receive(ctx, 0).is_none() {
-                    return Err(Dropped::NoReceive);
-                }
-                if len > 0 {
-                    let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(len), Want::RemoteWrite);
-                    ctx.memory.slice_mut(span.map_err(|_| Dropped::Refused)?).copy_from_slice(packet.payload);
-                }
-                let (done, left) = (done + len, left - len);
-                let addr = addr.wrapping_add(u64::from(len));
-                self.incoming = if ends { Incoming::None } else { Incoming::Write { addr, rkey, done, left } };
-                if ends && imm.is_some() {
-                    c.received(ctx, Status::Success, Opcode::RecvWithImmediate, done, imm, None, solicited);
-                }
             // The receive is at fault, not the message.
             Err(Refusal::Never(_, status @ (Status::LocalLength | Status::LocalProtection))) => {
                 c.fail_receive(ctx, status, true);
