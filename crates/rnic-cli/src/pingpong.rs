@@ -7,7 +7,6 @@ use rnic_endpoint::port::ROCE_PORT;
 use rnic_endpoint::{Config, Device, Identification, Mode};
 use rnic_transport::Time;
 use rnic_verbs::Service;
-use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -74,7 +73,7 @@ fn side(stream: &TcpStream, arguments: &PingpongArgs, options: Options) -> Resul
     Pingpong::new(&device, options).map_err(failed)
 }
 
-fn failed(error: rnic_endpoint::Error) -> CliError {
+fn failed(error: impl std::error::Error) -> CliError {
     CliError::Failed(vec![error.to_string()])
 }
 

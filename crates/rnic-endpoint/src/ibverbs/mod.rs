@@ -4,4 +4,4 @@ mod address;
 mod pingpong;
 
 pub use address::{AddressError, MESSAGE, decode, encode};
-pub use pingpong::{Options, Outcome, Pingpong, Stopped};
+pub use pingpong::{Error, Options, Outcome, Pingpong};

@@ -3,8 +3,8 @@
 //! The exchange: the client sends its address, the server connects its queue pair and sends its own, the client says `done`. The client
 //! sends the first message; a side sends its next one when its last is complete and a new one has come.
 
-use super::address::{MESSAGE, decode, encode};
-use crate::device::{CompletionQueue, Device, Error, MemoryRegion, PathOptions, QpOptions, QueuePair};
+use super::address::{AddressError, MESSAGE, decode, encode};
+use crate::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
 use crate::{Clock, TimeSource};
 use rnic_transport::Time;
 use rnic_verbs::{Access, Capacities, Completion, Opcode, Qpn, SendOp, Service, Status};
@@ -59,7 +59,16 @@ pub struct Outcome {
 
 /// Why it stopped early.
 #[derive(Debug, thiserror::Error)]
-pub enum Stopped {
+pub enum Error {
+    /// The device refused something.
+    #[error(transparent)]
+    Device(#[from] device::Error),
+    /// The peer's address is none.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The peer did not say what it should.
+    #[error("{0}")]
+    Exchange(String),
     /// A work request failed.
     #[error("message {message} of {iterations}: {what} failed with {status:?}")]
     Failed {
@@ -109,7 +118,7 @@ impl Pingpong {
     ///
     /// # Errors
     /// When a limit of the device is reached or an option is out of range.
-    pub fn new(device: &Device, options: Options) -> Result<Pingpong, Error> {
+    pub fn new(device: &Device, options: Options) -> Result<Pingpong, device::Error> {
         let cq = device.completion_queue(options.receives + 2)?;
         let domain = device.protection_domain();
         let mut bytes = vec![options.check.unwrap_or(0x7b); 2 * options.size];
@@ -130,14 +139,14 @@ impl Pingpong {
         Ok(side)
     }
 
-    fn post_receive(&self) -> Result<(), Error> {
+    fn post_receive(&self) -> Result<(), device::Error> {
         self.qp.post_recv(RECEIVE, &[self.region.slice(self.options.size, self.options.size)?])
     }
 
     fn connect(&self, message: &[u8; MESSAGE]) -> Result<(), Error> {
-        let peer = decode(message, self.device.local_addr().port()).map_err(|why| Error::Exchange(why.to_string()))?;
+        let peer = decode(message, self.device.local_addr().port())?;
         let options = PathOptions { mtu: Some(self.options.mtu), rd_atomic: 1, ..PathOptions::default() };
-        self.qp.connect(&peer, &options)
+        Ok(self.qp.connect(&peer, &options)?)
     }
 
     /// The server's side, with a client that has just connected.
@@ -194,13 +203,13 @@ impl Pingpong {
         while sent < iterations || received < iterations {
             let count = self.cq.wait(&mut found, patience)?;
             if count == 0 {
-                return Err(stopped(Stopped::Silence(patience, sent, received)));
+                return Err(Error::Silence(patience, sent, received));
             }
             for completion in &found[..count] {
                 let receive = completion.wr_id == RECEIVE;
                 if completion.status != Status::Success {
                     let (message, what) = if receive { (received, "a receive") } else { (sent, "a send") };
-                    return Err(stopped(Stopped::Failed { message, iterations, what, status: completion.status }));
+                    return Err(Error::Failed { message, iterations, what, status: completion.status });
                 }
                 if receive {
                     received += 1;
@@ -241,16 +250,12 @@ impl Pingpong {
         self.region.with_mut(|bytes| {
             let here = &mut bytes[start..start + len as usize];
             if let Some(at) = here.iter().position(|byte| *byte != expected) {
-                return Err(stopped(Stopped::Wrong { message, at, found: here[at], expected }));
+                return Err(Error::Wrong { message, at, found: here[at], expected });
             }
             here.fill(!expected);
             Ok(u64::from(len))
         })
     }
-}
-
-fn stopped(why: Stopped) -> Error {
-    Error::Exchange(why.to_string())
 }
 
 /// What the peer did not say.
