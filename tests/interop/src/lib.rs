@@ -12,6 +12,7 @@
 //! | [`fault`] | seeded or scripted loss, reordering, duplication and corruption of frames |
 //! | [`frame`] | Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as bytes |
 //! | [`port`] | our side's Ethernet port |
+//! | [`endpoint`] | rnic's endpoint on that port |
 //! | [`roce`] | base transport header and ICRC, for the bed's own proof |
 //! | [`pcap`] | captures of the cable, and the fixtures made of them |
 //! | [`host`] | who has which address |
@@ -22,6 +23,7 @@
 pub mod bench;
 pub mod cable;
 pub mod cases;
+pub mod endpoint;
 pub mod error;
 pub mod fault;
 pub mod frame;

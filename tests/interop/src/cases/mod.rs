@@ -1,6 +1,7 @@
 //! The table of cases.
 
 mod bed;
+mod endpoint;
 mod frame_peer;
 mod kernel_to_kernel;
 
@@ -8,5 +9,5 @@ use crate::bench::Case;
 
 /// All cases, in the order in which they are listed and started.
 pub fn all() -> Vec<Case> {
-    [bed::CASES, kernel_to_kernel::CASES, frame_peer::CASES].concat()
+    [bed::CASES, kernel_to_kernel::CASES, frame_peer::CASES, endpoint::CASES].concat()
 }

@@ -1,0 +1,100 @@
+//! rnic's endpoint against the kernel's software RoCE.
+
+use crate::bench::{Bench, Case};
+use crate::endpoint::device;
+use crate::ensure;
+use crate::error::{Error, Result};
+use crate::fault::Faults;
+use crate::guest::{COMMAND_PATIENCE, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT};
+use crate::host::Gid;
+use rnic_endpoint::Device;
+use rnic_endpoint::ibverbs::{Options, Outcome, Pingpong};
+use rnic_transport::Time;
+use rnic_verbs::Service;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+pub(super) const CASES: &[Case] = &[
+    Case { name: "endpoint-pingpong-server", about: "ibv_rc_pingpong as client of rnic, IPv4", run: serve },
+    Case { name: "endpoint-pingpong-client", about: "ibv_rc_pingpong as server of rnic, IPv6", run: connect },
+    Case { name: "endpoint-pingpong-uc", about: "ibv_uc_pingpong as client of rnic", run: serve_uc },
+    Case {
+        name: "endpoint-pingpong-loss",
+        about: "ibv_rc_pingpong with rnic, 2 % of the frames lost each way",
+        run: serve_with_loss,
+    },
+];
+
+/// Messages of several packets, and of a length that needs padding.
+const SIZE: usize = 10_001;
+const ROUNDS: u32 = 200;
+
+fn options(service: Service) -> Options {
+    Options {
+        service,
+        size: SIZE,
+        iterations: ROUNDS,
+        check: Some(0),
+        patience: Time::from_ms(COMMAND_PATIENCE.as_millis() as u64),
+        ..Options::default()
+    }
+}
+
+fn serve(bench: &Bench) -> Result<()> {
+    serve_as(bench, "ibv_rc_pingpong", Service::Rc, Gid::Ipv4, Faults::None)
+}
+
+fn serve_uc(bench: &Bench) -> Result<()> {
+    serve_as(bench, "ibv_uc_pingpong", Service::Uc, Gid::Ipv4, Faults::None)
+}
+
+fn serve_with_loss(bench: &Bench) -> Result<()> {
+    let faults = Faults::Random { seed: 7, loss: 0.02, reorder: 0.0, duplicate: 0.0, corrupt: 0.0 };
+    serve_as(bench, "ibv_rc_pingpong", Service::Rc, Gid::Ipv4, faults)
+}
+
+/// Our server, and the guest's program as its client.
+fn serve_as(bench: &Bench, program: &str, service: Service, gid: Gid, faults: Faults) -> Result<()> {
+    let (mut guest, mut port) = bench.guest_and_port(&GuestOptions::default())?;
+    let lossy = !matches!(faults, Faults::None);
+    port.set_faults(faults.clone(), faults);
+    let device = device(port, gid).map_err(failed)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("the exchange"))?;
+    let tcp_port = listener.local_addr().map_err(Error::io("the exchange"))?.port();
+    let client = guest.spawn(&format!(
+        "{program} -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -c -p {tcp_port} {HOST_SEEN_BY_GUEST}",
+        gid.index()
+    ))?;
+    let side = Pingpong::new(&device, options(service)).map_err(failed)?;
+    let (stream, _) = listener.accept().map_err(Error::io("the exchange"))?;
+    let outcome = side.serve(stream).map_err(failed)?;
+    let output = guest.finish(client, COMMAND_PATIENCE)?;
+    check(&outcome, &output, &device, lossy)
+}
+
+fn connect(bench: &Bench) -> Result<()> {
+    let (mut guest, port) = bench.guest_and_port(&GuestOptions::default())?;
+    let gid = Gid::Ipv6;
+    let device = device(port, gid).map_err(failed)?;
+    let server = guest.spawn(&format!("ibv_rc_pingpong -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -c", gid.index()))?;
+    guest.await_listener(&server, OUT_OF_BAND_PORT)?;
+    let side = Pingpong::new(&device, options(Service::Rc)).map_err(failed)?;
+    let stream = TcpStream::connect(guest.out_of_band()).map_err(Error::io("the exchange"))?;
+    let outcome = side.dial(stream).map_err(failed)?;
+    let output = guest.finish(server, COMMAND_PATIENCE)?;
+    check(&outcome, &output, &device, false)
+}
+
+fn check(outcome: &Outcome, output: &str, device: &Device, lossy: bool) -> Result<()> {
+    let bytes = u64::from(ROUNDS) * SIZE as u64;
+    ensure!(outcome.checked == bytes, "{} of {bytes} bytes were checked", outcome.checked);
+    ensure!(output.contains(&format!("{} bytes in", 2 * bytes)), "the guest printed:\n{output}");
+    let counters = device.counters();
+    ensure!(counters.driver.bad_icrc == 0, "{} packets had a wrong ICRC", counters.driver.bad_icrc);
+    let again = counters.verbs.retransmitted;
+    ensure!(lossy == (again > 0), "{again} packets were sent again: {:?}", counters.verbs);
+    Ok(())
+}
+
+fn failed(error: impl std::error::Error) -> Error {
+    Error::Check(error.to_string())
+}

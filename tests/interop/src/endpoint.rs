@@ -1,0 +1,109 @@
+//! The endpoint on our side of the cable: its port is the frame port.
+
+use crate::frame::{Datagram, Udp};
+use crate::host::{Gid, Host};
+use crate::port::FramePort;
+use rnic_endpoint::port::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, ROCE_PORT, SendError, TrafficClass};
+use rnic_endpoint::{Config, Device, Error, Mode};
+use rnic_transport::Time;
+use std::io;
+use std::net::SocketAddr;
+use std::task::Waker;
+use std::time::Duration;
+
+/// A device whose packets go through the cable, from our address of this kind. It makes progress while it is polled.
+///
+/// # Errors
+/// None is expected.
+pub fn device(frames: FramePort, gid: Gid) -> Result<Device, Error> {
+    let port = EndpointPort::new(frames, gid);
+    Device::on_port(Box::new(port), Config { mode: Mode::Polled, ..Config::default() })
+}
+
+/// Datagrams as frames.
+#[derive(Debug)]
+pub struct EndpointPort {
+    frames: FramePort,
+    local: SocketAddr,
+    /// What arrived while the endpoint waited.
+    early: Option<Datagram>,
+    /// What the last call of `receive` returned.
+    arrived: Option<Datagram>,
+    counters: Counters,
+}
+
+impl EndpointPort {
+    /// Datagrams of our address of this kind.
+    pub fn new(frames: FramePort, gid: Gid) -> EndpointPort {
+        let local = SocketAddr::new(gid.address(Host::OURS), ROCE_PORT);
+        EndpointPort { frames, local, early: None, arrived: None, counters: Counters::default() }
+    }
+}
+
+impl Port for EndpointPort {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn source_port(&self, hash: u32) -> u16 {
+        0xc000 | (hash & 0x3fff) as u16
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { segments: 16, bytes: 65_000 }
+    }
+
+    fn longest_datagram(&self, _destination: SocketAddr) -> io::Result<usize> {
+        Ok(1_500 - 28)
+    }
+
+    fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {
+        let bytes: Vec<u8> = batch.data.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let mut sent = 0;
+        for (id, payload) in bytes.chunks(batch.segment.max(1)).enumerate() {
+            let roce = Udp::roce(self.local.ip(), batch.destination.ip(), batch.source_port, payload);
+            let datagram = Udp { ip_id: id as u16, tos: batch.traffic_class.byte(), ..roce };
+            // A frame that cannot be sent is a frame that is lost.
+            if self.frames.send_udp(&datagram).is_err() {
+                self.counters.refused += 1;
+            }
+            sent += 1;
+        }
+        self.counters.sent_segments += sent as u64;
+        Ok(sent)
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
+        self.arrived = match self.early.take() {
+            Some(datagram) => Some(datagram),
+            None => self.frames.recv_udp(Duration::ZERO)?,
+        };
+        let Some(datagram) = &self.arrived else { return Ok(None) };
+        self.counters.received_segments += 1;
+        let data = datagram.payload();
+        let meta = Meta {
+            source: SocketAddr::new(datagram.src, datagram.sport),
+            destination: datagram.dst,
+            traffic_class: TrafficClass::from_byte(datagram.tos),
+            identification: Some(datagram.ip_id),
+        };
+        Ok(Some(Arrival { meta, segment: data.len(), data }))
+    }
+
+    fn wait(&mut self, _interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        if self.early.is_none() {
+            let timeout = timeout.map_or(Duration::from_secs(1), |time| Duration::from_nanos(time.as_ps() / 1_000));
+            self.early = self.frames.recv_udp(timeout)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody waits in another thread: the device is polled.
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
