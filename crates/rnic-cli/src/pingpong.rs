@@ -19,7 +19,7 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
         iterations: arguments.iters,
         mtu: arguments.mtu,
         receives: arguments.rx_depth,
-        check: arguments.check.then_some(0),
+        check: arguments.check,
         patience: Time::from_ms(u64::from(arguments.timeout) * 1_000),
     };
     let patience = Duration::from_secs(u64::from(arguments.timeout));

@@ -14,7 +14,7 @@ fn device(address: &str, mode: Mode) -> Device {
 #[test]
 fn a_client_and_a_server_play() {
     for (service, mode) in [(Service::Rc, Mode::Polled), (Service::Rc, Mode::Thread), (Service::Uc, Mode::Polled)] {
-        let options = Options { service, iterations: 200, check: Some(0), ..Options::default() };
+        let options = Options { service, iterations: 200, check: true, ..Options::default() };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {

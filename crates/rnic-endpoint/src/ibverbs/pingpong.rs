@@ -24,8 +24,8 @@ pub struct Options {
     pub mtu: u32,
     /// Receives posted at once.
     pub receives: u32,
-    /// Messages hold a pattern, and what comes is compared: all zeros from `ibv_rc_pingpong -c`, bytes 0x7b without.
-    pub check: Option<u8>,
+    /// Every byte that comes is compared; the other side must be started with `-c` too.
+    pub check: bool,
     /// No completion for so long, and it is given up.
     pub patience: Time,
 }
@@ -38,7 +38,7 @@ impl Default for Options {
             iterations: 1_000,
             mtu: 1_024,
             receives: 500,
-            check: None,
+            check: false,
             patience: Time::from_ms(10_000),
         }
     }
@@ -121,9 +121,10 @@ impl Pingpong {
     pub fn new(device: &Device, options: Options) -> Result<Pingpong, device::Error> {
         let cq = device.completion_queue(options.receives + 2)?;
         let domain = device.protection_domain();
-        let mut bytes = vec![options.check.unwrap_or(0x7b); 2 * options.size];
-        // So that what comes cannot be there already.
-        bytes[options.size..].fill(!options.check.unwrap_or(0));
+        let mut bytes = vec![0; 2 * options.size];
+        for (at, byte) in bytes[..options.size].iter_mut().enumerate() {
+            *byte = pattern(at, options.check);
+        }
         let region = domain.register(bytes, Access::LOCAL)?;
         let capacities = Capacities { send_wr: 2, recv_wr: options.receives, ..Capacities::default() };
         let qp = domain.queue_pair(&QpOptions {
@@ -245,17 +246,27 @@ impl Pingpong {
 
     /// Compares a message that came; returns how many bytes.
     fn compare(&self, message: u32, len: u32) -> Result<u64, Error> {
-        let Some(expected) = self.options.check else { return Ok(0) };
+        if !self.options.check {
+            return Ok(0);
+        }
         let start = self.options.size;
         self.region.with_mut(|bytes| {
             let here = &mut bytes[start..start + len as usize];
-            if let Some(at) = here.iter().position(|byte| *byte != expected) {
-                return Err(Error::Wrong { message, at, found: here[at], expected });
+            let wrong = here.iter().enumerate().find(|(at, byte)| **byte != pattern(*at, true));
+            if let Some((at, &found)) = wrong {
+                return Err(Error::Wrong { message, at, found, expected: pattern(at, true) });
             }
-            here.fill(!expected);
+            // So that the next message cannot be there already.
+            here.fill(0xff);
             Ok(u64::from(len))
         })
     }
+}
+
+/// Byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page before its first message, and looks for it
+/// in what comes; a server that has one buffer for both directions sends back what came.
+fn pattern(at: usize, check: bool) -> u8 {
+    if check && at.is_multiple_of(4_096) { 0 } else { 0x7b }
 }
 
 /// What the peer did not say.

@@ -33,7 +33,7 @@ fn options(service: Service) -> Options {
         service,
         size: SIZE,
         iterations: ROUNDS,
-        check: Some(0),
+        check: true,
         patience: Time::from_ms(COMMAND_PATIENCE.as_millis() as u64),
         ..Options::default()
     }
