@@ -35,6 +35,9 @@ struct Arguments {
     /// Also libfabric's fi_pingpong over its reliable datagrams, and ucx_perftest over TCP, if they are installed
     #[arg(long)]
     others: bool,
+    /// Packets in flight on a queue pair; several are compared
+    #[arg(long, value_delimiter = ',')]
+    in_flight: Vec<u32>,
     /// Only lines whose name contains this
     #[arg(long, default_value = "")]
     only: String,
@@ -123,26 +126,36 @@ impl Bench<'_> {
 
     fn all(&mut self, mtu: u32) -> Result<(), Box<dyn Error>> {
         self.raw(mtu)?;
+        if self.arguments.in_flight.is_empty() {
+            self.endpoint(None, "")?;
+        }
+        for &in_flight in &self.arguments.in_flight {
+            self.endpoint(Some(in_flight), &format!(", {in_flight} in flight"))?;
+        }
+        if self.arguments.others {
+            self.libfabric()?;
+            self.ucx()?;
+        }
+        Ok(())
+    }
+
+    fn endpoint(&mut self, in_flight: Option<u32>, note: &str) -> Result<(), PerfError> {
         let amount = Amount::Duration(self.duration());
         let large = Plan { sizes: vec![1 << 20], amount, depth: 16, ..Plan::default() };
         let small = Plan { sizes: vec![64], amount, ..Plan::default() };
         let latency = Plan { latency: true, sizes: vec![64], amount: Amount::Messages(5_000), ..Plan::default() };
         for service in [Service::Irn, Service::Rc] {
-            let with = |plan: &Plan, op| Plan { op, service, ..plan.clone() };
-            self.rnic(&format!("2 {service:?} write 1 MiB"), &with(&large, Op::Write))?;
-            self.rnic(&format!("2 {service:?} read 1 MiB"), &with(&large, Op::Read))?;
-            self.rnic(&format!("2 {service:?} send 1 MiB"), &with(&large, Op::Send))?;
+            let with = |plan: &Plan, op| Plan { op, service, in_flight, ..plan.clone() };
+            self.rnic(&format!("2 {service:?} write 1 MiB{note}"), &with(&large, Op::Write))?;
+            self.rnic(&format!("2 {service:?} read 1 MiB{note}"), &with(&large, Op::Read))?;
+            self.rnic(&format!("2 {service:?} send 1 MiB{note}"), &with(&large, Op::Send))?;
             let loss = FaultPlan { loss: 1.0, seed: 7, ..FaultPlan::default() };
             let lossy = Plan { faults: loss, ..with(&large, Op::Write) };
-            self.rnic(&format!("3 {service:?} write 1 MiB, 1 % loss"), &lossy)?;
-            self.rnic(&format!("4 {service:?} write 64 B"), &with(&small, Op::Write))?;
-            self.rnic(&format!("4 {service:?} send 64 B"), &with(&small, Op::Send))?;
-            self.rnic(&format!("5 {service:?} write latency 64 B"), &with(&latency, Op::Write))?;
-            self.rnic(&format!("5 {service:?} read latency 64 B (round trip)"), &with(&latency, Op::Read))?;
-        }
-        if self.arguments.others {
-            self.libfabric()?;
-            self.ucx()?;
+            self.rnic(&format!("3 {service:?} write 1 MiB, 1 % loss{note}"), &lossy)?;
+            self.rnic(&format!("4 {service:?} write 64 B{note}"), &with(&small, Op::Write))?;
+            self.rnic(&format!("4 {service:?} send 64 B{note}"), &with(&small, Op::Send))?;
+            self.rnic(&format!("5 {service:?} write latency 64 B{note}"), &with(&latency, Op::Write))?;
+            self.rnic(&format!("5 {service:?} read latency 64 B (round trip){note}"), &with(&latency, Op::Read))?;
         }
         Ok(())
     }
