@@ -206,10 +206,8 @@ impl Shared {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
         if let Some(cq) = cq {
-            if !waiters.contains_key(&cq) {
-                waiters.insert(cq, Vec::new());
-                self.interest.store(waiters.len(), Ordering::Release);
-            }
+            waiters.entry(cq).or_default();
+            self.interest.store(waiters.len(), Ordering::Release);
             if !self.arm_if_empty(cq, Notify::Any)? {
                 return Ok(());
             }

@@ -214,19 +214,18 @@ impl Report {
             )?;
         }
         if self.latency {
-            return writeln!(
-                out,
-                " {:<10} {:<14} {:<13} {:<13} {:<16} {:<12} {:<14} {:<13} {}",
-                "#bytes",
-                "#iterations",
-                "t_min[usec]",
-                "t_max[usec]",
-                "t_typical[usec]",
-                "t_avg[usec]",
-                "t_stdev[usec]",
-                "99%[usec]",
-                "99.9%[usec]"
-            );
+            let columns = [
+                "#bytes    ",
+                "#iterations   ",
+                "t_min[usec]  ",
+                "t_max[usec]  ",
+                "t_typical[usec] ",
+                "t_avg[usec] ",
+                "t_stdev[usec] ",
+                "99%[usec]    ",
+                "99.9%[usec]",
+            ];
+            return writeln!(out, " {}", columns.join(" "));
         }
         let unit = match unit {
             Unit::MegaBytes => "MB/sec",
