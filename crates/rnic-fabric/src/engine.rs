@@ -10,7 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::event::EventTree;
 use crate::headroom::required_headroom;
 use crate::packet::MIN_FRAME;
-use crate::port::{Ports, PriorityCounters};
+use crate::port::{Ports, PriorityCounters, Tapped};
 use crate::routing::Routes;
 use crate::switch::Switch;
 use crate::topology::{Topology, TopologyError};
@@ -128,7 +128,7 @@ impl<B: Copy + Default> Fabric<B> {
             if arrival == now {
                 let packet = self.links.ports[upstream].flight.pop();
                 if packet.is_pause() {
-                    self.links.apply_pause(number, now, packet.flow_hash as u8);
+                    self.links.apply_pause(number, now, packet.paused_priorities());
                 } else {
                     endpoint.receive(host, time, &packet);
                 }
@@ -168,6 +168,14 @@ impl<B: Copy + Default> Fabric<B> {
     /// Loses exactly the frames with these numbers (counted from 0) that a port transmits, pause frames not counted.
     pub fn lose_frames(&mut self, port: usize, frames: &[u64]) {
         self.links.lose_frames(port, frames);
+    }
+    /// Notes every frame that a port transmits from now on, pause frames and those that the cable loses included. It takes memory for each.
+    pub fn tap(&mut self, port: usize) {
+        self.links.tap(port);
+    }
+    /// The frames that a tapped port has transmitted, in order; none for another port.
+    pub fn tapped(&self, port: usize) -> &[Tapped<B>] {
+        self.links.tapped(port)
     }
     /// Ends the count of paused time at `now`.
     pub fn close_counters(&mut self, now: Time) {

@@ -22,6 +22,6 @@ pub use engine::{Ending, Fabric, lossless_headroom};
 pub use headroom::required_headroom;
 pub use ideal::completion_time;
 pub use packet::{MIN_FRAME, PAUSE_FRAME, Packet};
-pub use port::PriorityCounters;
+pub use port::{PriorityCounters, Tapped};
 pub use routing::{PathFacts, Routes, longest_path};
 pub use topology::{Topology, TopologyError};

@@ -37,8 +37,13 @@ impl<B: Default> Packet<B> {
             body: B::default(),
         }
     }
-    pub(crate) fn is_pause(&self) -> bool {
+    /// Whether it is a PFC frame.
+    pub fn is_pause(&self) -> bool {
         self.flags & Self::PAUSE != 0
+    }
+    /// A PFC frame's mask of paused priorities; it resumes the others.
+    pub fn paused_priorities(&self) -> u8 {
+        self.flow_hash as u8
     }
     /// Whether a switch marked it "congestion experienced".
     pub fn is_marked(&self) -> bool {

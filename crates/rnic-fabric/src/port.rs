@@ -3,7 +3,7 @@
 use crate::packet::{PAUSE_FRAME, Packet};
 use crate::rng::{Purpose, Stream};
 use crate::topology::Topology;
-use rnic_transport::BitRate;
+use rnic_transport::{BitRate, Time};
 
 /// Counters of one port in one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -118,6 +118,33 @@ impl Loss {
     }
 }
 
+/// A frame that a tapped port has put on its cable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tapped<B> {
+    /// When its first bit left.
+    pub at: Time,
+    /// The frame.
+    pub packet: Packet<B>,
+}
+
+/// What happens to the frames of some cables only, away from the path of all others.
+struct Special<B> {
+    loss: Option<Loss>,
+    /// Every frame that the port has transmitted, if somebody wants to know.
+    tap: Option<Vec<Tapped<B>>>,
+}
+
+impl<B: Copy> Special<B> {
+    /// Notes a frame.
+    #[cold]
+    #[inline(never)]
+    fn record(&mut self, now: u64, packet: &Packet<B>) {
+        if let Some(tap) = &mut self.tap {
+            tap.push(Tapped { at: Time::from_ps(now), packet: *packet });
+        }
+    }
+}
+
 /// One end of a cable: its transmitter, the pause state in both directions, and what it has put on the cable.
 pub(crate) struct Port<B> {
     /// The transmitter is sending until then.
@@ -134,7 +161,7 @@ pub(crate) struct Port<B> {
     pub(crate) pause_wanted: u8,
     pub(crate) pause_told: u8,
     pub(crate) flight: Flight<B>,
-    loss: Option<Box<Loss>>,
+    special: Option<Box<Special<B>>>,
 }
 
 impl<B> Port<B> {
@@ -178,7 +205,7 @@ impl<B: Copy + Default> Ports<B> {
             .map(|(number, info)| {
                 let rate_bps = info.link.rate.as_bps();
                 let exact = 8_000_000_000_000 % rate_bps == 0;
-                let loss = (info.link.loss > 0.0).then(|| Box::new(Loss::random(info.link.loss, seed, number)));
+                let loss = (info.link.loss > 0.0).then(|| Loss::random(info.link.loss, seed, number));
                 Port {
                     busy_until: 0,
                     ps_per_byte: if exact { 8_000_000_000_000 / rate_bps } else { 0 },
@@ -190,7 +217,7 @@ impl<B: Copy + Default> Ports<B> {
                     pause_wanted: 0,
                     pause_told: 0,
                     flight: Flight::new(),
-                    loss,
+                    special: loss.map(|loss| Box::new(Special { loss: Some(loss), tap: None })),
                 }
             })
             .collect();
@@ -230,7 +257,11 @@ impl<B: Copy + Default> Ports<B> {
         let port = &mut self.ports[number];
         let end = now + port.serialise(u64::from(PAUSE_FRAME) + self.gap);
         port.busy_until = end;
-        self.put(number, end, Packet::pause(mask));
+        let packet = Packet::pause(mask);
+        if let Some(special) = &mut port.special {
+            special.record(now, &packet);
+        }
+        self.put(number, end, packet);
     }
 
     /// Returns false when the cable loses the frame.
@@ -240,10 +271,22 @@ impl<B: Copy + Default> Ports<B> {
         debug_assert!(port.busy_until <= now);
         let end = now + port.serialise(u64::from(packet.bytes) + self.gap);
         port.busy_until = end;
-        if let Some(loss) = &mut port.loss
-            && loss.takes_next()
-        {
-            return false;
+        if port.special.is_some() {
+            return self.send_special(number, now, end, packet);
+        }
+        self.put(number, end, packet);
+        true
+    }
+
+    /// Out of the way of all other ports.
+    #[cold]
+    #[inline(never)]
+    fn send_special(&mut self, number: usize, now: u64, end: u64, packet: Packet<B>) -> bool {
+        if let Some(special) = &mut self.ports[number].special {
+            special.record(now, &packet);
+            if special.loss.as_mut().is_some_and(Loss::takes_next) {
+                return false;
+            }
         }
         self.put(number, end, packet);
         true
@@ -291,10 +334,25 @@ impl<B: Copy + Default> Ports<B> {
         let mut chosen = frames.to_vec();
         chosen.sort_unstable_by(|a, b| b.cmp(a));
         chosen.dedup();
-        match &mut self.ports[number].loss {
+        let loss = &mut self.special(number).loss;
+        match loss {
             Some(loss) => loss.chosen = chosen,
-            none => *none = Some(Box::new(Loss { chosen, ..Loss::random(0.0, 0, number) })),
+            None => *loss = Some(Loss { chosen, ..Loss::random(0.0, 0, number) }),
         }
+    }
+
+    /// Notes every frame that `number`'s port transmits from now on.
+    pub(crate) fn tap(&mut self, number: usize) {
+        self.special(number).tap.get_or_insert_default();
+    }
+
+    /// The frames noted so far.
+    pub(crate) fn tapped(&self, number: usize) -> &[Tapped<B>] {
+        self.ports[number].special.as_ref().and_then(|special| special.tap.as_deref()).unwrap_or_default()
+    }
+
+    fn special(&mut self, number: usize) -> &mut Special<B> {
+        self.ports[number].special.get_or_insert_with(|| Box::new(Special { loss: None, tap: None }))
     }
 
     /// Time for which the port's transmitter was sending frames other than pauses, in picoseconds.

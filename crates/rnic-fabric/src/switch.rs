@@ -196,7 +196,7 @@ impl<B: Copy + Default> Switch<B> {
         let packet = flight.pop();
         tree.set(input, flight.first_at());
         if packet.is_pause() {
-            links.apply_pause(self.first_port + input, now, packet.flow_hash as u8);
+            links.apply_pause(self.first_port + input, now, packet.paused_priorities());
             self.wake(links, tree, input, now);
             return;
         }

@@ -1,0 +1,50 @@
+//! What a tapped port shows: every frame that it transmits, when it begins to.
+
+mod common;
+
+use common::*;
+use rnic_fabric::Fabric;
+use rnic_fabric::config::TopologySpec;
+
+#[test]
+fn frames_in_order_with_their_times_lost_ones_too() {
+    let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 2 }), 1).unwrap();
+    let topology = fabric.topology().clone();
+    let (out, back) = (port(&topology, "h0", "s0"), port(&topology, "s0", "h1"));
+    fabric.lose_frames(out, &[1]);
+    fabric.tap(out);
+    fabric.tap(back);
+    let mut script = Script::new(2);
+    script.send_burst(0, 0, 1, 3);
+    fabric.run(&mut script);
+    let seen = |port: usize| -> Vec<(u64, u32)> {
+        fabric.tapped(port).iter().map(|frame| (frame.at.as_ps(), frame.packet.body)).collect()
+    };
+    assert_eq!(seen(out), [(0, 0), (T, 1), (2 * T, 2)]);
+    // Received whole 2 us after its last bit left, sent on at once.
+    assert_eq!(seen(back), [(T + 2 * US, 0), (3 * T + 2 * US, 2)]);
+    assert_eq!(fabric.counters(out)[0].lost, 1);
+    assert!(fabric.tapped(port(&topology, "s0", "h0")).is_empty(), "this port is not tapped");
+}
+
+#[test]
+fn pause_frames() {
+    // Two hosts at line rate into one: the second frame that waits at an input is above xoff.
+    let mut fabric =
+        Fabric::new(&with_pfc(spec(TopologySpec::SingleSwitch { hosts: 3 }), 100_000, u64::from(FRAME), 0), 1).unwrap();
+    let topology = fabric.topology().clone();
+    let to_host = port(&topology, "s0", "h0");
+    fabric.tap(to_host);
+    let mut script = Script::new(3);
+    script.send_burst(0, 0, 2, 200);
+    script.send_burst(1, 0, 2, 200);
+    fabric.run(&mut script);
+    let frames = fabric.tapped(to_host);
+    assert!(frames.iter().all(|frame| frame.packet.is_pause()));
+    let masks: Vec<u8> = frames.iter().map(|frame| frame.packet.paused_priorities()).collect();
+    let pauses = masks.iter().filter(|mask| **mask == 1).count() as u64;
+    assert_eq!(pauses, fabric.counters(to_host)[0].pause_sent);
+    assert!(pauses > 1);
+    // A pause and a resume in turn.
+    assert!(masks.iter().zip([1, 0].iter().cycle()).all(|(mask, expected)| mask == expected), "{masks:?}");
+}
