@@ -152,7 +152,7 @@ impl Network {
         let mut at = now + Network::DELAY;
         if self.dice.chance(self.faults.reorder) {
             self.damage.reordered += 1;
-            at = at + Time::from_ps(self.dice.below(self.faults.late.as_ps().max(1)));
+            at += Time::from_ps(self.dice.below(self.faults.late.as_ps().max(1)));
         }
         self.serial += 1;
         self.flights.insert((at, self.serial), flight);

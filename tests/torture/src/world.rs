@@ -210,7 +210,9 @@ impl World {
         let receives = self.register(from, RECEIVES * RECEIVE, Access::LOCAL);
         let noise: Vec<u8> = (0..TARGET).map(|_| self.dice.word() as u8).collect();
         let Host { device, pd, .. } = &mut self.hosts[from];
-        device.bytes_mut(source.id).map(|bytes| bytes.copy_from_slice(&noise));
+        if let Some(bytes) = device.bytes_mut(source.id) {
+            bytes.copy_from_slice(&noise);
+        }
         let send_cq = device.create_cq(256).unwrap_or_else(|why| panic!("{why}"));
         let recv_cq = device.create_cq(256).unwrap_or_else(|why| panic!("{why}"));
         let capacities = Capacities { send_wr: 24, recv_wr: RECEIVES as u32, ..Capacities::default() };
