@@ -443,7 +443,7 @@ fn reads_are_answered_before_the_responder_is_ready_to_send() {
     let mut pair = Setup::new(Service::Irn).unconnected();
     pair.sides[1].fill(0, &pattern(300, 4));
     pair.connect(0);
-    pair.to_rtr(1);
+    pair.listen(1);
     pair.post(0, 1, pair.read_op(1, 0), 300);
     pair.run();
     assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);

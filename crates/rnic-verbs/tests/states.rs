@@ -31,7 +31,7 @@ fn in_state(service: Service, state: State) -> Pair {
             let side = &mut pair.sides[0];
             side.device.to_init(side.qpn, access).unwrap();
         }
-        State::ReadyToReceive => pair.to_rtr(0),
+        State::ReadyToReceive => pair.listen(0),
         State::ReadyToSend => pair.connect(0),
         State::SendQueueDrain => {
             pair.connect(0);

@@ -25,6 +25,13 @@ impl Dice {
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
+    /// One of `these`.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<T: Copy>(&mut self, these: &[T]) -> T {
+        these[self.below(these.len() as u64) as usize]
+    }
     /// Any 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0.next_u64()

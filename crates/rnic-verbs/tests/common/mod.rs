@@ -247,14 +247,14 @@ impl Pair {
 
     /// RESET to RTS.
     pub(crate) fn connect(&mut self, at: usize) {
-        self.to_rtr(at);
+        self.listen(at);
         let attributes = self.attributes(at);
         let side = &mut self.sides[at];
         side.device.to_rts(side.qpn, attributes, self.now).unwrap();
     }
 
     /// RESET to RTR.
-    pub(crate) fn to_rtr(&mut self, at: usize) {
+    pub(crate) fn listen(&mut self, at: usize) {
         let (connection, access) = (self.connection(at), self.setup.access);
         let side = &mut self.sides[at];
         side.device.to_init(side.qpn, access).unwrap();
