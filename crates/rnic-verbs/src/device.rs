@@ -280,3 +280,55 @@ impl Device {
 pub(crate) fn index(qpn: Qpn) -> usize {
     (qpn.0 & 0xffff) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Access, Capacities, Congestion, Connection, Data, QpInit, SendAttributes, SendFlags, SendOp, SendRequest,
+    };
+
+    /// However often times change, there is one timer and one place in the ring for each queue pair, and none for one that is gone.
+    #[test]
+    fn what_is_kept_for_later_does_not_grow() {
+        let congestion = Congestion::named("dcqcn").unwrap();
+        let mut device = Device::new(DeviceConfig { congestion, ..DeviceConfig::default() });
+        let mut batch = Batch::new(4);
+        let pd = device.create_pd();
+        let cq = device.create_cq(1_000).unwrap();
+        let capacities = Capacities::default();
+        let init = QpInit { service: Service::Rc, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all: false };
+        for _ in 0..20 {
+            let qpn = device.create_qp(pd, init.clone()).unwrap();
+            device.to_init(qpn, Access::ALL).unwrap();
+            let connection = Connection {
+                peer: "10.0.0.1:4791".parse().unwrap(),
+                peer_qpn: Qpn(2),
+                path_mtu: 1_024,
+                recv_psn: 0,
+                max_dest_rd_atomic: 1,
+                min_rnr_timer: 0,
+                dscp: 0,
+            };
+            device.to_rtr(qpn, connection, device.now).unwrap();
+            let attributes = SendAttributes { timeout: 31, ..SendAttributes::default() };
+            device.to_rts(qpn, attributes, device.now).unwrap();
+            let mut packet = [0; 32];
+            let mut now = device.now;
+            for _ in 0..100 {
+                let (op, data) = (SendOp::Write { addr: 0, rkey: 0 }, Data::Inline(&[0; 100]));
+                let request = SendRequest { wr_id: 0, op, data, flags: SendFlags::default() };
+                device.post_send(qpn, &request).unwrap();
+                // A congestion notification each time: the rate goes down, packets are paced.
+                let bytes = rnic_wire::Packet::cnp(qpn.0).emit_without_icrc(&mut packet);
+                device.receive(now, connection.peer, false, &packet[..bytes + 4]).unwrap();
+                now += Time::from_us(60);
+                device.on_time(now);
+                while device.transmit(now, &mut batch) {}
+                assert!(device.timers.len() <= 1 && device.ready.len() <= 1);
+            }
+            device.destroy_qp(qpn).unwrap();
+            assert_eq!((device.timers.len(), device.ready.len()), (0, 0));
+        }
+    }
+}

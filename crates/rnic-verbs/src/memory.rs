@@ -6,12 +6,12 @@ use rand_core::Rng;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// What an access wants to do.
+/// What a peer wants to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Want {
-    RemoteWrite,
-    RemoteRead,
-    RemoteAtomic,
+pub(crate) enum Right {
+    Write,
+    Read,
+    Atomic,
 }
 
 /// Bytes of a region that an access may touch.
@@ -142,7 +142,7 @@ impl Memory {
     }
 
     /// Checks an access of the peer: all of it or nothing.
-    pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u64, want: Want) -> Result<Span, AccessError> {
+    pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u64, right: Right) -> Result<Span, AccessError> {
         let index = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
         let region = self.regions.get(index).ok_or(AccessError::Key)?;
         if region.invalidated {
@@ -151,15 +151,15 @@ impl Memory {
         if region.pd != pd {
             return Err(AccessError::Domain);
         }
-        let admitted = match want {
-            Want::RemoteWrite => region.access.remote_write,
-            Want::RemoteRead => region.access.remote_read,
-            Want::RemoteAtomic => region.access.remote_atomic,
+        let admitted = match right {
+            Right::Write => region.access.remote_write,
+            Right::Read => region.access.remote_read,
+            Right::Atomic => region.access.remote_atomic,
         };
         if !admitted {
             return Err(AccessError::Rights);
         }
-        if want == Want::RemoteAtomic && !addr.is_multiple_of(8) {
+        if right == Right::Atomic && !addr.is_multiple_of(8) {
             return Err(AccessError::Alignment);
         }
         let start = region.offset(addr, len)?;

@@ -61,7 +61,9 @@ mod tests {
         assert_eq!(table.remove(old), Some('a'));
         let new = table.insert('b');
         assert_eq!(new.index, old.index);
-        assert_eq!((table.get(old), table.get_mut(old), table.remove(old)), (None, None, None));
+        assert_eq!(table.get(old), None);
+        assert_eq!(table.get_mut(old), None);
+        assert_eq!(table.remove(old), None);
         assert_eq!((table.get(new), table.len()), (Some(&'b'), 1));
     }
 }

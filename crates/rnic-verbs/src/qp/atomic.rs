@@ -1,13 +1,13 @@
 //! Atomic operations on registered memory (InfiniBand volume 1, section 9.4.5).
 
 use crate::common::Refusal;
-use crate::memory::{Memory, Want};
+use crate::memory::{Memory, Right};
 use crate::types::{AccessError, Pd};
 use rnic_wire::AtomicEth;
 
 /// Carries out an atomic operation and returns what was there. Values lie in memory in the host's byte order.
 pub(crate) fn execute(memory: &mut Memory, pd: Pd, request: &AtomicEth, compare: bool) -> Result<u64, Refusal> {
-    let span = memory.remote(pd, request.rkey, request.va, 8, Want::RemoteAtomic).map_err(|why| match why {
+    let span = memory.remote(pd, request.rkey, request.va, 8, Right::Atomic).map_err(|why| match why {
         AccessError::Alignment => Refusal::INVALID,
         _ => Refusal::ACCESS,
     })?;

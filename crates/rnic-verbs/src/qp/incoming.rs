@@ -4,7 +4,7 @@
 //! whether there is a receive, rights to the memory. Nothing is written before all of them.
 
 use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
-use crate::memory::Want;
+use crate::memory::Right;
 use rnic_wire::{Operation, Packet};
 
 /// A message that has begun.
@@ -84,7 +84,7 @@ impl Incoming {
         }
         if left > 0 {
             // The rest of the message too: what cannot be written whole is not begun.
-            let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Want::RemoteWrite);
+            let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Right::Write);
             let place = ctx.memory.slice_mut(span.map_err(|_| Refusal::ACCESS)?);
             place[..packet.payload.len()].copy_from_slice(packet.payload);
         }

@@ -1,4 +1,4 @@
-//! Acknowledgements of one PSN space that wait to be sent: NACKs each, of ACKs the last.
+//! Acknowledgements of one PSN space that wait to be sent: NACKs each, of ACKs the last. A NACK says all that an ACK before it would.
 
 use rnic_transport::{Pdu, PduKind, Psn};
 use std::collections::VecDeque;
@@ -27,7 +27,8 @@ impl Acknowledgements {
                 if self.nacks.len() >= Acknowledgements::MOST {
                     self.nacks.pop_front();
                 }
-                self.nacks.push_back(cause);
+                let marked = cause.marked || self.ack.take().is_some_and(|ack| ack.marked);
+                self.nacks.push_back(Cause { marked, ..cause });
             }
             Some(_) => self.acknowledge(cause),
             None => {}

@@ -4,7 +4,7 @@ use super::acks::{Acknowledgements, Cause};
 use super::part::{Kind, Parked, Part};
 use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
 use crate::flow::Flow;
-use crate::memory::Want;
+use crate::memory::Right;
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::qp::{AROUND_PACKET, atomic};
@@ -247,7 +247,7 @@ impl Responder {
                 }
                 if left > 0 {
                     // The rest of the message too: what cannot be written whole is not begun.
-                    let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Want::RemoteWrite);
+                    let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Right::Write);
                     let place = ctx.memory.slice_mut(span.map_err(|_| Refusal::ACCESS)?);
                     place[..payload.len()].copy_from_slice(payload);
                 }
@@ -332,7 +332,7 @@ impl Responder {
         self.make_room(now, serial)?;
         if reth.dma_len > 0 {
             let all = u64::from(reth.dma_len);
-            let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Want::RemoteRead);
+            let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read);
             span.map_err(|_| Refusal::ACCESS)?;
         }
         let kind = AnswerKind::Read { addr: reth.va, rkey: reth.rkey, len: reth.dma_len };
@@ -424,7 +424,7 @@ impl Responder {
                 let addr = addr.wrapping_add(u64::from(index * c.route.mtu));
                 let written = write(&headers, here, out, |payload| {
                     if here > 0 {
-                        let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(here), Want::RemoteRead)?;
+                        let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(here), Right::Read)?;
                         payload.copy_from_slice(ctx.memory.slice(span));
                     }
                     Ok(())

@@ -3,7 +3,7 @@
 use super::reply::{Executed, ReadAnswer, Replies, Reply, Resources};
 use crate::common::{Common, Ctx, MOST_BYTES, Refusal};
 use crate::flow::Pace;
-use crate::memory::Want;
+use crate::memory::Right;
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::Due;
 use crate::qp::{AROUND_PACKET, atomic};
@@ -105,8 +105,8 @@ impl Responder {
             return Ok(None);
         }
         let admitted = if operation == Operation::ReadRequest { c.access.remote_read } else { c.access.remote_atomic };
-        // Answers of the past may be on their way once more, beside the outstanding ones.
-        if self.incoming.is_some() || !admitted || self.replies.answers() > 2 * self.resources.most() {
+        // Beside the outstanding answers there may be some that are given again.
+        if self.incoming.is_some() || !admitted || self.replies.answers() >= 3 * self.resources.most() {
             return Err(Refusal::INVALID);
         }
         let psn = Psn::new(headers.bth.psn);
@@ -118,7 +118,7 @@ impl Responder {
                 }
                 if reth.dma_len > 0 {
                     let all = u64::from(reth.dma_len);
-                    let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Want::RemoteRead);
+                    let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read);
                     span.map_err(|_| Refusal::ACCESS)?;
                 }
                 let (addr, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
@@ -150,7 +150,7 @@ impl Responder {
                 let count = packets(reth.dma_len, c.route.mtu);
                 let again = (reth.va, reth.rkey, reth.dma_len);
                 let Some(answer) = self.resources.read_again(psn, again, c.route.mtu, count) else { return };
-                if all > 0 && ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Want::RemoteRead).is_err() {
+                if all > 0 && ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read).is_err() {
                     return;
                 }
                 Reply::Read(answer)
@@ -165,8 +165,8 @@ impl Responder {
                 return;
             }
         };
-        // A requester has no more outstanding. One that asks for more at once may ask again.
-        if self.replies.answers() <= self.resources.most() {
+        // Packets that the network repeats ask too. Who is not answered now may ask again.
+        if self.replies.answers() < 2 * self.resources.most() {
             self.replies.answer_again(answer);
         }
     }
@@ -237,7 +237,7 @@ impl Responder {
         }
         let written = write(&headers, here, out, |payload| {
             if here > 0 {
-                let span = ctx.memory.remote(c.pd, read.rkey, addr, u64::from(here), Want::RemoteRead)?;
+                let span = ctx.memory.remote(c.pd, read.rkey, addr, u64::from(here), Right::Read)?;
                 payload.copy_from_slice(ctx.memory.slice(span));
             }
             Ok(())
