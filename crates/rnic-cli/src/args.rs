@@ -73,7 +73,8 @@ pub(crate) struct Selection {
     rnic run scenarios/irn/default.toml\n  \
     rnic run scenarios/irn/default.toml --set traffic.flows=2000 --set traffic.warmup=200\n  \
     rnic run scenarios/irn/default.toml --set run.IRN.bdp_cap=50 --out results\n  \
-    rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n\n\
+    rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
+    rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n\n\
     Result files are in a folder of the scenario's name below --out: summary.json, ports.csv, report.html.\n\
     The same scenario and seed give the same bytes in every result file, whatever --threads says.")]
 pub(crate) struct RunArgs {
@@ -103,6 +104,12 @@ pub(crate) struct RunArgs {
     /// Also write every flow's record, as flows.csv or flows.parquet; may be repeated
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) flows: Vec<FlowFile>,
+
+    /// Also write the frames of one link as a capture file (pcapng); needs --run if there are several runs
+    ///
+    /// The link is two nodes with a colon between them, as ports.csv names them: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
+    #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
+    pub(crate) pcap: Option<(String, PathBuf)>,
 }
 
 /// What `rnic run` prints.
@@ -312,6 +319,14 @@ fn parse_set(text: &str) -> Result<(String, String), String> {
         }
     }
     Err("there is no `=`; write for example fabric.switch.buffer=60KB".to_string())
+}
+
+/// Splits `link=file` at the first equals sign.
+fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((link, file)) if !link.is_empty() && !file.is_empty() => Ok((link.to_string(), PathBuf::from(file))),
+        _ => Err("write two nodes and a file, for example h0:edge0=h0.pcapng".to_string()),
+    }
 }
 
 #[cfg(test)]

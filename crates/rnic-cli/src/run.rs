@@ -3,15 +3,17 @@
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
 use crate::progress::{Bars, Silent};
-use crate::{is_called, load_selected, output, select};
+use crate::{is_called, load_selected, output, select, set_up};
+use rnic_sim::capture::Capture;
 use rnic_sim::catalogue::Catalogue;
 use rnic_sim::results::RunStatus;
 use rnic_sim::results::files::{FlowFormat, write_all};
 use rnic_sim::results::summary::{ScenarioSummary, summarise};
 use rnic_sim::results::table;
-use rnic_sim::run::{Progress, RunOptions, RunReport, run_scenario};
+use rnic_sim::run::{Progress, RunOptions, RunReport, run_scenario, run_with_capture};
 use rnic_sim::scenario::Scenario;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Simulates, writes the files, prints.
@@ -22,10 +24,17 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     }
     scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
     make_folder(arguments, &scenario)?;
-    let reports = simulate(&scenario, arguments)?;
+    let (reports, pcap) = match &arguments.pcap {
+        Some((link, file)) => {
+            let (report, file) = simulate_with_capture(&scenario, arguments, link, file)?;
+            (vec![report], Some(file))
+        }
+        None => (simulate(&scenario, arguments)?, None),
+    };
     let summary = summarise(&scenario, &reports);
     print(arguments.format, &summary)?;
-    let files = write_files(arguments, &scenario, &reports, &summary)?;
+    let mut files = write_files(arguments, &scenario, &reports, &summary)?;
+    files.extend(pcap);
     if !arguments.quiet {
         tell_files(&files);
     }
@@ -44,6 +53,33 @@ fn simulate(scenario: &Scenario, arguments: &RunArgs) -> Result<Vec<RunReport>, 
     };
     run_scenario(scenario, &options, progress)
         .map_err(|(run, error)| CliError::Input(format!("run \"{run}\" cannot be set up: {error}")))
+}
+
+/// Simulates the only run and writes what crosses a link to `path`.
+fn simulate_with_capture(
+    scenario: &Scenario, arguments: &RunArgs, link: &str, path: &Path,
+) -> Result<(RunReport, PathBuf), CliError> {
+    let [run] = scenario.runs.as_slice() else {
+        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
+        return Err(CliError::Input(format!(
+            "--pcap writes the frames of one run; choose it with --run: {}",
+            names.join(", ")
+        )));
+    };
+    let resolved = set_up(run)?;
+    let mut capture =
+        Capture::new(run, &resolved, link).map_err(|error| CliError::Input(format!("--pcap {link}: {error}")))?;
+    let cannot_write = |error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error };
+    let bars = if arguments.quiet { None } else { Bars::on_terminal([run.name.as_str()].into_iter()) };
+    let progress: &dyn Progress = match &bars {
+        Some(bars) => bars,
+        None => &Silent,
+    };
+    // Before any time is spent on what could not be written.
+    let file = File::create(path).map_err(cannot_write)?;
+    let report = run_with_capture(run, &resolved, &mut capture, progress);
+    capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
+    Ok((report, path.to_path_buf()))
 }
 
 /// Makes the folder for the result files before any time is spent on results that could not be written.

@@ -177,6 +177,7 @@ fn every_field_on_request() {
     let document = &json(&file)[0];
     assert_eq!((&document["frame"], &document["kind"], &document["bad"]), (&1.into(), &"RoCEv2".into(), &Value::Null));
     assert_eq!(document["time"], "1700000000.000000000");
+    assert_eq!((&document["interface"], &document["frame_bytes"]), (&"test".into(), &90.into()));
     assert_eq!((&document["vlan"]["id"], &document["inner_vlan"]["id"]), (&100.into(), &5.into()));
     assert_eq!((&document["bth"]["psn"], &document["bth"]["ack_request"]), (&5.into(), &true.into()));
     assert_eq!((&document["reth"]["va"], &document["payload_bytes"]), (&"0x0000000000001000".into(), &5.into()));

@@ -2,9 +2,10 @@
 //!
 //! An entry holds everything of an algorithm that is needed by name: its parameters, and the simulator compiled for it.
 
+use crate::capture::Capture;
 use crate::resolve::{Resolved, Stack};
 use crate::results::RunOutput;
-use crate::run::{Observer, simulate};
+use crate::run::{Observer, simulate_captured};
 use crate::workload::FlowStream;
 use rnic_transport::congestion::{CongestionControl, Marking, NoCongestionControl, Parameter, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
@@ -28,6 +29,7 @@ pub(crate) struct Job<'a, 'o> {
     pub(crate) seed: u64,
     pub(crate) flows: FlowStream,
     pub(crate) observer: Observer<'o>,
+    pub(crate) capture: Option<&'a mut Capture>,
 }
 
 /// One congestion control by name.
@@ -84,15 +86,15 @@ impl Default for CongestionEntry {
 
 /// Picks the transport: from here on everything is compiled for it and for `C`.
 fn simulate_named<C: CongestionControl>(job: Job<'_, '_>) -> RunOutput {
-    let Job { resolved, settings, seed, flows, observer } = job;
+    let Job { resolved, settings, seed, flows, observer, capture } = job;
     let params = match C::params(settings, &resolved.flow) {
         Ok(params) => params,
         Err(reason) => return RunOutput::not_started(reason),
     };
     match resolved.stack {
-        Stack::GoBackN => simulate::<GoBackN, C, _>(resolved, params, seed, flows, observer),
-        Stack::Irn => simulate::<Irn, C, _>(resolved, params, seed, flows, observer),
-        Stack::Tcp => simulate::<Tcp, C, _>(resolved, params, seed, flows, observer),
+        Stack::GoBackN => simulate_captured::<GoBackN, C, _>(resolved, params, seed, flows, observer, capture),
+        Stack::Irn => simulate_captured::<Irn, C, _>(resolved, params, seed, flows, observer, capture),
+        Stack::Tcp => simulate_captured::<Tcp, C, _>(resolved, params, seed, flows, observer, capture),
     }
 }
 

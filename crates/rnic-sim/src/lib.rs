@@ -1,5 +1,6 @@
 //! From a scenario file to results: workloads, simulated NICs on a fabric, metrics, result files and reports.
 
+pub mod capture;
 pub mod catalogue;
 pub mod format;
 pub mod nic;

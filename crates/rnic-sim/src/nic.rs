@@ -28,6 +28,27 @@ pub struct Segment {
     pdu: Pdu,
 }
 
+impl Segment {
+    /// The flow's slot.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+    /// The transport's part.
+    pub(crate) fn pdu(&self) -> Pdu {
+        self.pdu
+    }
+}
+
+/// How a flow's packets are told from those of the flows that had its slot before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FlowPlace {
+    pub(crate) slot: u32,
+    /// Hash in its data packets.
+    pub(crate) flow_hash: u32,
+    /// Hash in its control packets.
+    pub(crate) reply_hash: u32,
+}
+
 /// Settings of the NICs of a run, beside the transport's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hosting {
@@ -142,6 +163,8 @@ pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowS
     /// Flows whose receiver has everything while their sender still has something to do.
     closing: Vec<u32>,
     records: Vec<FlowRecord>,
+    /// One entry per record, if they are to be kept.
+    places: Option<Vec<FlowPlace>>,
     active: u64,
     finished: u64,
     totals: HostTotals,
@@ -173,6 +196,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             free: Vec::new(),
             closing: Vec::new(),
             records: Vec::new(),
+            places: None,
             active: 0,
             finished: 0,
             totals: HostTotals::default(),
@@ -194,6 +218,14 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     /// Flows that have started and not finished.
     pub fn unfinished(&self) -> u64 {
         self.active
+    }
+    /// Keeps the place of every flow that starts from now on.
+    pub(crate) fn keep_places(&mut self) {
+        self.places = Some(Vec::new());
+    }
+    /// The places kept, in order of start.
+    pub(crate) fn take_places(&mut self) -> Vec<FlowPlace> {
+        self.places.take().unwrap_or_default()
     }
     /// One record per flow that has started, in order of start.
     pub fn into_records(mut self) -> Vec<FlowRecord> {
@@ -242,7 +274,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         let receive = ReceiveEnd { receiver, src: flow.src, reply_hash, armed: Time::MAX, done: false };
         self.active += 1;
         self.last_progress = self.last_progress.max(flow.start);
-        match self.free.pop() {
+        let slot = match self.free.pop() {
             Some(slot) => {
                 self.senders[slot as usize] = send;
                 self.receivers[slot as usize] = receive;
@@ -253,7 +285,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                 self.receivers.push(receive);
                 self.senders.len() as u32 - 1
             }
+        };
+        if let Some(places) = &mut self.places {
+            places.push(FlowPlace { slot, flow_hash, reply_hash });
         }
+        slot
     }
 
     /// The slowdown's denominator: the flow alone, with plain RoCEv2 headers, on its own path.

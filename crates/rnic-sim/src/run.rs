@@ -1,5 +1,6 @@
 //! Running a scenario: every run on a thread of its own, as many at a time as asked for.
 
+use crate::capture::Capture;
 use crate::catalogue::Job;
 use crate::nic::{Hosts, Stop};
 use crate::resolve::{Resolved, SetupError, resolve};
@@ -76,7 +77,7 @@ pub fn run_scenario(
             let Some(run) = scenario.runs.get(index) else {
                 return;
             };
-            let report = run_one(run, &prepared[index], &mut |state| progress.update(index, state));
+            let report = run_one(run, &prepared[index], None, &mut |state| progress.update(index, state));
             progress.finished(index);
             *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
         }
@@ -91,10 +92,21 @@ pub fn run_scenario(
     Ok(reports.collect())
 }
 
+/// Runs one run, of which [`resolve`] made `resolved`, and captures the frames of a link.
+pub fn run_with_capture(
+    run: &RunSpec, resolved: &Resolved, capture: &mut Capture, progress: &dyn Progress,
+) -> RunReport {
+    let report = run_one(run, resolved, Some(capture), &mut |state| progress.update(0, state));
+    progress.finished(0);
+    report
+}
+
 #[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
-fn run_one(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunReport {
+fn run_one(
+    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, progress: &mut dyn FnMut(RunProgress),
+) -> RunReport {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
-    let output = simulate_run(run, resolved, progress);
+    let output = simulate_with(run, resolved, capture, progress);
     RunReport {
         output,
         wall_s: wall.elapsed().as_secs_f64(),
@@ -114,6 +126,12 @@ fn peak_rss_bytes() -> u64 {
 /// Simulates a run with its own traffic, by the code compiled for its transport and congestion control; `resolved` is what
 /// [`resolve`] makes of it.
 pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
+    simulate_with(run, resolved, None, progress)
+}
+
+fn simulate_with(
+    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, progress: &mut dyn FnMut(RunProgress),
+) -> RunOutput {
     let seed = run.seed;
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
     let total = stream.total();
@@ -121,7 +139,7 @@ pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut
         progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });
         ControlFlow::Continue(())
     };
-    let job = Job { resolved, settings: &resolved.settings, seed, flows: stream, observer: &mut observer };
+    let job = Job { resolved, settings: &resolved.settings, seed, flows: stream, observer: &mut observer, capture };
     let output = (run.transport.cc.simulate)(job);
     // A stream that ended early (starts beyond the end of time) must not pass for a finished run.
     let status = match output.status {
@@ -141,20 +159,37 @@ pub type Observer<'o> = &'o mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>;
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    let fabric = match Fabric::new(&resolved.fabric, seed) {
-        Ok(fabric) => fabric,
-        Err(error) => return RunOutput::not_started(error.to_string()),
-    };
-    simulate_on::<P, C, S>(fabric, resolved, params, flows, observer)
+    simulate_captured::<P, C, S>(resolved, params, seed, flows, observer, None)
+}
+
+/// As [`simulate`], with the frames of a link captured if that is asked for.
+pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+    resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>, capture: Option<&mut Capture>,
+) -> RunOutput {
+    match Fabric::new(&resolved.fabric, seed) {
+        Ok(fabric) => run_on::<P, C, S>(fabric, resolved, params, flows, observer, capture),
+        Err(error) => RunOutput::not_started(error.to_string()),
+    }
 }
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+    fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
+) -> RunOutput {
+    run_on::<P, C, S>(fabric, resolved, params, flows, observer, None)
+}
+
+fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
+    capture: Option<&mut Capture>,
 ) -> RunOutput {
     let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
     let mut hosts =
         Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, topology, routes, flows, observer);
+    if let Some(capture) = &capture {
+        capture.begin(&mut fabric);
+        hosts.keep_places();
+    }
     let ending = fabric.run(&mut hosts);
     let end = fabric.now();
     fabric.close_counters(end);
@@ -178,7 +213,11 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
+    let places = hosts.take_places();
     let flows = hosts.into_records();
+    if let Some(capture) = capture {
+        capture.end(&fabric, &places, &flows);
+    }
     RunOutput {
         status,
         offered: flows.len() as u64,

@@ -18,16 +18,18 @@ pub(super) struct Captured<'a> {
     pub(super) ns: i128,
     /// Number of its link type.
     pub(super) link: i32,
+    /// Name of the interface that saw it, where the file says.
+    pub(super) interface: Option<&'a str>,
     /// What was captured of it.
     pub(super) bytes: &'a [u8],
     /// Bytes that it had.
     pub(super) original: usize,
 }
 
-/// Link type, units of time in a second, and seconds to add.
-#[derive(Clone, Copy)]
+/// Link type, units of time in a second, seconds to add.
 struct Interface {
     link: i32,
+    name: Option<String>,
     units_per_s: i128,
     offset_s: i128,
 }
@@ -35,7 +37,8 @@ struct Interface {
 impl Interface {
     fn of(block: &InterfaceDescriptionBlock) -> Interface {
         let units_per_s = block.ts_resolution().map_or(1_000_000, i128::from);
-        Interface { link: block.linktype.0, units_per_s, offset_s: block.ts_offset().into() }
+        let name = block.if_name().and_then(Result::ok).map(str::to_string);
+        Interface { link: block.linktype.0, name, units_per_s, offset_s: block.ts_offset().into() }
     }
 
     fn ns(&self, units: u64) -> i128 {
@@ -116,13 +119,13 @@ fn after(number: u64) -> String {
 }
 
 /// The frame that a block holds, if it holds one; its number is not set.
-fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &mut Vec<Interface>) -> Result<Option<Captured<'a>>, String> {
+fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> Result<Option<Captured<'a>>, String> {
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let units_per_s = if header.is_nanosecond_precision() { NS_PER_S } else { 1_000_000 };
             // The upper bits of the field describe the frame check sequence.
             let link = header.network.0 & 0xffff;
-            interfaces.push(Interface { link, units_per_s, offset_s: 0 });
+            interfaces.push(Interface { link, name: None, units_per_s, offset_s: 0 });
         }
         PcapBlockOwned::Legacy(packet) => {
             let interface = interfaces.first().ok_or("its header is missing")?;
@@ -146,9 +149,10 @@ fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &mut Vec<Interface>) -> Resu
 }
 
 /// `data` may be longer than what was captured: blocks are padded.
-fn captured<'a>(interface: &Interface, ns: i128, data: &'a [u8], len: u32, original: u32) -> Captured<'a> {
+fn captured<'a>(interface: &'a Interface, ns: i128, data: &'a [u8], len: u32, original: u32) -> Captured<'a> {
     let bytes = &data[..data.len().min(len as usize)];
-    Captured { number: 0, ns, link: interface.link, bytes, original: original as usize }
+    let (link, interface) = (interface.link, interface.name.as_deref());
+    Captured { number: 0, ns, link, interface, bytes, original: original as usize }
 }
 
 /// A reader whose first answer holds more than any header, as far as there is that much: a pipe brings less at a time.

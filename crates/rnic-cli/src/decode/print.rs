@@ -191,7 +191,9 @@ fn document(captured: &Captured, kind: &str, sections: &[Section]) -> Map<String
     let mut document = Map::new();
     document.insert("frame".to_string(), json!(captured.number));
     document.insert("time".to_string(), json!(seconds(captured.ns)));
+    document.insert("interface".to_string(), json!(captured.interface));
     document.insert("kind".to_string(), json!(kind));
+    document.insert("frame_bytes".to_string(), json!(captured.original));
     for section in sections {
         let fields = section.fields.iter().map(|(name, value)| {
             let value = match value {

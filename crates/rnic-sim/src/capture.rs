@@ -1,0 +1,416 @@
+//! The frames of one link, as a capture file has them: `rnic run --pcap`.
+//!
+//! The fabric notes what the link's ports transmit ([`Fabric::tap`]). After the run each packet is looked up among the flows, and becomes
+//! the frame that an endpoint would send for it. Frames are as long as real ones, which the simulator's frames are only nearly: it does
+//! not count padding, the RETH of a RoCE Write's first packet, and what an IRN ACK has in common with a NACK.
+
+use crate::nic::{FlowPlace, Segment};
+use crate::resolve::{Resolved, SetupError, Stack};
+use crate::results::FlowRecord;
+use crate::scenario::RunSpec;
+use rnic_fabric::{Fabric, Packet as SimulatedPacket, Topology};
+use rnic_transport::{Pdu, PduKind, Psn, Time};
+use rnic_wire::pcapng::Writer;
+use rnic_wire::{
+    Aeth, Bth, Envelope, Extra, Headers, Ip, Ipv4, MAX_24, MacAddr, NakCode, Opcode, Operation, Packet, Pfc, Position,
+    Reth, SackEth, Service, Syndrome,
+};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+
+/// Longest RDMA message; a longer flow is several.
+const MAX_MESSAGE: u64 = 1 << 31;
+/// Largest path MTU of InfiniBand.
+const MAX_MTU: u32 = 4_096;
+/// ECN bits: capable, and congestion experienced.
+const ECN_CAPABLE: u8 = 2;
+const ECN_EXPERIENCED: u8 = 3;
+/// How long a simulated pause is said to last, in quanta of 512 bit times: it lasts until it is taken back.
+const PAUSE_QUANTA: u16 = u16::MAX;
+
+/// What is to be captured, and in the end what was.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    irn: bool,
+    acks: bool,
+    mtu: u32,
+    first_psn: Psn,
+    /// ECN bits of an unmarked data packet.
+    ecn: u8,
+    /// Mask of the priorities that switches have.
+    priorities: u8,
+    /// Both ends of each cable of the link.
+    ports: Vec<usize>,
+    interfaces: Vec<String>,
+    /// Node of each port.
+    nodes: Vec<u32>,
+    frames: Vec<Frame>,
+}
+
+/// A frame of the link.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    at: Time,
+    /// Number of its port among [`Capture::ports`].
+    port: u32,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// The mask of paused priorities.
+    Pause(u8),
+    /// A packet of the flow with this record.
+    Packet { record: u32, hash: u32, priority: u8, marked: bool, pdu: Pdu },
+}
+
+impl Capture {
+    /// A capture of every cable between two nodes; `link` is their names with a colon between them.
+    ///
+    /// # Errors
+    /// If there is no such link, or the run's packets are none of RoCE.
+    pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
+        let impossible = |why: String| Err(SetupError::Impossible(why));
+        if resolved.stack == Stack::Tcp {
+            let transport = &run.transport.transport;
+            return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));
+        }
+        let mtu = resolved.flow.mtu;
+        if !mtu.is_multiple_of(4) || mtu > MAX_MTU {
+            return impossible(format!(
+                "a capture needs an mtu that is a multiple of 4 bytes and at most {MAX_MTU} bytes, not {mtu} bytes"
+            ));
+        }
+        let topology = Topology::build(&resolved.fabric)?;
+        let ports = find_ports(&topology, link).map_err(SetupError::Impossible)?;
+        let marking = resolved.fabric.switch.marking.is_some();
+        Ok(Capture {
+            irn: run.transport.transport == "irn",
+            acks: resolved.flow.acks,
+            mtu,
+            first_psn: resolved.flow.first_psn,
+            ecn: if marking { ECN_CAPABLE } else { 0 },
+            priorities: ((1_u16 << resolved.fabric.switch.priorities) - 1) as u8,
+            interfaces: ports.iter().map(|port| topology.port_name(*port)).collect(),
+            nodes: ports.iter().map(|port| topology.ports[*port].node).collect(),
+            ports,
+            frames: Vec::new(),
+        })
+    }
+
+    /// Asks the fabric to note the frames of the link.
+    pub(crate) fn begin(&self, fabric: &mut Fabric<Segment>) {
+        self.ports.iter().for_each(|port| fabric.tap(*port));
+    }
+
+    /// Takes what the fabric has noted; `places` tells the slot and hashes of each flow, `flows` their records.
+    pub(crate) fn end(&mut self, fabric: &Fabric<Segment>, places: &[FlowPlace], flows: &[FlowRecord]) {
+        let mut data: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+        let mut replies: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+        for (record, place) in (0..).zip(places) {
+            data.entry((place.slot, place.flow_hash)).or_default().push(record);
+            replies.entry((place.slot, place.reply_hash)).or_default().push(record);
+        }
+        let what = |packet: &SimulatedPacket<Segment>, at: Time| {
+            if packet.is_pause() {
+                return What::Pause(packet.paused_priorities());
+            }
+            let pdu = packet.body.pdu();
+            let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
+            // A slot is used again when its flow is over: the last one that had started.
+            let mut candidates = flows_of.get(&(packet.body.slot(), packet.flow_hash)).into_iter().flatten();
+            let record = candidates.rfind(|record| flows[**record as usize].start <= at);
+            let record = *record.expect("a packet is of a flow that has started");
+            let (hash, priority, marked) = (packet.flow_hash, packet.priority, packet.is_marked());
+            What::Packet { record, hash, priority, marked, pdu }
+        };
+        for (port, number) in (0..).zip(&self.ports) {
+            let noted = fabric.tapped(*number).iter();
+            self.frames.extend(noted.map(|frame| Frame { at: frame.at, port, what: what(&frame.packet, frame.at) }));
+        }
+        self.frames.sort_by_key(|frame| (frame.at, frame.port));
+    }
+
+    /// Frames captured.
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Writes the capture as a pcapng file with an interface for each direction of each cable; `flows` are the run's.
+    ///
+    /// # Errors
+    /// What the output reports.
+    pub fn write(&self, out: impl Write, flows: &[FlowRecord]) -> io::Result<()> {
+        let names: Vec<&str> = self.interfaces.iter().map(String::as_str).collect();
+        let mut file = Writer::new(out, &names)?;
+        let mut bytes = vec![0; self.mtu as usize + 256];
+        let zeros = vec![0; self.mtu as usize];
+        let mut progress = vec![0; flows.len()];
+        for frame in &self.frames {
+            let ns = frame.at.as_ps() / 1_000;
+            match frame.what {
+                What::Pause(mask) => {
+                    let source = mac(self.nodes[frame.port as usize]);
+                    file.frame(frame.port, ns, &self.pause(mask).emit(source))?;
+                }
+                What::Packet { record, hash, priority, marked, pdu } => {
+                    let flow = &flows[record as usize];
+                    let is_data = pdu.kind() == PduKind::Data;
+                    let index = self.index(pdu, &mut progress[record as usize]);
+                    let packet = match pdu.kind() {
+                        PduKind::Data => self.data(flow, pdu.psn(), index, &zeros),
+                        PduKind::Ack | PduKind::Nack => Packet::new(self.acknowledgement(flow, pdu, index), &[]),
+                        PduKind::Cnp => Packet::cnp(requester_qp(flow)),
+                    };
+                    let ecn = match (is_data, marked) {
+                        (true, true) => ECN_EXPERIENCED,
+                        (true, false) => self.ecn,
+                        (false, _) => 0,
+                    };
+                    let envelope = envelope(flow, is_data, hash, priority << 5 | ecn);
+                    let len = envelope.emit(&packet, &mut bytes);
+                    file.frame(frame.port, ns, &bytes[..len])?;
+                }
+            }
+        }
+        file.finish().map(|_| ())
+    }
+
+    fn pause(&self, mask: u8) -> Pfc {
+        let quanta = |priority: usize| if mask >> priority & 1 == 1 { PAUSE_QUANTA } else { 0 };
+        Pfc { enabled: self.priorities, quanta: std::array::from_fn(quanta) }
+    }
+
+    /// The packet of the flow that a PSN means, counted from 0 and without wrapping; `last` is the one before on this link. A CNP has none.
+    fn index(&self, pdu: Pdu, last: &mut u64) -> u64 {
+        if pdu.kind() != PduKind::Cnp {
+            let distance = pdu.psn().distance_from(self.first_psn.plus((*last & u64::from(MAX_24)) as u32));
+            *last = last.saturating_add_signed(distance.into());
+        }
+        *last
+    }
+
+    /// Packets of a message.
+    fn message_packets(&self) -> u64 {
+        MAX_MESSAGE / u64::from(self.mtu)
+    }
+
+    fn packets(&self, flow: &FlowRecord) -> u64 {
+        flow.bytes.div_ceil(u64::from(self.mtu)).max(1)
+    }
+
+    /// A packet of the RDMA Write that the flow is, or of one of several.
+    fn data<'z>(&self, flow: &FlowRecord, psn: Psn, index: u64, zeros: &'z [u8]) -> Packet<'z> {
+        let mtu = u64::from(self.mtu);
+        let (message, place) = (index / self.message_packets(), index % self.message_packets());
+        let offset = index * mtu;
+        let payload = flow.bytes.saturating_sub(offset).min(mtu);
+        let begin = message * self.message_packets() * mtu;
+        let message_bytes = (flow.bytes - begin.min(flow.bytes)).min(self.message_packets() * mtu);
+        let ends = index + 1 >= self.packets(flow) || place + 1 == self.message_packets();
+        let position = match (place == 0, ends) {
+            (true, true) => Position::Only,
+            (true, false) => Position::First,
+            (false, true) => Position::Last,
+            (false, false) => Position::Middle,
+        };
+        let service = if self.irn { Service::Irn } else { Service::Rc };
+        let opcode =
+            Opcode::new(service, Operation::Write, position, Extra::None).expect("RC and IRN have every Write");
+        let bth = Bth { ack_request: self.acks || self.irn, ..Bth::new(opcode, responder_qp(flow), psn.value()) };
+        let has_reth = self.irn || opcode.starts_message();
+        let dma_len = (message_bytes - place * mtu) as u32;
+        let reth = has_reth.then_some(Reth { va: offset, rkey: responder_qp(flow), dma_len });
+        Packet::new(Headers { reth, ..Headers::new(bth) }, &zeros[..payload as usize])
+    }
+
+    /// An ACK or NACK; `index` is the packet that the receiver expects.
+    fn acknowledgement(&self, flow: &FlowRecord, pdu: Pdu, index: u64) -> Headers {
+        let is_nack = pdu.kind() == PduKind::Nack;
+        let expected = pdu.psn();
+        let before = Psn::new(expected.value().wrapping_sub(1));
+        let complete = index == self.packets(flow) && !index.is_multiple_of(self.message_packets());
+        let msn = (index / self.message_packets() + u64::from(complete)) as u32;
+        let (syndrome, psn, arrived) = match is_nack {
+            true => (Syndrome::Nak(NakCode::PsnSequenceError), expected, pdu.trigger()),
+            false => (Syndrome::ACK, before, before),
+        };
+        let opcode = if self.irn { Opcode::IRN_ACKNOWLEDGE } else { Opcode::RC_ACKNOWLEDGE };
+        Headers {
+            aeth: Some(Aeth { syndrome, msn }),
+            sack: self.irn.then_some(SackEth { psn: arrived.value() }),
+            ..Headers::new(Bth::new(opcode, requester_qp(flow), psn.value()))
+        }
+    }
+}
+
+/// Both ports of every cable between the two nodes that `link` names.
+fn find_ports(topology: &Topology, link: &str) -> Result<Vec<usize>, String> {
+    let node = |name: &str| topology.names.iter().position(|other| other == name);
+    // Names may have colons too.
+    let pairs = link.match_indices(':').map(|(at, _)| (&link[..at], &link[at + 1..]));
+    let Some((a, b)) = pairs.clone().find(|(a, b)| node(a).is_some() && node(b).is_some()) else {
+        let unknown = pairs.clone().flat_map(|(a, b)| [a, b]).find(|name| node(name).is_none());
+        return Err(match unknown {
+            Some(name) => format!("no node is called \"{name}\"; ports.csv and `rnic topology` name the nodes"),
+            None => format!(
+                "\"{link}\" is no link; write two nodes with a colon between them, like h0:{}",
+                peer_of_first(topology)
+            ),
+        });
+    };
+    let ends =
+        |port: &usize| (topology.names[topology.ports[*port].node as usize].as_str(), peer_name(topology, *port));
+    let ports: Vec<usize> = (0..topology.ports.len()).filter(|port| [(a, b), (b, a)].contains(&ends(port))).collect();
+    if ports.is_empty() {
+        let own = topology.ports_of(node(a).unwrap_or(0) as u32);
+        let mut peers: Vec<&str> = own.map(|port| peer_name(topology, port)).collect();
+        peers.dedup();
+        return Err(format!("no cable joins {a} and {b}; {a} is linked with {}", peers.join(", ")));
+    }
+    Ok(ports)
+}
+
+fn peer_name(topology: &Topology, port: usize) -> &str {
+    &topology.names[topology.peer_node(port) as usize]
+}
+
+fn peer_of_first(topology: &Topology) -> &str {
+    peer_name(topology, 0)
+}
+
+/// Each flow has a queue pair of its own at either end; the first ones are for management.
+fn requester_qp(flow: &FlowRecord) -> u32 {
+    16 + (2 * u64::from(flow.id) % u64::from(MAX_24 - 32)) as u32
+}
+
+fn responder_qp(flow: &FlowRecord) -> u32 {
+    requester_qp(flow) + 1
+}
+
+/// A locally administered address.
+fn mac(node: u32) -> MacAddr {
+    let [_, a, b, c] = node.to_be_bytes();
+    MacAddr([2, 0, 0, a, b, c])
+}
+
+/// Hosts are 10.0.0.1 and on.
+fn address(host: u32) -> Ipv4Addr {
+    let [_, a, b, c] = (host + 1).to_be_bytes();
+    Ipv4Addr::new(10, a, b, c)
+}
+
+fn envelope(flow: &FlowRecord, is_data: bool, hash: u32, tos: u8) -> Envelope {
+    let (source, destination) = if is_data { (flow.src, flow.dst) } else { (flow.dst, flow.src) };
+    let ip = Ip::V4(Ipv4 { tos, ..Ipv4::new(address(source), address(destination)) });
+    Envelope::new(mac(destination), mac(source), ip, 0xc000 | hash as u16 & 0x3fff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capture(irn: bool) -> Capture {
+        Capture {
+            irn,
+            acks: false,
+            mtu: 4096,
+            first_psn: Psn::new(0),
+            ecn: 0,
+            priorities: 1,
+            ports: Vec::new(),
+            interfaces: Vec::new(),
+            nodes: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
+    fn flow(id: u32, bytes: u64) -> FlowRecord {
+        FlowRecord {
+            id,
+            src: 0,
+            dst: 1,
+            bytes,
+            start: Time::ZERO,
+            finish: None,
+            ideal: Time::ZERO,
+            retransmitted: 0,
+            timeouts: 0,
+            request: u32::MAX,
+            traffic: 0,
+            measured: true,
+        }
+    }
+
+    fn data(capture: &Capture, flow: &FlowRecord, index: u64) -> (Opcode, Option<Reth>, usize) {
+        let packet = capture.data(flow, Psn::new(index as u32), index, &[0; 4096]);
+        (packet.headers.bth.opcode, packet.headers.reth, packet.payload.len())
+    }
+
+    /// Messages of 2^31 bytes have 2^19 packets of 4 KiB.
+    #[test]
+    fn a_long_flow_is_several_messages() {
+        let (rc, irn) = (capture(false), capture(true));
+        let flow = flow(0, (1 << 31) + 4096 + 5);
+        let (edge, rkey) = (1 << 19, 17);
+        let reth = |va, dma_len| Some(Reth { va, rkey, dma_len });
+        assert_eq!(data(&rc, &flow, 0), (Opcode::RC_WRITE_FIRST, reth(0, 1 << 31), 4096));
+        assert_eq!(data(&rc, &flow, 1), (Opcode::RC_WRITE_MIDDLE, None, 4096));
+        assert_eq!(data(&rc, &flow, edge - 1), (Opcode::RC_WRITE_LAST, None, 4096));
+        assert_eq!(data(&rc, &flow, edge), (Opcode::RC_WRITE_FIRST, reth(1 << 31, 4101), 4096));
+        assert_eq!(data(&rc, &flow, edge + 1), (Opcode::RC_WRITE_LAST, None, 5));
+        assert_eq!(data(&irn, &flow, 1), (Opcode::IRN_WRITE_MIDDLE, reth(4096, (1 << 31) - 4096), 4096));
+        assert_eq!(data(&irn, &flow, edge - 1), (Opcode::IRN_WRITE_LAST, reth((1 << 31) - 4096, 4096), 4096));
+        assert_eq!(data(&irn, &flow, edge + 1), (Opcode::IRN_WRITE_LAST, reth((1 << 31) + 4096, 5), 5));
+    }
+
+    #[test]
+    fn a_flow_of_one_packet() {
+        let reth = Some(Reth { va: 0, rkey: 23, dma_len: 1 });
+        assert_eq!(data(&capture(false), &flow(3, 1), 0), (Opcode::RC_WRITE_ONLY, reth, 1));
+        assert_eq!(data(&capture(true), &flow(3, 1), 0), (Opcode::IRN_WRITE_ONLY, reth, 1));
+    }
+
+    #[test]
+    fn acknowledgements_count_messages() {
+        let flow = flow(0, (1 << 31) + 4096 + 5);
+        let of = |index: u64| {
+            capture(true).acknowledgement(&flow, Pdu::ack(Psn::new(index as u32), Default::default()), index)
+        };
+        let msn = |index| of(index).aeth.map(|aeth| aeth.msn);
+        let edge = 1 << 19;
+        assert_eq!([0, 1, edge - 1, edge, edge + 1, edge + 2].map(msn), [0, 0, 0, 1, 1, 2].map(Some));
+        let ack = of(9);
+        assert_eq!((ack.bth.psn, ack.bth.dest_qp, ack.sack), (8, 16, Some(SackEth { psn: 8 })));
+        let nack = Pdu::nack(Psn::new(9), Psn::new(12), Default::default());
+        let nack = capture(true).acknowledgement(&flow, nack, 9);
+        let syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+        assert_eq!(
+            (nack.bth.psn, nack.aeth, nack.sack),
+            (9, Some(Aeth { syndrome, msn: 0 }), Some(SackEth { psn: 12 }))
+        );
+        let plain = capture(false).acknowledgement(&flow, Pdu::ack(Psn::new(0), Default::default()), 0);
+        assert_eq!((plain.bth.opcode, plain.bth.psn, plain.sack), (Opcode::RC_ACKNOWLEDGE, MAX_24, None));
+    }
+
+    #[test]
+    fn packets_are_counted_on_when_the_psn_wraps() {
+        let capture = Capture { first_psn: Psn::new(MAX_24), ..capture(false) };
+        let mut last = 0;
+        let mut index = |psn: u32| capture.index(Pdu::data(Psn::new(psn), false, Time::ZERO), &mut last);
+        assert_eq!([MAX_24, 0, 1, MAX_24, 3].map(&mut index), [0, 1, 2, 0, 4]);
+        for step in 1..5 {
+            assert_eq!(index((step << 22) - 1), u64::from(step) << 22);
+        }
+        assert_eq!(index(4), (1 << 24) + 5);
+    }
+
+    #[test]
+    fn queue_pairs_are_never_those_for_management_or_multicast() {
+        for id in [0, 1, (1 << 23) - 17, (1 << 23) - 16, u32::MAX] {
+            let flow = flow(id, 1);
+            assert!((16..MAX_24).contains(&requester_qp(&flow)) && (16..MAX_24).contains(&responder_qp(&flow)), "{id}");
+        }
+    }
+}
