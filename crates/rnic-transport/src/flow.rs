@@ -210,10 +210,19 @@ impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
         self.recovery.extend(packets);
     }
 
-    /// Sends the first unacknowledged packet again (go-back-N: all from there), though neither a loss nor a timeout says so: the
-    /// receiver was not ready.
-    pub fn resend(&mut self, cfg: &FlowConfig, now: Time) {
-        self.recovery.on_deadline(cfg, now);
+    /// See [`StreamSender::truncate`].
+    pub fn truncate(&mut self, keep: u64) {
+        self.recovery.truncate(keep);
+    }
+
+    /// See [`StreamSender::outstanding`].
+    pub fn outstanding(&self) -> u32 {
+        self.recovery.outstanding()
+    }
+
+    /// See [`StreamSender::resend`].
+    pub fn resend(&mut self, now: Time) {
+        self.recovery.resend(now);
     }
 }
 

@@ -4,18 +4,18 @@ use crate::Counters;
 use crate::memory::Memory;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Route, SendQueue, Wqe};
+use crate::table::Table;
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,
 };
 use rnic_wire::{Credits, NakCode, Syndrome};
-use slab::Slab;
 use std::collections::VecDeque;
 
 /// The device around a queue pair.
 pub(crate) struct Ctx<'a> {
     pub(crate) memory: &'a mut Memory,
-    pub(crate) cqs: &'a mut Slab<CompletionQueue>,
-    pub(crate) srqs: &'a mut Slab<SharedReceiveQueue>,
+    pub(crate) cqs: &'a mut Table<CompletionQueue>,
+    pub(crate) srqs: &'a mut Table<SharedReceiveQueue>,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) counters: &'a mut Counters,
     /// A completion queue just overflowed: its queue pairs are to go into error.
@@ -24,7 +24,7 @@ pub(crate) struct Ctx<'a> {
 
 impl Ctx<'_> {
     fn complete(&mut self, cq: CqId, completion: Completion, solicited: bool) {
-        let Some(queue) = self.cqs.get_mut(cq.0 as usize) else { return };
+        let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         if !queue.push(completion, solicited) {
             self.events.push_back(Event::CompletionQueueOverflow(cq));
             *self.overflow = true;
@@ -41,6 +41,30 @@ pub(crate) enum Refusal {
     Never(NakCode, Status),
 }
 
+impl Refusal {
+    /// The request makes no sense here, or the queue pair does not admit its kind.
+    pub(crate) const INVALID: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalQpOperation);
+    /// The memory does not admit it.
+    pub(crate) const ACCESS: Refusal = Refusal::Never(NakCode::RemoteAccessError, Status::RemoteAccess);
+    /// The message is longer than its receive.
+    pub(crate) const TOO_LONG: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalLength);
+    /// The receive's own memory is gone.
+    pub(crate) const RECEIVE: Refusal = Refusal::Never(NakCode::RemoteOperationalError, Status::LocalProtection);
+}
+
+/// A message has at most this many bytes (InfiniBand volume 1, section 9.7.6).
+pub(crate) const MOST_BYTES: u32 = 1 << 31;
+
+/// A receive that completes with a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delivery {
+    pub(crate) write: bool,
+    pub(crate) bytes: u32,
+    pub(crate) imm: Option<u32>,
+    pub(crate) invalidated: Option<u32>,
+    pub(crate) solicited: bool,
+}
+
 /// The queues of a queue pair and what it is connected to.
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
@@ -53,9 +77,12 @@ pub(crate) struct Common {
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
-    /// Receives given to messages that are coming in, in order; the first has number `inbox_base`.
-    pub(crate) inbox: VecDeque<Receive>,
-    pub(crate) inbox_base: u32,
+    /// Receives given to messages that are coming in, by their numbers.
+    inbox: VecDeque<(u64, Receive)>,
+    /// Number of the oldest receive that is not completed.
+    next_receive: u64,
+    /// The send that this packet belongs to has failed; it completes so when its turn comes, and the queue pair fails with it.
+    failing: Option<(u64, Status)>,
     /// The send queue is to be reported as drained.
     pub(crate) draining: bool,
     /// An event told of the first packet.
@@ -63,6 +90,37 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Messages out of order hold at most this many receives of a shared queue: a peer that leaves out one packet must not drain what
+    /// others live on. Packets beyond count as lost.
+    pub(crate) const MOST_EARLY: usize = 64;
+
+    pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
+        let sizes = init.capacities;
+        let (capacity, max_sge) = if init.srq.is_some() { (0, 0) } else { (sizes.recv_wr, sizes.recv_sge) };
+        Common {
+            qpn,
+            pd,
+            route: Route { service: init.service, peer_qpn: 0, mtu: 0 },
+            init,
+            access: Access::LOCAL_READ,
+            state: State::Reset,
+            connection: None,
+            attributes: SendAttributes::default(),
+            sends: SendQueue::default(),
+            receives: ReceiveQueue::new(capacity, max_sge),
+            inbox: VecDeque::new(),
+            next_receive: 0,
+            failing: None,
+            draining: false,
+            established: false,
+        }
+    }
+
+    /// Any state to RESET: as it was made.
+    pub(crate) fn reset(&mut self) {
+        *self = Common::new(self.qpn, self.pd, self.init.clone());
+    }
+
     /// Whether packets of the peer are taken.
     pub(crate) fn receives_packets(&self) -> bool {
         matches!(self.state, State::ReadyToReceive | State::ReadyToSend | State::SendQueueDrain | State::SendQueueError)
@@ -73,39 +131,108 @@ impl Common {
         matches!(self.state, State::ReadyToSend | State::SendQueueDrain)
     }
 
-    /// The receive with number `base + ahead`, taken from the queue if it was not yet.
-    pub(crate) fn receive(&mut self, ctx: &mut Ctx<'_>, ahead: usize) -> Option<&Receive> {
-        while self.inbox.len() <= ahead {
-            let next = match self.init.srq {
-                None => self.receives.queue.pop_front()?,
-                Some(id) => {
-                    let srq = ctx.srqs.get_mut(id.0 as usize)?;
-                    let next = srq.receives.queue.pop_front()?;
-                    if srq.limit > 0 && (srq.receives.queue.len() as u32) < srq.limit {
-                        srq.limit = 0;
-                        ctx.events.push_back(Event::SharedReceiveLimit(id));
-                    }
-                    next
-                }
-            };
-            self.inbox.push_back(next);
-        }
-        self.inbox.get(ahead)
+    // Receives.
+
+    /// Receives with messages in progress.
+    pub(crate) fn inbox_len(&self) -> usize {
+        self.inbox.len()
     }
 
-    /// The oldest receive in use is done.
-    pub(crate) fn received(
-        &mut self, ctx: &mut Ctx<'_>, status: Status, opcode: Opcode, byte_len: u32, imm: Option<u32>,
-        invalidated: Option<u32>, solicited: bool,
-    ) {
-        let Some(receive) = self.inbox.pop_front() else { return };
-        self.inbox_base = self.inbox_base.wrapping_add(1);
-        let completion = Completion { wr_id: receive.wr_id, status, opcode, byte_len, imm, invalidated, qpn: self.qpn };
-        ctx.complete(self.init.recv_cq, completion, solicited);
+    /// The number, modulo 2^24, of the oldest receive that is not completed.
+    pub(crate) fn next_receive(&self) -> u32 {
+        self.next_receive as u32
     }
+
+    /// The receive that follows `ahead` others, taken from the queue if it was not yet. `early`: for a message out of order.
+    pub(crate) fn receive(&mut self, ctx: &mut Ctx<'_>, ahead: u32, early: bool) -> Option<&Receive> {
+        let number = self.next_receive + u64::from(ahead);
+        let place = match self.inbox.front() {
+            Some((first, _)) if *first == number => Ok(0),
+            Some(_) => self.inbox.binary_search_by_key(&number, |(number, _)| *number),
+            None => Err(0),
+        };
+        let place = match (place, self.init.srq) {
+            (Ok(place), _) => place,
+            (Err(_), None) => {
+                // Those before it are given to the messages before it.
+                while self.inbox.len() <= ahead as usize {
+                    let next = self.receives.queue.pop_front()?;
+                    self.inbox.push_back((self.next_receive + self.inbox.len() as u64, next));
+                }
+                ahead as usize
+            }
+            (Err(place), Some(id)) => {
+                if early && self.inbox.len() >= Common::MOST_EARLY {
+                    return None;
+                }
+                let srq = ctx.srqs.get_mut(id.0)?;
+                let next = srq.receives.queue.pop_front()?;
+                if srq.reaches_limit() {
+                    ctx.events.push_back(Event::SharedReceiveLimit(id));
+                }
+                self.inbox.insert(place, (number, next));
+                place
+            }
+        };
+        self.inbox.get(place).map(|(_, receive)| receive)
+    }
+
+    /// The oldest receive is done.
+    pub(crate) fn received(&mut self, ctx: &mut Ctx<'_>, delivery: &Delivery) {
+        let Some(receive) = self.take_oldest() else { return };
+        let opcode = if delivery.write { Opcode::RecvWithImmediate } else { Opcode::Recv };
+        let completion = Completion {
+            wr_id: receive.wr_id,
+            status: Status::Success,
+            opcode,
+            byte_len: delivery.bytes,
+            imm: delivery.imm,
+            invalidated: delivery.invalidated,
+            qpn: self.qpn,
+        };
+        ctx.complete(self.init.recv_cq, completion, delivery.solicited);
+    }
+
+    fn take_oldest(&mut self) -> Option<Receive> {
+        self.inbox.front().filter(|(number, _)| *number == self.next_receive)?;
+        self.next_receive += 1;
+        self.inbox.pop_front().map(|(_, receive)| receive)
+    }
+
+    fn receive_failed(&self, ctx: &mut Ctx<'_>, receive: &Receive, status: Status) {
+        let completion = Completion {
+            wr_id: receive.wr_id,
+            status,
+            opcode: Opcode::Recv,
+            byte_len: 0,
+            imm: None,
+            invalidated: None,
+            qpn: self.qpn,
+        };
+        ctx.complete(self.init.recv_cq, completion, false);
+    }
+
+    /// A request of the peer cannot be taken: the queue pair fails, and the oldest receive if it was `in_use` by the request.
+    pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx<'_>, status: Status, in_use: bool) {
+        if in_use && let Some(receive) = self.take_oldest() {
+            self.receive_failed(ctx, &receive, status);
+        }
+        self.fail(ctx, status);
+    }
+
+    /// What an acknowledgement promises: the receives that no completed message has used, or nothing with a shared queue.
+    pub(crate) fn credits(&self) -> Syndrome {
+        let credits = match self.init.srq {
+            Some(_) => Credits::UNLIMITED,
+            None => Credits::at_most((self.receives.queue.len() + self.inbox.len()) as u32),
+        };
+        Syndrome::Ack { credits }
+    }
+
+    // Sends.
 
     /// A send is done.
-    pub(crate) fn sent(&mut self, ctx: &mut Ctx<'_>, wqe: &Wqe, status: Status) {
+    pub(crate) fn sent(&self, ctx: &mut Ctx<'_>, wqe: &Wqe, status: Status) {
         if status == Status::Success && !wqe.flags.signaled && !self.init.signal_all {
             return;
         }
@@ -126,36 +253,34 @@ impl Common {
         while let Some(wqe) = self.sends.pop_done(acked) {
             self.sent(ctx, &wqe, Status::Success);
         }
-        if self.draining && self.state == State::SendQueueDrain && self.sends.released() == 0 {
+        if let Some((packet, status)) = self.failing
+            && self.sends.front().is_some_and(|oldest| oldest.end() > packet)
+        {
+            self.fail_send(ctx, status);
+        }
+        if self.draining && self.sends.released() == 0 {
             self.draining = false;
             ctx.events.push_back(Event::SendQueueDrained(self.qpn));
         }
+    }
+
+    /// The packet from which on no send can succeed any more, if there is one.
+    pub(crate) fn failing(&self) -> Option<u64> {
+        self.failing.map(|(packet, _)| packet)
+    }
+
+    /// The send that `packet` belongs to has failed. Those before it still complete; then it does, and the queue pair fails.
+    pub(crate) fn fail_at(&mut self, ctx: &mut Ctx<'_>, packet: u64, status: Status) {
+        if self.failing.is_none_or(|(earliest, _)| packet < earliest) {
+            self.failing = Some((packet, status));
+        }
+        self.retire(ctx, 0);
     }
 
     /// The oldest send failed, and with it the queue pair.
     pub(crate) fn fail_send(&mut self, ctx: &mut Ctx<'_>, status: Status) {
         if let Some(wqe) = self.sends.pop() {
             self.sent(ctx, &wqe, status);
-        }
-        self.fail(ctx, status);
-    }
-
-    /// The send that `packet` belongs to failed here, and with it the queue pair. Nobody knows of those before it.
-    pub(crate) fn fail_packet(&mut self, ctx: &mut Ctx<'_>, packet: u64, status: Status) {
-        while let Some(wqe) = self.sends.pop() {
-            if packet < wqe.end() {
-                self.sent(ctx, &wqe, status);
-                break;
-            }
-            self.sent(ctx, &wqe, Status::WorkRequestFlushed);
-        }
-        self.fail(ctx, status);
-    }
-
-    /// A request of the peer cannot be taken: the receive in use, if there is one, and the queue pair fail.
-    pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx<'_>, status: Status) {
-        if !self.inbox.is_empty() {
-            self.received(ctx, status, Opcode::Recv, 0, None, None, false);
         }
         self.fail(ctx, status);
     }
@@ -173,15 +298,14 @@ impl Common {
 
     /// Everything outstanding completes as flushed.
     pub(crate) fn flush(&mut self, ctx: &mut Ctx<'_>) {
+        self.draining = false;
+        self.failing = None;
         self.flush_sends(ctx);
-        loop {
-            if self.inbox.is_empty() {
-                match self.receives.queue.pop_front() {
-                    Some(next) => self.inbox.push_back(next),
-                    None => break,
-                }
-            }
-            self.received(ctx, Status::WorkRequestFlushed, Opcode::Recv, 0, None, None, false);
+        while let Some((_, receive)) = self.inbox.pop_front() {
+            self.receive_failed(ctx, &receive, Status::WorkRequestFlushed);
+        }
+        while let Some(receive) = self.receives.queue.pop_front() {
+            self.receive_failed(ctx, &receive, Status::WorkRequestFlushed);
         }
         if self.init.srq.is_some() {
             ctx.events.push_back(Event::LastReceiveTaken(self.qpn));
@@ -192,15 +316,6 @@ impl Common {
         while let Some(wqe) = self.sends.pop() {
             self.sent(ctx, &wqe, Status::WorkRequestFlushed);
         }
-    }
-
-    /// What an acknowledgement promises: the receives that are posted, or nothing with a shared queue.
-    pub(crate) fn credits(&self) -> Syndrome {
-        let credits = match self.init.srq {
-            Some(_) => Credits::UNLIMITED,
-            None => Credits::at_most(self.receives.queue.len() as u32),
-        };
-        Syndrome::Ack { credits }
     }
 }
 

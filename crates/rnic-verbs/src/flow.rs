@@ -17,10 +17,11 @@ pub(crate) trait Flow: Send {
     fn poll(&mut self, now: Time) -> Option<Pick>;
     fn sent(&mut self, now: Time, bytes: u32);
     fn claim(&mut self, packets: u32);
+    fn truncate(&mut self, keep: u64);
+    fn outstanding(&self) -> u32;
     fn resend(&mut self, now: Time);
     fn deadline(&self) -> Option<Time>;
     fn on_deadline(&mut self, now: Time) -> Option<Timer>;
-    fn in_flight(&self) -> u32;
 }
 
 /// Congestion control without recovery; see [`Regulator`].
@@ -74,16 +75,19 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
         P::claim(&mut self.sender, packets);
     }
     fn resend(&mut self, now: Time) {
-        self.sender.resend(&self.cfg, now);
+        self.sender.resend(now);
+    }
+    fn truncate(&mut self, keep: u64) {
+        self.sender.truncate(keep);
+    }
+    fn outstanding(&self) -> u32 {
+        self.sender.outstanding()
     }
     fn deadline(&self) -> Option<Time> {
         self.sender.deadline(&self.cfg).map(|(at, _)| at)
     }
     fn on_deadline(&mut self, now: Time) -> Option<Timer> {
         self.sender.on_deadline(&self.cfg, &self.params, now)
-    }
-    fn in_flight(&self) -> u32 {
-        self.sender.in_flight()
     }
 }
 

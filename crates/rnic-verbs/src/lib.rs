@@ -16,7 +16,9 @@
 //! packet can touch memory that is gone.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod common;
+mod config;
 pub mod counters;
 pub mod device;
 pub mod flow;
@@ -24,7 +26,9 @@ mod memory;
 mod qp;
 pub mod queue;
 mod send_queue;
+mod table;
 pub mod types;
+mod verbs;
 
 pub use counters::{Counters, Dropped};
 pub use device::{Batch, Device, DeviceConfig, Limits};

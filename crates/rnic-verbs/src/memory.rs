@@ -1,22 +1,23 @@
 //! Registered memory: regions, their keys, and the checks before any byte is touched.
 
+use crate::table::{Id, Table};
 use crate::types::{Access, AccessError, MrId, MrInfo, Pd, Sge};
 use rand_core::Rng;
-use slab::Slab;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// What an access wants to do.
+/// What a peer wants to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Want {
-    RemoteWrite,
-    RemoteRead,
-    RemoteAtomic,
+pub(crate) enum Right {
+    Write,
+    Read,
+    Atomic,
 }
 
 /// Bytes of a region that an access may touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
-    region: usize,
+    region: Id,
     start: usize,
     len: usize,
 }
@@ -42,9 +43,9 @@ impl Region {
 
 /// All regions of a device.
 pub(crate) struct Memory {
-    regions: Slab<Region>,
-    local: BTreeMap<u32, usize>,
-    remote: BTreeMap<u32, usize>,
+    regions: Table<Region>,
+    local: BTreeMap<u32, Id>,
+    remote: BTreeMap<u32, Id>,
     /// Address of the next region that does not choose its own.
     next_addr: u64,
     bytes: u64,
@@ -56,7 +57,7 @@ impl Memory {
 
     pub(crate) fn new() -> Memory {
         Memory {
-            regions: Slab::new(),
+            regions: Table::new(),
             local: BTreeMap::new(),
             remote: BTreeMap::new(),
             next_addr: 0x1_0000_0000,
@@ -73,28 +74,33 @@ impl Memory {
         self.bytes
     }
 
-    /// Regions do not overlap, with a page between them, unless `addr` makes them.
+    /// Registers `bytes`; `None` if no addresses are left for them. Regions do not overlap, with a page between them, unless `addr` makes
+    /// them.
     pub(crate) fn register(
         &mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access, rng: &mut impl Rng,
-    ) -> MrInfo {
+    ) -> Option<MrInfo> {
         let len = bytes.len() as u64;
-        let addr = addr.unwrap_or_else(|| {
-            let addr = self.next_addr;
-            self.next_addr = (addr + len).next_multiple_of(Memory::PAGE) + Memory::PAGE;
-            addr
-        });
+        let addr = match addr {
+            Some(addr) => addr.checked_add(len).map(|_| addr)?,
+            None => {
+                let addr = self.next_addr;
+                self.next_addr =
+                    addr.checked_add(len)?.checked_next_multiple_of(Memory::PAGE)?.checked_add(Memory::PAGE)?;
+                addr
+            }
+        };
         let lkey = fresh(&self.local, rng);
         let rkey = fresh(&self.remote, rng);
         let region = self.regions.insert(Region { pd, addr, bytes, access, lkey, rkey, invalidated: false });
         self.local.insert(lkey, region);
         self.remote.insert(rkey, region);
         self.bytes += len;
-        MrInfo { id: MrId(region as u32), addr, len, lkey, rkey }
+        Some(MrInfo { id: MrId(region), addr, len, lkey, rkey })
     }
 
     /// Gives the bytes back.
     pub(crate) fn deregister(&mut self, id: MrId) -> Option<Vec<u8>> {
-        let region = self.regions.try_remove(id.0 as usize)?;
+        let region = self.regions.remove(id.0)?;
         self.local.remove(&region.lkey);
         self.remote.remove(&region.rkey);
         self.bytes -= region.bytes.len() as u64;
@@ -102,23 +108,23 @@ impl Memory {
     }
 
     pub(crate) fn has_domain(&self, pd: Pd) -> bool {
-        self.regions.iter().any(|(_, region)| region.pd == pd)
+        self.regions.values().any(|region| region.pd == pd)
     }
 
     pub(crate) fn bytes_of(&self, id: MrId) -> Option<&[u8]> {
-        self.regions.get(id.0 as usize).map(|region| &region.bytes[..])
+        self.regions.get(id.0).map(|region| &region.bytes[..])
     }
 
     pub(crate) fn bytes_of_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
-        self.regions.get_mut(id.0 as usize).map(|region| &mut region.bytes[..])
+        self.regions.get_mut(id.0).map(|region| &mut region.bytes[..])
     }
 
     /// Replaces an invalidated remote key by a new one.
     pub(crate) fn rekey(&mut self, id: MrId, rng: &mut impl Rng) -> Option<MrInfo> {
         let rkey = fresh(&self.remote, rng);
-        let region = self.regions.get_mut(id.0 as usize)?;
+        let region = self.regions.get_mut(id.0)?;
         self.remote.remove(&region.rkey);
-        self.remote.insert(rkey, id.0 as usize);
+        self.remote.insert(rkey, id.0);
         region.rkey = rkey;
         region.invalidated = false;
         Some(MrInfo { id, addr: region.addr, len: region.bytes.len() as u64, lkey: region.lkey, rkey })
@@ -136,7 +142,7 @@ impl Memory {
     }
 
     /// Checks an access of the peer: all of it or nothing.
-    pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u64, want: Want) -> Result<Span, AccessError> {
+    pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u64, right: Right) -> Result<Span, AccessError> {
         let index = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
         let region = self.regions.get(index).ok_or(AccessError::Key)?;
         if region.invalidated {
@@ -145,23 +151,27 @@ impl Memory {
         if region.pd != pd {
             return Err(AccessError::Domain);
         }
-        let admitted = match want {
-            Want::RemoteWrite => region.access.remote_write,
-            Want::RemoteRead => region.access.remote_read,
-            Want::RemoteAtomic => region.access.remote_atomic,
+        let admitted = match right {
+            Right::Write => region.access.remote_write,
+            Right::Read => region.access.remote_read,
+            Right::Atomic => region.access.remote_atomic,
         };
         if !admitted {
             return Err(AccessError::Rights);
         }
-        if want == Want::RemoteAtomic && !addr.is_multiple_of(8) {
+        if right == Right::Atomic && !addr.is_multiple_of(8) {
             return Err(AccessError::Alignment);
         }
         let start = region.offset(addr, len)?;
         Ok(Span { region: index, start, len: len as usize })
     }
 
-    /// Checks a scatter-gather element.
-    pub(crate) fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
+    /// Checks a scatter-gather element; one without bytes names no memory.
+    pub(crate) fn check(&self, pd: Pd, sge: &Sge, write: bool) -> Result<(), AccessError> {
+        if sge.len == 0 { Ok(()) } else { self.local(pd, sge, write).map(|_| ()) }
+    }
+
+    fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
         let index = *self.local.get(&sge.lkey).ok_or(AccessError::Key)?;
         let region = self.regions.get(index).ok_or(AccessError::Key)?;
         if region.pd != pd {
@@ -200,18 +210,21 @@ impl Memory {
 
     /// Copies `data` to `offset` on of the memory that `sges` describe, all of it or nothing.
     pub(crate) fn scatter(&mut self, pd: Pd, sges: &[Sge], offset: u32, data: &[u8]) -> Result<(), AccessError> {
+        let mut spans: SmallVec<[Span; 4]> = SmallVec::new();
         let mut room = 0;
         for piece in pieces(sges, offset, data.len() as u32) {
-            room += self.local(pd, &piece, true)?.len;
+            let span = self.local(pd, &piece, true)?;
+            room += span.len;
+            spans.push(span);
         }
         if room != data.len() {
             return Err(AccessError::Bounds);
         }
-        let mut done = 0;
-        for piece in pieces(sges, offset, data.len() as u32) {
-            let span = self.local(pd, &piece, true)?;
-            self.slice_mut(span).copy_from_slice(&data[done..done + span.len]);
-            done += span.len;
+        let mut rest = data;
+        for span in spans {
+            let (here, after) = rest.split_at(span.len);
+            self.slice_mut(span).copy_from_slice(here);
+            rest = after;
         }
         Ok(())
     }
@@ -235,7 +248,7 @@ fn pieces(sges: &[Sge], offset: u32, len: u32) -> impl Iterator<Item = Sge> {
 }
 
 /// A key that nobody can guess and that is not in use.
-fn fresh(keys: &BTreeMap<u32, usize>, rng: &mut impl Rng) -> u32 {
+fn fresh(keys: &BTreeMap<u32, Id>, rng: &mut impl Rng) -> u32 {
     loop {
         let key = rng.next_u32();
         if key != 0 && !keys.contains_key(&key) {

@@ -29,10 +29,11 @@ impl CompletionQueue {
         CompletionQueue { queue: VecDeque::new(), capacity, overflowed: false, armed: None, notified: false, users: 0 }
     }
 
-    /// Adds a completion; `false` if it was lost because there is no room, for the first time.
+    /// Adds a completion; `false` if this is the first that is lost for want of room. After it everything is lost, so that there is no
+    /// gap in what can be taken.
     #[must_use]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> bool {
-        if self.queue.len() >= self.capacity as usize {
+        if self.overflowed || self.queue.len() >= self.capacity as usize {
             let first = !self.overflowed;
             self.overflowed = true;
             self.notified |= self.armed.take().is_some();
@@ -66,8 +67,13 @@ impl CompletionQueue {
         self.queue.len()
     }
 
-    /// The next completion of this kind raises an event; one that is there already does not.
+    /// The next completion of this kind raises an event; one that is there already does not. After an overflow none will come, which
+    /// is an event too.
     pub(crate) fn arm(&mut self, notify: Notify) {
+        if self.overflowed {
+            self.notified = true;
+            return;
+        }
         // A request for any is not weakened by a later one for solicited only.
         self.armed = self.armed.max(Some(notify));
     }
@@ -116,7 +122,19 @@ impl ReceiveQueue {
 pub(crate) struct SharedReceiveQueue {
     pub(crate) pd: Pd,
     pub(crate) receives: ReceiveQueue,
-    /// Below this many an event is raised, once.
+    /// With fewer than this many an event is raised, once.
     pub(crate) limit: u32,
     pub(crate) users: u32,
+}
+
+impl SharedReceiveQueue {
+    /// Whether the event is due; then the limit is off.
+    #[must_use]
+    pub(crate) fn reaches_limit(&mut self) -> bool {
+        let reached = (self.receives.queue.len() as u64) < u64::from(self.limit);
+        if reached {
+            self.limit = 0;
+        }
+        reached
+    }
 }

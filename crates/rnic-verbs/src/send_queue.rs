@@ -3,6 +3,7 @@
 use crate::memory::Memory;
 use crate::queue::Sges;
 use crate::types::{AccessError, Pd, SendFlags, SendOp, Service};
+use rnic_transport::Psn;
 use rnic_wire::{
     AtomicEth, Bth, Extra, Headers, ICRC_LEN, Ieth, ImmDt, Opcode, Operation, Position, ReadEth, RecvEth, Reth,
     SendEth, pad_count,
@@ -32,15 +33,24 @@ pub(crate) struct Wqe {
     /// Packets of the answer that it waits for, and how many have come.
     pub(crate) answers: u32,
     pub(crate) answered: u32,
-    /// IRN: its first answer, counted from the first of the queue pair.
+    /// Its first answer, counted from the first of the queue pair; of a send without answers, that of the next with any.
     pub(crate) answer: u64,
-    /// Number of the receive that it takes, of the read or atomic that it is.
+    /// Number of the receive that it takes, or of the read or atomic that it is.
     pub(crate) serial: u32,
 }
 
 impl Wqe {
+    /// A send that is not released.
+    pub(crate) fn new(wr_id: u64, op: SendOp, local: Local, len: u32, flags: SendFlags) -> Wqe {
+        Wqe { wr_id, op, local, len, flags, first: 0, packets: 0, answers: 0, answered: 0, answer: 0, serial: 0 }
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.packets)
+    }
+
+    fn answer_end(&self) -> u64 {
+        self.answer + u64::from(self.answers)
     }
 
     pub(crate) fn is_answered(&self) -> bool {
@@ -67,8 +77,10 @@ pub(crate) struct SendQueue {
     next_fetch: u32,
     /// Messages released.
     messages: u32,
-    /// Where the last search ended.
-    hint: usize,
+    /// Where the last search for a packet ended.
+    near_packet: usize,
+    /// Where the last search for an answer ended.
+    near_answer: usize,
 }
 
 impl SendQueue {
@@ -78,6 +90,11 @@ impl SendQueue {
 
     pub(crate) fn push(&mut self, wqe: Wqe) {
         self.wqes.push_back(wqe);
+    }
+
+    /// The oldest send.
+    pub(crate) fn front(&self) -> Option<&Wqe> {
+        self.wqes.front()
     }
 
     /// The next send to release.
@@ -93,9 +110,16 @@ impl SendQueue {
         self.fetching
     }
 
-    /// Number of the next message to release, from 1 on.
-    pub(crate) fn next_message(&self) -> u32 {
-        self.messages.wrapping_add(1)
+    /// One past the last packet that is released.
+    pub(crate) fn next_packet(&self) -> u64 {
+        self.next_packet
+    }
+
+    /// Whether the next message goes beyond the peer's credits, the last of which is for message `limit`. Without credits one message
+    /// may go out if nothing else is outstanding.
+    pub(crate) fn lacks_credits(&self, limit: Option<u32>) -> bool {
+        let beyond = |limit| Psn::new(self.messages.wrapping_add(1)).distance_from(Psn::new(limit)) > 0;
+        self.released > 0 && limit.is_some_and(beyond)
     }
 
     /// Assigns sequence numbers to the next send and returns how many packets it is.
@@ -113,9 +137,9 @@ impl SendQueue {
         };
         wqe.first = self.next_packet;
         self.next_packet = wqe.end();
+        wqe.answer = self.next_answer;
+        self.next_answer = wqe.answer_end();
         if fetching {
-            wqe.answer = self.next_answer;
-            self.next_answer += u64::from(wqe.answers);
             wqe.serial = self.next_fetch;
             self.next_fetch = self.next_fetch.wrapping_add(1);
             self.fetching += 1;
@@ -128,38 +152,64 @@ impl SendQueue {
         wqe.packets
     }
 
+    /// Takes back the release of the sends that have not begun: those from packet `sent` on.
+    pub(crate) fn hold(&mut self, sent: u64) {
+        while let Some(wqe) = self.released.checked_sub(1).and_then(|last| self.wqes.get(last)) {
+            if wqe.first < sent {
+                break;
+            }
+            self.next_packet = wqe.first;
+            self.next_answer = wqe.answer;
+            if wqe.op.is_fetching() {
+                self.next_fetch = wqe.serial;
+                self.fetching -= 1;
+            } else if wqe.op.takes_receive() {
+                self.next_receive = wqe.serial;
+            }
+            self.released -= 1;
+            self.messages = self.messages.wrapping_sub(1);
+        }
+    }
+
     /// The send that packet `packet` belongs to.
     pub(crate) fn find(&mut self, packet: u64) -> Option<&mut Wqe> {
-        let holds = |wqe: &Wqe| (wqe.first..wqe.end()).contains(&packet);
-        let near = (self.hint..self.released.min(self.hint + 2)).find(|at| self.wqes.get(*at).is_some_and(holds));
-        let at = near.unwrap_or_else(|| {
-            let (mut low, mut high) = (0, self.released);
-            while low < high {
-                let middle = (low + high) / 2;
-                if self.wqes[middle].end() <= packet { low = middle + 1 } else { high = middle }
-            }
-            low
-        });
-        self.hint = at;
-        self.wqes.get_mut(at).filter(|wqe| at < self.released && holds(wqe))
+        let at = self.search(self.near_packet, |wqe| wqe.end() <= packet);
+        self.near_packet = at;
+        self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.first..wqe.end()).contains(&packet))
     }
 
-    /// IRN: the read or atomic that answer `answer` belongs to.
+    /// The read or atomic that answer `answer` belongs to.
     pub(crate) fn find_answer(&mut self, answer: u64) -> Option<&mut Wqe> {
-        let released = self.released;
-        self.wqes
-            .iter_mut()
-            .take(released)
-            .find(|wqe| wqe.op.is_fetching() && (wqe.answer..wqe.answer + u64::from(wqe.answers)).contains(&answer))
+        let at = self.search(self.near_answer, |wqe| wqe.answer_end() <= answer);
+        self.near_answer = at;
+        self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.answer..wqe.answer_end()).contains(&answer))
     }
 
-    /// RC: the oldest read or atomic that lacks an answer.
+    /// The first released send that is not `before`; looks at `near` and the next first.
+    fn search(&self, near: usize, before: impl Fn(&Wqe) -> bool) -> usize {
+        let is_before = |at: usize| self.wqes.get(at).is_some_and(&before);
+        for at in near..self.released.min(near + 2) {
+            if !is_before(at) && (at == 0 || is_before(at - 1)) {
+                return at;
+            }
+        }
+        let (mut low, mut high) = (0, self.released);
+        while low < high {
+            let middle = (low + high) / 2;
+            if is_before(middle) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// The oldest read or atomic that lacks an answer. For it to be found at once, nothing but this may look for answers.
     pub(crate) fn unanswered(&mut self) -> Option<&mut Wqe> {
         if self.fetching == 0 {
             return None;
         }
-        let released = self.released;
-        self.wqes.iter_mut().take(released).find(|wqe| !wqe.is_answered())
+        while self.near_answer < self.released && self.wqes.get(self.near_answer).is_some_and(Wqe::is_answered) {
+            self.near_answer += 1;
+        }
+        if self.near_answer < self.released { self.wqes.get_mut(self.near_answer) } else { None }
     }
 
     /// Takes the oldest send if it is done, given that `acked` packets are acknowledged.
@@ -178,7 +228,8 @@ impl SendQueue {
             self.released -= 1;
             self.fetching -= u32::from(wqe.op.is_fetching());
         }
-        self.hint = self.hint.saturating_sub(1);
+        self.near_packet = self.near_packet.saturating_sub(1);
+        self.near_answer = self.near_answer.saturating_sub(1);
         Some(wqe)
     }
 }

@@ -1,18 +1,21 @@
 //! The words of the verbs: handles, work requests, completions, errors.
+//!
+//! They are those of InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without what only hardware has.
 
+use crate::table::Id;
 use std::net::SocketAddr;
 
 /// A protection domain: only what belongs to the same one works together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pd(pub(crate) u32);
+pub struct Pd(pub(crate) Id);
 
 /// A completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CqId(pub(crate) u32);
+pub struct CqId(pub(crate) Id);
 
 /// A shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SrqId(pub(crate) u32);
+pub struct SrqId(pub(crate) Id);
 
 /// A queue pair's number, 24 bits, as packets carry it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -20,7 +23,7 @@ pub struct Qpn(pub u32);
 
 /// A memory region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct MrId(pub(crate) u32);
+pub struct MrId(pub(crate) Id);
 
 /// What may be done with a memory region, or through a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

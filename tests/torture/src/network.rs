@@ -25,6 +25,13 @@ impl Dice {
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
+    /// One of `these`.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<T: Copy>(&mut self, these: &[T]) -> T {
+        these[self.below(these.len() as u64) as usize]
+    }
     /// Any 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0.next_u64()
@@ -152,7 +159,7 @@ impl Network {
         let mut at = now + Network::DELAY;
         if self.dice.chance(self.faults.reorder) {
             self.damage.reordered += 1;
-            at = at + Time::from_ps(self.dice.below(self.faults.late.as_ps().max(1)));
+            at += Time::from_ps(self.dice.below(self.faults.late.as_ps().max(1)));
         }
         self.serial += 1;
         self.flights.insert((at, self.serial), flight);

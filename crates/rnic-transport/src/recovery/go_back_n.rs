@@ -137,6 +137,22 @@ impl StreamSender for GoBackNSender {
     fn extend(&mut self, packets: u64) {
         self.packets += packets;
     }
+
+    fn truncate(&mut self, keep: u64) {
+        self.packets = self.packets.min(self.acked + keep);
+        self.next = self.next.min(self.packets);
+        self.highest = self.highest.min(self.packets);
+    }
+
+    fn outstanding(&self) -> u32 {
+        (self.highest - self.acked) as u32
+    }
+
+    /// Everything from there on: the receiver has dropped it.
+    fn resend(&mut self, now: Time) {
+        self.next = self.acked;
+        self.timer_start = now;
+    }
 }
 
 impl GoBackNSender {

@@ -241,6 +241,36 @@ impl StreamSender for IrnSender {
     fn extend(&mut self, packets: u64) {
         self.left += packets;
     }
+
+    fn truncate(&mut self, keep: u64) {
+        self.left = self.left.min(keep);
+        let in_flight = self.in_flight();
+        if u64::from(in_flight) <= self.left {
+            return;
+        }
+        let keep = self.left as u32;
+        self.next = self.first_missing.plus(keep);
+        self.sacked.clear(self.next, in_flight - keep);
+        if !self.highest_sacked.is_before(self.next) {
+            self.highest_sacked = self.next;
+        }
+        if !self.recover.is_before(self.next) {
+            self.recover = self.next.plus(Psn::MODULUS - 1);
+        }
+        self.retransmit_first &= keep > 0;
+        self.in_recovery &= keep > 0;
+    }
+
+    fn outstanding(&self) -> u32 {
+        self.in_flight()
+    }
+
+    fn resend(&mut self, now: Time) {
+        if self.in_flight() > 0 {
+            self.enter_recovery();
+            self.timer_start = now;
+        }
+    }
 }
 
 /// The data sink.

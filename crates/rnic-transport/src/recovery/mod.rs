@@ -61,6 +61,12 @@ pub trait SendRecovery: Clone + Send + 'static {
 pub trait StreamSender: SendRecovery {
     /// There are `packets` more to send.
     fn extend(&mut self, packets: u64);
+    /// Only the first `keep` packets that are not acknowledged are to be sent; those after them are forgotten, sent or not.
+    fn truncate(&mut self, keep: u64);
+    /// Packets sent, at any time, and not acknowledged: those that a reply may speak of.
+    fn outstanding(&self) -> u32;
+    /// Sends the first packet that is not acknowledged again, though neither a loss nor a timeout says so: the receiver was not ready.
+    fn resend(&mut self, now: Time);
 }
 
 /// The data sink's half of loss recovery.

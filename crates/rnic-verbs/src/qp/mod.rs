@@ -1,8 +1,9 @@
 //! A queue pair: what all services have in common, and the engine of its service.
 
+mod atomic;
+mod incoming;
 pub(crate) mod irn;
 pub(crate) mod rc;
-pub(crate) mod reply;
 pub(crate) mod sending;
 pub(crate) mod uc;
 
@@ -10,7 +11,7 @@ use crate::common::{Common, Ctx};
 use crate::types::{Qpn, SendOp, Service, State, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{FlowConfig, Time};
-use rnic_wire::{Packet, Position};
+use rnic_wire::Packet;
 use sending::Due;
 
 /// Ethernet, IPv4 and UDP headers and the frame check sequence around a packet: what congestion control counts beside it.
@@ -81,6 +82,16 @@ impl Qp {
         }
     }
 
+    /// RTS to SQD: sends that have not begun are held.
+    pub(crate) fn drain(&mut self) {
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.drain(&mut self.common),
+            Engine::Irn(irn) => irn.drain(&mut self.common),
+            Engine::Uc(uc) => uc.drain(&mut self.common),
+        }
+    }
+
     pub(crate) fn handle(
         &mut self, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
@@ -96,7 +107,12 @@ impl Qp {
     pub(crate) fn emit(&mut self, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
         let bytes = match &mut self.engine {
             Engine::None => 0,
-            Engine::Rc(rc) => rc.emit(&mut self.common, ctx, now, out),
+            Engine::Rc(rc) => {
+                if self.common.state == State::Error {
+                    rc.quiet();
+                }
+                rc.emit(&mut self.common, ctx, now, out)
+            }
             Engine::Irn(irn) => irn.emit(&mut self.common, ctx, now, out),
             Engine::Uc(uc) => uc.emit(&mut self.common, ctx, now, out),
         };
@@ -117,13 +133,13 @@ impl Qp {
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        if self.common.state == State::Error {
+        if !self.common.receives_packets() {
             return None;
         }
         match &self.engine {
             Engine::None => Due::never(),
             Engine::Rc(rc) => rc.deadline(),
-            Engine::Irn(irn) => irn.deadline(),
+            Engine::Irn(irn) => irn.deadline(&self.common),
             Engine::Uc(uc) => uc.deadline(),
         }
         .time()
@@ -153,14 +169,4 @@ impl Qp {
     pub(crate) fn qpn(&self) -> Qpn {
         self.common.qpn
     }
-}
-
-/// Whether a packet begins a message.
-pub(crate) fn begins(position: Position) -> bool {
-    matches!(position, Position::First | Position::Only)
-}
-
-/// Whether a packet ends a message.
-pub(crate) fn ends(position: Position) -> bool {
-    matches!(position, Position::Last | Position::Only)
 }

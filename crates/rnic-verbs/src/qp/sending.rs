@@ -1,8 +1,8 @@
-//! Small things that requesters have in common.
+//! Small things that queue pairs of several services have in common.
 
 use crate::types::SendAttributes;
 use rnic_transport::pdu::Stamp;
-use rnic_transport::{Psn, Time};
+use rnic_transport::{Notifier, Psn, Time};
 
 /// The earliest of several times, if there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,37 @@ impl Due {
     }
     pub(crate) fn time(self) -> Option<Time> {
         self.0
+    }
+}
+
+/// Congestion marks on the packets that come in, and the notifications that they earn.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    notifier: Notifier,
+    /// Shortest time between two notifications; without one there are none.
+    interval: Option<Time>,
+    due: bool,
+}
+
+impl Marks {
+    pub(crate) fn new(interval: Option<Time>) -> Marks {
+        Marks { notifier: Notifier::new(), interval, due: false }
+    }
+
+    /// A packet with data, or a request for data, arrived.
+    pub(crate) fn packet(&mut self, now: Time, marked: bool) {
+        if let Some(interval) = self.interval {
+            self.due |= self.notifier.on_packet(interval, now, marked);
+        }
+    }
+
+    /// Whether a notification is to be sent now.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    pub(crate) fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.due)
     }
 }
 
@@ -51,7 +82,7 @@ impl Stamps {
     }
 }
 
-/// How often the peer may still stay silent, or without a receive.
+/// How often the peer may still stay silent, or without a receive (InfiniBand volume 1, sections 9.7.5.2.8 and 9.9.2.4.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
     retry_count: u8,
@@ -74,6 +105,11 @@ impl Waiting {
     pub(crate) fn progress(&mut self) {
         self.retries = self.retry_count;
         self.rnr_retries = self.rnr_retry;
+    }
+
+    /// The peer lives, though nothing new has happened.
+    pub(crate) fn sign_of_life(&mut self) {
+        self.retries = self.retry_count;
     }
 
     /// The peer did not answer in time: whether to ask again.

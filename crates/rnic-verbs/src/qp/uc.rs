@@ -1,31 +1,18 @@
 //! The unreliable connection (InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. A message of which a
-//! packet is lost is dropped whole.
+//! packet is lost is dropped whole, and its receive serves the next one.
+//!
+//! The specification knows no packet that comes late or twice. Here a packet from before the expected one is such a packet, and
+//! dropped; one from after it tells of a loss.
 
-use super::sending::Due;
-use crate::common::{Common, Ctx};
+use super::incoming::Incoming;
+use super::sending::{Due, Marks};
+use crate::common::{Common, Ctx, Refusal};
 use crate::flow::Pace;
-use crate::memory::Want;
 use crate::send_queue::write;
-use crate::types::{Opcode, State, Status, VerbsError};
+use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
-use rnic_transport::{FlowConfig, Notifier, Psn, Time};
+use rnic_transport::{FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
-
-/// A message of the peer that has begun.
-#[derive(Clone, Copy, Debug)]
-enum Incoming {
-    /// Nothing, or what is left of a message that is lost.
-    None,
-    Send {
-        done: u32,
-    },
-    Write {
-        addr: u64,
-        rkey: u32,
-        done: u32,
-        left: u32,
-    },
-}
 
 /// State of an unreliable connection.
 pub(crate) struct Uc {
@@ -35,10 +22,9 @@ pub(crate) struct Uc {
     total: u64,
     pace: Box<dyn Pace>,
     expected: Psn,
-    incoming: Incoming,
-    notifier: Notifier,
-    cnp_interval: Option<Time>,
-    cnp_due: bool,
+    /// The message in progress; none, too, while what is left of a lost one comes.
+    incoming: Option<Incoming>,
+    marks: Marks,
 }
 
 impl Uc {
@@ -50,10 +36,8 @@ impl Uc {
             total: 0,
             pace: congestion.pace(cfg, now).map_err(VerbsError::Congestion)?,
             expected: Psn::new(connection.recv_psn),
-            incoming: Incoming::None,
-            notifier: Notifier::new(),
-            cnp_interval: cfg.cnp_interval,
-            cnp_due: false,
+            incoming: None,
+            marks: Marks::new(cfg.cnp_interval),
         })
     }
 
@@ -67,109 +51,55 @@ impl Uc {
         }
     }
 
+    /// Only messages that have begun are sent to their end.
+    pub(crate) fn drain(&mut self, c: &mut Common) {
+        c.sends.hold(self.next);
+        self.total = c.sends.next_packet();
+    }
+
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
-        let operation = packet.headers.bth.opcode.operation();
-        if operation == Operation::Cnp {
+        let opcode = packet.headers.bth.opcode;
+        if opcode.operation() == Operation::Cnp {
             ctx.counters.cnps_received += 1;
             self.pace.on_cnp(now);
             return Ok(());
         }
-        if let Some(interval) = self.cnp_interval {
-            self.cnp_due |= self.notifier.on_packet(interval, now, marked);
-        }
+        self.marks.packet(now, marked);
         let psn = Psn::new(packet.headers.bth.psn);
-        let opcode = packet.headers.bth.opcode;
-        let begins = super::begins(opcode.position());
         if psn.is_before(self.expected) {
-            // Networks of the specification repeat nothing; ours may, and may bring an old packet late.
+            ctx.counters.duplicates += 1;
             return Err(Dropped::Duplicate);
         }
-        let in_order = psn == self.expected;
-        self.expected = psn.plus(1);
-        if !in_order || begins != matches!(self.incoming, Incoming::None) {
+        let begins = opcode.starts_message();
+        if psn != self.expected || begins != self.incoming.is_none() {
             // Something was lost: the message in progress, and this packet if it does not begin another.
-            self.incoming = Incoming::None;
+            self.incoming = None;
             if !begins {
+                self.expected = psn.plus(1);
                 return Err(Dropped::OutOfOrder);
             }
         }
-        let taken = self.take(c, ctx, packet);
-        if taken.is_err() {
-            self.incoming = Incoming::None;
-        }
-        taken
-    }
-
-    fn take(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<(), Dropped> {
-        let headers = &packet.headers;
-        let opcode = headers.bth.opcode;
-        let len = packet.payload.len() as u32;
-        let ends = super::ends(opcode.position());
-        let imm = headers.imm.map(|imm| imm.0);
-        let solicited = headers.bth.solicited;
-        match opcode.operation() {
-            Operation::Send => {
-                let done = match self.incoming {
-                    Incoming::None => 0,
-                    Incoming::Send { done } => done,
-                    Incoming::Write { .. } => return Err(Dropped::Refused),
-                };
-                let pd = c.pd;
-                let receive = c.receive(ctx, 0).ok_or(Dropped::NoReceive)?;
-                if u64::from(done) + u64::from(len) > receive.room {
-                    c.fail_receive(ctx, Status::LocalLength);
-                    return Err(Dropped::Refused);
-                }
-                if ctx.memory.scatter(pd, &receive.scatter, done, packet.payload).is_err() {
-                    c.fail_receive(ctx, Status::LocalProtection);
-                    return Err(Dropped::Refused);
-                }
-                let done = done + len;
-                self.incoming = if ends { Incoming::None } else { Incoming::Send { done } };
-                if ends {
-                    c.received(ctx, Status::Success, Opcode::Recv, done, imm, None, solicited);
-                }
+        self.expected = psn.plus(1);
+        match Incoming::take(&mut self.incoming, c, ctx, packet) {
+            Ok(_) => return Ok(()),
+            Err(Refusal::NotReady) => {
+                self.incoming = None;
+                return Err(Dropped::NoReceive);
             }
-            Operation::Write => {
-                let (addr, rkey, done, left) = match (self.incoming, headers.reth) {
-                    (Incoming::None, Some(reth)) => {
-                        let all = u64::from(reth.dma_len);
-                        let admitted =
-                            all == 0 || ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Want::RemoteWrite).is_ok();
-                        if !c.access.remote_write || !admitted {
-                            return Err(Dropped::Refused);
-                        }
-                        (reth.va, reth.rkey, 0, reth.dma_len)
-                    }
-                    (Incoming::Write { addr, rkey, done, left }, _) => (addr, rkey, done, left),
-                    _ => return Err(Dropped::Refused),
-                };
-                if len > left || ends != (len == left) {
-                    return Err(Dropped::Refused);
-                }
-                if imm.is_some() && c.receive(ctx, 0).is_none() {
-                    return Err(Dropped::NoReceive);
-                }
-                if len > 0 {
-                    let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(len), Want::RemoteWrite);
-                    ctx.memory.slice_mut(span.map_err(|_| Dropped::Refused)?).copy_from_slice(packet.payload);
-                }
-                let (done, left) = (done + len, left - len);
-                let addr = addr.wrapping_add(u64::from(len));
-                self.incoming = if ends { Incoming::None } else { Incoming::Write { addr, rkey, done, left } };
-                if ends && imm.is_some() {
-                    c.received(ctx, Status::Success, Opcode::RecvWithImmediate, done, imm, None, solicited);
-                }
+            // The receive is at fault, not the message.
+            Err(Refusal::Never(_, status @ (Status::LocalLength | Status::LocalProtection))) => {
+                c.fail_receive(ctx, status, true);
             }
-            _ => return Err(Dropped::Opcode),
+            Err(Refusal::Never(..)) => {}
         }
-        Ok(())
+        self.incoming = None;
+        Err(Dropped::Refused)
     }
 
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
-        if std::mem::take(&mut self.cnp_due) {
+        if self.marks.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
@@ -195,6 +125,7 @@ impl Uc {
                     c.sent(ctx, &wqe, Status::LocalProtection);
                 }
                 c.state = State::SendQueueError;
+                c.draining = false;
                 c.flush_sends(ctx);
                 self.next = self.total;
                 0
@@ -204,7 +135,7 @@ impl Uc {
 
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = Due::never();
-        if self.cnp_due {
+        if self.marks.is_due() {
             due.at_once();
         }
         if c.sends_packets() && self.next < self.total {

@@ -1,0 +1,104 @@
+//! Messages that come in packet after packet, in order: what reliable and unreliable connections have in common as responders.
+//!
+//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the operation is enabled, lengths,
+//! whether there is a receive, rights to the memory. Nothing is written before all of them.
+
+use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
+use crate::memory::Right;
+use rnic_wire::{Operation, Packet};
+
+/// A message that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Incoming {
+    Send { done: u32 },
+    Write { addr: u64, rkey: u32, done: u32, left: u32 },
+}
+
+impl Incoming {
+    /// Takes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the message ends.
+    pub(crate) fn take(
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+    ) -> Result<bool, Refusal> {
+        match packet.headers.bth.opcode.operation() {
+            Operation::Send => Incoming::take_send(incoming, c, ctx, packet),
+            Operation::Write => Incoming::take_write(incoming, c, ctx, packet),
+            _ => Err(Refusal::INVALID),
+        }
+    }
+
+    fn take_send(
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+    ) -> Result<bool, Refusal> {
+        let headers = &packet.headers;
+        let opcode = headers.bth.opcode;
+        let len = packet.payload.len() as u32;
+        let done = match (*incoming, opcode.starts_message()) {
+            (None, true) => 0,
+            (Some(Incoming::Send { done }), false) => done,
+            _ => return Err(Refusal::INVALID),
+        };
+        let pd = c.pd;
+        let receive = c.receive(ctx, 0, false).ok_or(Refusal::NotReady)?;
+        let bytes = u64::from(done) + u64::from(len);
+        if bytes > receive.room.min(u64::from(MOST_BYTES)) {
+            return Err(Refusal::TOO_LONG);
+        }
+        ctx.memory.scatter(pd, &receive.scatter, done, packet.payload).map_err(|_| Refusal::RECEIVE)?;
+        let bytes = bytes as u32;
+        if !opcode.ends_message() {
+            *incoming = Some(Incoming::Send { done: bytes });
+            return Ok(false);
+        }
+        let invalidated = headers.ieth.map(|ieth| ieth.rkey);
+        if let Some(rkey) = invalidated {
+            ctx.memory.invalidate(pd, rkey).map_err(|_| Refusal::ACCESS)?;
+        }
+        *incoming = None;
+        let imm = headers.imm.map(|imm| imm.0);
+        let solicited = headers.bth.solicited;
+        c.received(ctx, &Delivery { write: false, bytes, imm, invalidated, solicited });
+        Ok(true)
+    }
+
+    fn take_write(
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+    ) -> Result<bool, Refusal> {
+        let headers = &packet.headers;
+        let opcode = headers.bth.opcode;
+        let len = packet.payload.len() as u32;
+        let ends = opcode.ends_message();
+        let (addr, rkey, done, left) = match (*incoming, headers.reth) {
+            (None, Some(reth)) => (reth.va, reth.rkey, 0, reth.dma_len),
+            (Some(Incoming::Write { addr, rkey, done, left }), None) => (addr, rkey, done, left),
+            _ => return Err(Refusal::INVALID),
+        };
+        if !c.access.remote_write {
+            return Err(Refusal::INVALID);
+        }
+        if left > MOST_BYTES || len > left || ends != (len == left) {
+            return Err(Refusal::INVALID);
+        }
+        let imm = headers.imm.map(|imm| imm.0);
+        if imm.is_some() && c.receive(ctx, 0, false).is_none() {
+            return Err(Refusal::NotReady);
+        }
+        if left > 0 {
+            // The rest of the message too: what cannot be written whole is not begun.
+            let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Right::Write);
+            let place = ctx.memory.slice_mut(span.map_err(|_| Refusal::ACCESS)?);
+            place[..packet.payload.len()].copy_from_slice(packet.payload);
+        }
+        let bytes = done + len;
+        if !ends {
+            *incoming =
+                Some(Incoming::Write { addr: addr.wrapping_add(u64::from(len)), rkey, done: bytes, left: left - len });
+            return Ok(false);
+        }
+        *incoming = None;
+        if imm.is_some() {
+            let solicited = headers.bth.solicited;
+            c.received(ctx, &Delivery { write: true, bytes, imm, invalidated: None, solicited });
+        }
+        Ok(true)
+    }
+}

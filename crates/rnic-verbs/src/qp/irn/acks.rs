@@ -1,0 +1,58 @@
+//! Acknowledgements of one PSN space that wait to be sent: NACKs each, of ACKs the last. A NACK says all that an ACK before it would.
+
+use rnic_transport::{Pdu, PduKind, Psn};
+use std::collections::VecDeque;
+
+/// What a packet causes, and whether it bore a congestion mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cause {
+    pub(crate) psn: Psn,
+    pub(crate) marked: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledgements {
+    ack: Option<Cause>,
+    nacks: VecDeque<Cause>,
+}
+
+impl Acknowledgements {
+    /// More NACKs than this wait only if nothing can be sent; the oldest count as lost then.
+    const MOST: usize = 1_024;
+
+    /// A packet arrived, and this is the answer to it.
+    pub(crate) fn note(&mut self, reply: Option<Pdu>, cause: Cause) {
+        match reply.map(Pdu::kind) {
+            Some(PduKind::Nack) => {
+                if self.nacks.len() >= Acknowledgements::MOST {
+                    self.nacks.pop_front();
+                }
+                let marked = cause.marked || self.ack.take().is_some_and(|ack| ack.marked);
+                self.nacks.push_back(Cause { marked, ..cause });
+            }
+            Some(_) => self.acknowledge(cause),
+            None => {}
+        }
+    }
+
+    fn acknowledge(&mut self, cause: Cause) {
+        let marked = cause.marked || self.ack.is_some_and(|ack| ack.marked);
+        self.ack = Some(Cause { marked, ..cause });
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.ack.is_some() || !self.nacks.is_empty()
+    }
+
+    /// The next one, given the packet that is expected now: whether it is a NACK, and its cause.
+    pub(crate) fn next(&mut self, expected: Psn) -> Option<(bool, Cause)> {
+        while let Some(cause) = self.nacks.pop_front() {
+            if expected.is_before(cause.psn) {
+                return Some((true, cause));
+            }
+            // The hole is filled since: an ACK says as much.
+            self.acknowledge(cause);
+        }
+        self.ack.take().map(|cause| (false, cause))
+    }
+}

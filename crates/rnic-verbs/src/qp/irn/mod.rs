@@ -1,0 +1,193 @@
+//! A reliable connection with IRN's loss recovery ("Revisiting Network Support for RDMA", SIGCOMM 2018, section 5).
+//!
+//! Both ends keep what arrives out of order, in memory, at once. Requests and answers have sequence numbers of their own:
+//!
+//! | | requests | answers (of reads and atomics) |
+//! |---|---|---|
+//! | source | requester: [`IrnSender`](rnic_transport::recovery::IrnSender) | responder: another |
+//! | sink | responder: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) | requester: another |
+//! | acknowledged by | Acknowledge | Read Acknowledge |
+//!
+//! The answers to one side's requests begin with the number that its requests begin with.
+//!
+//! - Every packet of a Write has its address; one of a Send the number of its receive and its offset: they are placed on arrival.
+//! - What the last packet of a message causes (a completion, a count, a read or atomic operation) waits until everything before it
+//!   has arrived; so does the check that packets follow one another as they should. The paper's second bitmap says which packets end
+//!   messages; here what is to be done is parked in its place.
+//! - A packet that cannot be taken out of order (no receive, no right) is dropped as if lost; in order it is refused as in RoCE. A
+//!   refusal waits until what precedes it is answered, since a connection in error answers nothing.
+//! - An answer says that its request has arrived; a request for a read number `n` that the answers before the last
+//!   `max_rd_atomic` reads have: lost acknowledgements cost no timeout.
+//! - A requester that waits for nothing but answers has no packet in flight, and the responder's timers are not its own. If it hears
+//!   nothing for the long timeout, it repeats the oldest request; the peer's acknowledgement proves that it lives.
+//! - An acknowledgement caused by a packet that bore a congestion mark has BECN set.
+
+mod acks;
+mod part;
+mod requester;
+mod responder;
+
+use super::sending::{Due, Marks};
+use crate::common::{Common, Ctx};
+use crate::send_queue::write;
+use crate::types::VerbsError;
+use crate::{Congestion, Dropped};
+use requester::Requester;
+use responder::Responder;
+use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_wire::{Aeth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, SackEth, Syndrome};
+
+/// State of an IRN connection.
+pub(crate) struct Irn {
+    requester: Requester,
+    responder: Responder,
+    marks: Marks,
+    /// Whose turn it is: answers to the peer, or requests.
+    answers_next: bool,
+}
+
+impl Irn {
+    pub(crate) fn new(c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time) -> Result<Irn, VerbsError> {
+        Ok(Irn {
+            requester: Requester::new(c, cfg, congestion, now)?,
+            responder: Responder::new(c, cfg, congestion, now)?,
+            marks: Marks::new(cfg.cnp_interval),
+            answers_next: false,
+        })
+    }
+
+    /// RTR to RTS: what the requester needs is known.
+    pub(crate) fn start(
+        &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
+    ) -> Result<(), VerbsError> {
+        self.requester = Requester::new(c, cfg, congestion, now)?;
+        self.responder.start(c);
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, c: &mut Common) {
+        self.requester.release(c);
+    }
+
+    pub(crate) fn drain(&mut self, c: &mut Common) {
+        self.requester.drain(c);
+    }
+
+    /// A packet of the connection came in.
+    pub(crate) fn handle(
+        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+    ) -> Result<(), Dropped> {
+        let operation = packet.headers.bth.opcode.operation();
+        if operation.is_request() {
+            self.marks.packet(now, marked);
+            return self.responder.handle(c, ctx, now, packet, marked);
+        }
+        match operation {
+            Operation::ReadAcknowledge => return self.responder.on_read_acknowledge(c, ctx, now, &packet.headers),
+            Operation::Cnp => {
+                ctx.counters.cnps_received += 1;
+                self.requester.on_cnp(now);
+                self.responder.on_cnp(now);
+                return Ok(());
+            }
+            _ if !c.sends_packets() => return Err(Dropped::State),
+            _ => {}
+        }
+        let result = match operation {
+            Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
+            Operation::ReadResponse | Operation::AtomicAcknowledge => {
+                self.marks.packet(now, marked);
+                self.requester.on_answer(c, ctx, now, packet, marked)
+            }
+            _ => return Err(Dropped::Opcode),
+        };
+        self.requester.release(c);
+        result
+    }
+
+    fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, out: &mut [u8]) -> usize {
+        if self.marks.take_due() {
+            ctx.counters.cnps_sent += 1;
+            return super::cnp(c, out);
+        }
+        const LOST: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+        let msn = self.responder.msn();
+        let mut acknowledge = |operation, psn: Psn, syndrome, cause: Psn, marked, msn| {
+            let mut headers = c.route.headers(operation, Position::Only, Extra::None, psn.value());
+            headers.bth.becn = marked;
+            let (aeth, sack) = (Some(Aeth { syndrome, msn }), Some(SackEth { psn: cause.value() }));
+            write(&Headers { aeth, sack, ..headers }, 0, out, |_| Ok(())).unwrap_or(0)
+        };
+        let last = |expected: Psn| expected.plus(Psn::MODULUS - 1);
+        let expected = self.responder.expected();
+        if let Some((nack, cause)) = self.responder.acks.next(expected) {
+            if nack {
+                ctx.counters.naks_sent += 1;
+                return acknowledge(Operation::Acknowledge, expected, LOST, cause.psn, cause.marked, msn);
+            }
+            ctx.counters.acks_sent += 1;
+            let credits = c.credits();
+            return acknowledge(Operation::Acknowledge, last(expected), credits, cause.psn, cause.marked, msn);
+        }
+        if let Some(psn) = self.responder.not_ready.take() {
+            ctx.counters.rnr_naks_sent += 1;
+            let timer = RnrTimer::from_code(c.connection.map_or(0, |connection| connection.min_rnr_timer));
+            return acknowledge(Operation::Acknowledge, psn, Syndrome::RnrNak { timer }, psn, false, msn);
+        }
+        let expected = self.requester.expected();
+        if let Some((nack, cause)) = self.requester.answer_acks.next(expected) {
+            if nack {
+                ctx.counters.naks_sent += 1;
+                return acknowledge(Operation::ReadAcknowledge, expected, LOST, cause.psn, cause.marked, 0);
+            }
+            ctx.counters.acks_sent += 1;
+            let (ack, upto) = (Syndrome::ACK, last(expected));
+            return acknowledge(Operation::ReadAcknowledge, upto, ack, cause.psn, cause.marked, 0);
+        }
+        if let Some((psn, code)) = self.responder.refusal.take() {
+            ctx.counters.naks_sent += 1;
+            return acknowledge(Operation::Acknowledge, psn, Syndrome::Nak(code), psn, false, msn);
+        }
+        0
+    }
+
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+        let bytes = self.emit_control(c, ctx, out);
+        if bytes > 0 || !c.receives_packets() {
+            return bytes;
+        }
+        let answer_first = !self.answers_next;
+        self.answers_next = answer_first;
+        for answer in [answer_first, !answer_first] {
+            let bytes =
+                if answer { self.responder.emit(c, ctx, now, out) } else { self.requester.emit(c, ctx, now, out) };
+            if bytes > 0 {
+                return bytes;
+            }
+        }
+        0
+    }
+
+    /// When there is something to send; `Time::ZERO` at once.
+    pub(crate) fn next_transmit(&self, c: &Common) -> Due {
+        let mut due = self.responder.next_transmit(c);
+        due.maybe(self.requester.next_transmit(c).time());
+        if self.marks.is_due() || self.requester.answer_acks.is_due() {
+            due.at_once();
+        }
+        due
+    }
+
+    pub(crate) fn deadline(&self, c: &Common) -> Due {
+        let mut due = self.requester.deadline(c);
+        due.maybe(self.responder.deadline());
+        due
+    }
+
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+        self.responder.on_deadline(c, ctx, now);
+        if c.sends_packets() {
+            self.requester.on_deadline(c, ctx, now);
+        }
+    }
+}

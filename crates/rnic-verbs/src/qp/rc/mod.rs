@@ -1,0 +1,147 @@
+//! The reliable connection of RoCE (InfiniBand volume 1, section 9.7): go-back-N.
+//!
+//! A read takes one sequence number for each packet of its answer, so requests and answers share one sequence. An answer
+//! acknowledges what precedes it; an acknowledgement of something after an unanswered read is an implied NAK of the read.
+//!
+//! Where the specification leaves a choice:
+//! - an acknowledgement is asked for with the last packet of a message, at least every 16 packets, with every packet sent again, and
+//!   with the last packet that may be sent for now;
+//! - timeouts alone use up retries, any progress gives them back; a NAK is proof that the peer lives;
+//! - with credits used up, a message that needs a receive still goes out if nothing else is outstanding; the RNR NAK paces it;
+//! - an answer that is asked for again from its middle on goes on with Middle packets, as Linux does it and wants it;
+//! - an acknowledgement of a packet that bore a congestion mark has BECN set.
+
+mod reply;
+mod requester;
+mod responder;
+
+use super::sending::{Due, Marks};
+use crate::common::{Common, Ctx};
+use crate::send_queue::packets;
+use crate::types::{SendOp, VerbsError};
+use crate::{Congestion, Dropped};
+use requester::Requester;
+use responder::Responder;
+use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_wire::{Operation, Packet};
+
+/// State of a reliable connection.
+pub(crate) struct Rc {
+    requester: Requester,
+    responder: Responder,
+    marks: Marks,
+    /// Whose turn it is: answers to the peer, or requests.
+    answers_next: bool,
+}
+
+impl Rc {
+    pub(crate) fn new(c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time) -> Result<Rc, VerbsError> {
+        Ok(Rc {
+            requester: Requester::new(c, cfg, congestion, now)?,
+            responder: Responder::new(c, cfg, congestion, now)?,
+            marks: Marks::new(cfg.cnp_interval),
+            answers_next: false,
+        })
+    }
+
+    /// RTR to RTS: what the requester needs is known.
+    pub(crate) fn start(
+        &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
+    ) -> Result<(), VerbsError> {
+        self.requester = Requester::new(c, cfg, congestion, now)?;
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, c: &mut Common) {
+        self.requester.release(c);
+    }
+
+    pub(crate) fn drain(&mut self, c: &mut Common) {
+        self.requester.drain(c);
+    }
+
+    /// The connection is over.
+    pub(crate) fn quiet(&mut self) {
+        self.responder.quiet();
+    }
+
+    /// A packet of the connection came in.
+    pub(crate) fn handle(
+        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+    ) -> Result<(), Dropped> {
+        let operation = packet.headers.bth.opcode.operation();
+        if operation.is_request() {
+            self.marks.packet(now, marked);
+            return self.responder.handle(c, ctx, now, packet, marked);
+        }
+        if operation == Operation::Cnp {
+            ctx.counters.cnps_received += 1;
+            self.requester.on_cnp(now);
+            self.responder.on_cnp(now);
+            return Ok(());
+        }
+        if !c.sends_packets() {
+            return Err(Dropped::State);
+        }
+        let result = match operation {
+            Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
+            Operation::ReadResponse | Operation::AtomicAcknowledge => {
+                self.marks.packet(now, marked);
+                self.requester.on_answer(c, ctx, now, packet)
+            }
+            _ => return Err(Dropped::Opcode),
+        };
+        self.requester.release(c);
+        result
+    }
+
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+        if self.marks.take_due() {
+            ctx.counters.cnps_sent += 1;
+            return super::cnp(c, out);
+        }
+        // Acknowledgements first; answers and requests take turns.
+        let reply_first = !self.responder.answers_next() || self.answers_next;
+        self.answers_next = !reply_first;
+        for reply in [reply_first, !reply_first] {
+            let bytes =
+                if reply { self.responder.emit(c, ctx, now, out) } else { self.requester.emit(c, ctx, now, out) };
+            if bytes > 0 {
+                return bytes;
+            }
+        }
+        0
+    }
+
+    /// When there is something to send; `Time::ZERO` at once.
+    pub(crate) fn next_transmit(&self, c: &Common) -> Due {
+        let mut due = self.responder.next_transmit();
+        due.maybe(self.requester.next_transmit(c).time());
+        if self.marks.is_due() {
+            due.at_once();
+        }
+        due
+    }
+
+    pub(crate) fn deadline(&self) -> Due {
+        let mut due = Due::never();
+        due.maybe(self.responder.deadline());
+        due.maybe(self.requester.deadline());
+        due
+    }
+
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+        self.responder.on_deadline(now);
+        self.requester.on_deadline(c, ctx, now);
+    }
+
+    /// The kind of send that this service can do.
+    pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), VerbsError> {
+        if matches!(op, SendOp::Read { .. }) && packets(len, mtu) > Psn::MAX_WINDOW / 2 {
+            return Err(VerbsError::Unsupported(
+                "a read is at most 4,194,303 packets: more would leave no room in the sequence numbers",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! The responder of a reliable connection (InfiniBand volume 1, section 9.7.4).
+
+use super::reply::{Executed, ReadAnswer, Replies, Reply, Resources};
+use crate::common::{Common, Ctx, MOST_BYTES, Refusal};
+use crate::flow::Pace;
+use crate::memory::Right;
+use crate::qp::incoming::Incoming;
+use crate::qp::sending::Due;
+use crate::qp::{AROUND_PACKET, atomic};
+use crate::send_queue::{packets, place, write};
+use crate::types::{Status, VerbsError};
+use crate::{Congestion, Dropped};
+use rnic_transport::recovery::{Arrival, GoBackN, StreamReceiver};
+use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
+use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
+
+pub(crate) struct Responder {
+    cfg: FlowConfig,
+    receiver: Receiver<GoBackN>,
+    msn: u32,
+    incoming: Option<Incoming>,
+    replies: Replies,
+    resources: Resources,
+    /// An RNR NAK is out: what follows is dropped until the packet comes again.
+    not_ready: bool,
+    /// The last word: why the connection ends.
+    refusal: Option<(Psn, NakCode)>,
+    /// The next acknowledgement tells of a congestion mark.
+    echo: bool,
+    pace: Box<dyn Pace>,
+}
+
+impl Responder {
+    pub(crate) fn new(
+        c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
+    ) -> Result<Responder, VerbsError> {
+        let connection = c.connection.ok_or(VerbsError::Unknown("connection"))?;
+        // Marks are the queue pair's to see to.
+        let cfg = FlowConfig { first_psn: Psn::new(connection.recv_psn), cnp_interval: None, ..cfg.clone() };
+        Ok(Responder {
+            receiver: Receiver::stream(&cfg, now),
+            msn: 0,
+            incoming: None,
+            replies: Replies::default(),
+            resources: Resources::new(connection.max_dest_rd_atomic),
+            not_ready: false,
+            refusal: None,
+            echo: false,
+            pace: congestion.pace(&cfg, now).map_err(VerbsError::Congestion)?,
+            cfg,
+        })
+    }
+
+    pub(crate) fn handle(
+        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+    ) -> Result<(), Dropped> {
+        let bth = &packet.headers.bth;
+        let psn = Psn::new(bth.psn);
+        self.echo |= marked;
+        let data = Pdu::data(psn, false, now);
+        match self.receiver.recovery().foresee(psn) {
+            Arrival::InOrder => {
+                let claims = match self.execute(c, ctx, packet) {
+                    Ok(claims) => claims,
+                    Err(Refusal::NotReady) => {
+                        self.not_ready = true;
+                        self.replies.control(Reply::NotReady(psn));
+                        return Err(Dropped::NoReceive);
+                    }
+                    Err(Refusal::Never(code, status)) => {
+                        self.refuse(c, ctx, psn, code, status);
+                        return Err(Dropped::Refused);
+                    }
+                };
+                self.not_ready = false;
+                self.receiver.handle(&self.cfg, now, data, RxMeta::default());
+                match claims {
+                    Some(claims) => self.receiver.claim(claims - 1),
+                    None if bth.ack_request => self.replies.control(Reply::Ack(psn)),
+                    None => {}
+                }
+                Ok(())
+            }
+            Arrival::Duplicate => {
+                ctx.counters.duplicates += 1;
+                self.repeat(c, ctx, packet);
+                Err(Dropped::Duplicate)
+            }
+            Arrival::Ahead | Arrival::Useless => {
+                if !self.not_ready && self.receiver.handle(&self.cfg, now, data, RxMeta::default()).reply.is_some() {
+                    self.replies.control(Reply::OutOfSequence(self.receiver.recovery().expected()));
+                }
+                Err(Dropped::OutOfOrder)
+            }
+        }
+    }
+
+    /// Carries out a packet in order. Reads and atomics return how many sequence numbers they take.
+    fn execute(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
+        let headers = &packet.headers;
+        let operation = headers.bth.opcode.operation();
+        if matches!(operation, Operation::Send | Operation::Write) {
+            let ended = Incoming::take(&mut self.incoming, c, ctx, packet)?;
+            self.msn = self.msn.wrapping_add(u32::from(ended));
+            return Ok(None);
+        }
+        let admitted = if operation == Operation::ReadRequest { c.access.remote_read } else { c.access.remote_atomic };
+        // Beside the outstanding answers there may be some that are given again.
+        if self.incoming.is_some() || !admitted || self.replies.answers() >= 3 * self.resources.most() {
+            return Err(Refusal::INVALID);
+        }
+        let psn = Psn::new(headers.bth.psn);
+        let claims = match (headers.reth, headers.atomic) {
+            (Some(reth), _) => {
+                let count = packets(reth.dma_len, c.route.mtu);
+                if reth.dma_len > MOST_BYTES || count > Psn::MAX_WINDOW {
+                    return Err(Refusal::INVALID);
+                }
+                if reth.dma_len > 0 {
+                    let all = u64::from(reth.dma_len);
+                    let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read);
+                    span.map_err(|_| Refusal::ACCESS)?;
+                }
+                let (addr, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
+                self.resources.keep(psn, count, Executed::Read { addr, rkey, len });
+                self.replies.answer(Reply::Read(ReadAnswer { psn, addr, rkey, len, count, sent: 0, resumed: false }));
+                count
+            }
+            (None, Some(request)) => {
+                let compare = operation == Operation::CompareSwap;
+                let value = atomic::execute(ctx.memory, c.pd, &request, compare)?;
+                self.resources.keep(psn, 1, Executed::Atomic { value });
+                self.replies.answer(Reply::Atomic { psn, value });
+                1
+            }
+            _ => return Err(Refusal::INVALID),
+        };
+        self.msn = self.msn.wrapping_add(1);
+        Ok(Some(claims))
+    }
+
+    /// A packet that was carried out before: answers again.
+    fn repeat(&mut self, c: &Common, ctx: &Ctx<'_>, packet: &Packet<'_>) {
+        let headers = &packet.headers;
+        let psn = Psn::new(headers.bth.psn);
+        let answer = match headers.bth.opcode.operation() {
+            Operation::ReadRequest => {
+                let Some(reth) = headers.reth else { return };
+                let all = u64::from(reth.dma_len);
+                let count = packets(reth.dma_len, c.route.mtu);
+                let again = (reth.va, reth.rkey, reth.dma_len);
+                let Some(answer) = self.resources.read_again(psn, again, c.route.mtu, count) else { return };
+                if all > 0 && ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read).is_err() {
+                    return;
+                }
+                Reply::Read(answer)
+            }
+            Operation::CompareSwap | Operation::FetchAdd => match self.resources.find(psn) {
+                Some((_, Executed::Atomic { value })) => Reply::Atomic { psn, value },
+                _ => return,
+            },
+            _ => {
+                let last = self.receiver.recovery().expected().plus(Psn::MODULUS - 1);
+                self.replies.control(Reply::Ack(last));
+                return;
+            }
+        };
+        // Packets that the network repeats ask too. Who is not answered now may ask again.
+        if self.replies.answers() < 2 * self.resources.most() {
+            self.replies.answer_again(answer);
+        }
+    }
+
+    /// The connection ends with a NAK, after what is owed for the requests before it.
+    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, psn: Psn, code: NakCode, status: Status) {
+        self.refusal = Some((psn, code));
+        c.fail_receive(ctx, status, true);
+    }
+
+    /// The connection is over: answers go out only if the peer is to learn why.
+    pub(crate) fn quiet(&mut self) {
+        if self.refusal.is_none() {
+            self.replies.drop_answers();
+        }
+    }
+
+    /// Writes the next reply; 0 if there is none for now.
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+        let aeth = |syndrome| Some(Aeth { syndrome, msn: self.msn & rnic_wire::MAX_24 });
+        let acknowledge = |psn: Psn, syndrome, becn| {
+            let mut headers = c.route.headers(Operation::Acknowledge, Position::Only, Extra::None, psn.value());
+            headers.aeth = aeth(syndrome);
+            headers.bth.becn = becn;
+            headers
+        };
+        let headers = match self.replies.front().copied() {
+            None => {
+                let Some((psn, code)) = self.refusal.take() else { return 0 };
+                ctx.counters.naks_sent += 1;
+                return write(&acknowledge(psn, Syndrome::Nak(code), false), 0, out, |_| Ok(())).unwrap_or(0);
+            }
+            Some(Reply::Read(read)) => return self.emit_read(c, ctx, now, &read, out),
+            Some(Reply::Ack(psn)) => {
+                ctx.counters.acks_sent += 1;
+                acknowledge(psn, c.credits(), self.echo)
+            }
+            Some(Reply::OutOfSequence(psn)) => {
+                ctx.counters.naks_sent += 1;
+                acknowledge(psn, Syndrome::Nak(NakCode::PsnSequenceError), self.echo)
+            }
+            Some(Reply::NotReady(psn)) => {
+                ctx.counters.rnr_naks_sent += 1;
+                let timer = RnrTimer::from_code(c.connection.map_or(0, |connection| connection.min_rnr_timer));
+                acknowledge(psn, Syndrome::RnrNak { timer }, self.echo)
+            }
+            Some(Reply::Atomic { psn, value }) => {
+                let headers = c.route.headers(Operation::AtomicAcknowledge, Position::Only, Extra::None, psn.value());
+                Headers { aeth: aeth(c.credits()), atomic_ack: Some(AtomicAckEth { original: value }), ..headers }
+            }
+        };
+        self.echo &= !headers.bth.becn;
+        self.replies.pop();
+        write(&headers, 0, out, |_| Ok(())).unwrap_or(0)
+    }
+
+    fn emit_read(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, read: &ReadAnswer, out: &mut [u8]) -> usize {
+        if self.pace.not_before() > now {
+            return 0;
+        }
+        let (position, here) = place(read.len, read.sent, c.route.mtu);
+        let position = read.position(position);
+        let addr = read.addr.wrapping_add(u64::from(read.sent * c.route.mtu));
+        let psn = read.psn.plus(read.sent);
+        let mut headers = c.route.headers(Operation::ReadResponse, position, Extra::None, psn.value());
+        if position != Position::Middle {
+            headers.aeth = Some(Aeth { syndrome: c.credits(), msn: self.msn & rnic_wire::MAX_24 });
+        }
+        let written = write(&headers, here, out, |payload| {
+            if here > 0 {
+                let span = ctx.memory.remote(c.pd, read.rkey, addr, u64::from(here), Right::Read)?;
+                payload.copy_from_slice(ctx.memory.slice(span));
+            }
+            Ok(())
+        });
+        let Ok(bytes) = written else {
+            // The region went away in the middle: nothing that follows can be answered.
+            self.replies = Replies::default();
+            self.refuse(c, ctx, psn, NakCode::RemoteAccessError, Status::RemoteAccess);
+            return 0;
+        };
+        ctx.counters.sent(false, here);
+        self.pace.sent(now, bytes as u32 + AROUND_PACKET);
+        if let Some(Reply::Read(read)) = self.replies.front_mut() {
+            read.sent += 1;
+            if read.sent == read.count {
+                self.replies.pop();
+            }
+        }
+        bytes
+    }
+
+    /// Whether the next reply is an answer, which takes turns with requests; others go first.
+    pub(crate) fn answers_next(&self) -> bool {
+        matches!(self.replies.front(), Some(Reply::Read(_) | Reply::Atomic { .. }))
+    }
+
+    /// A congestion notification came.
+    pub(crate) fn on_cnp(&mut self, now: Time) {
+        self.pace.on_cnp(now);
+    }
+
+    pub(crate) fn next_transmit(&self) -> Due {
+        let mut due = Due::never();
+        match self.replies.front() {
+            Some(Reply::Read(_)) => due.at(self.pace.not_before()),
+            Some(_) => due.at_once(),
+            None if self.refusal.is_some() => due.at_once(),
+            None => {}
+        }
+        due
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.pace.deadline()
+    }
+
+    pub(crate) fn on_deadline(&mut self, now: Time) {
+        self.pace.on_deadline(now);
+    }
+}

@@ -1,0 +1,69 @@
+//! Things with handles: a handle of something that is gone opens nothing, even if its place is taken again.
+
+use slab::Slab;
+
+/// Names one entry of one [`Table`], for good.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Id {
+    index: u32,
+    generation: u32,
+}
+
+/// Entries by handle.
+pub(crate) struct Table<T> {
+    entries: Slab<(u32, T)>,
+    generations: u32,
+}
+
+impl<T> Table<T> {
+    pub(crate) fn new() -> Table<T> {
+        Table { entries: Slab::new(), generations: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Id {
+        let generation = self.generations;
+        self.generations = generation.wrapping_add(1);
+        Id { index: self.entries.insert((generation, value)) as u32, generation }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: Id) -> Option<&T> {
+        self.entries.get(id.index as usize).filter(|entry| entry.0 == id.generation).map(|entry| &entry.1)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
+        self.entries.get_mut(id.index as usize).filter(|entry| entry.0 == id.generation).map(|entry| &mut entry.1)
+    }
+
+    pub(crate) fn remove(&mut self, id: Id) -> Option<T> {
+        self.get(id)?;
+        self.entries.try_remove(id.index as usize).map(|entry| entry.1)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|(_, entry)| &entry.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_of_the_past_opens_nothing() {
+        let mut table = Table::new();
+        let old = table.insert('a');
+        assert_eq!(table.remove(old), Some('a'));
+        let new = table.insert('b');
+        assert_eq!(new.index, old.index);
+        assert_eq!(table.get(old), None);
+        assert_eq!(table.get_mut(old), None);
+        assert_eq!(table.remove(old), None);
+        assert_eq!((table.get(new), table.len()), (Some(&'b'), 1));
+    }
+}

@@ -1,0 +1,543 @@
+//! The verbs: objects are made, changed and ended, work is posted, completions are taken.
+
+use crate::common::Common;
+use crate::device::{Device, ctx, index};
+use crate::flow::Congestion;
+use crate::memory::total;
+use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
+use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
+use crate::send_queue::{Local, Route, Wqe};
+use crate::types::{
+    Access, Completion, Connection, CqId, Data, Event, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest, SendAttributes,
+    SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
+};
+use rnic_transport::{FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
+
+/// Protection domains and memory.
+impl Device {
+    /// A new protection domain.
+    pub fn create_pd(&mut self) -> Pd {
+        Pd(self.domains.insert(()))
+    }
+
+    /// Ends a protection domain.
+    ///
+    /// # Errors
+    /// While something belongs to it.
+    pub fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
+        let busy = |by| Err(VerbsError::Busy { what: "protection domain", by });
+        if self.memory.has_domain(pd) {
+            return busy("a memory region");
+        }
+        if self.qps.iter().any(|(_, qp)| qp.common.pd == pd) {
+            return busy("a queue pair");
+        }
+        if self.srqs.values().any(|srq| srq.pd == pd) {
+            return busy("a shared receive queue");
+        }
+        self.domains.remove(pd.0).ok_or(VerbsError::Unknown("such protection domain"))
+    }
+
+    fn domain(&self, pd: Pd) -> Result<(), VerbsError> {
+        self.domains.get(pd.0).copied().ok_or(VerbsError::Unknown("such protection domain"))
+    }
+
+    /// Registers memory. The device owns the bytes until [`Device::deregister`].
+    ///
+    /// `addr` is the address of the first byte in work requests and for the peer; without it the device chooses one.
+    ///
+    /// # Errors
+    /// When a limit is reached, or `addr` leaves no room below 2^64.
+    pub fn register(
+        &mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        self.domain(pd)?;
+        let limits = self.config.limits;
+        if self.memory.count() >= limits.regions as usize {
+            return Err(VerbsError::Limit { what: "memory regions", limit: limits.regions.into() });
+        }
+        if self.memory.bytes() + bytes.len() as u64 > limits.bytes {
+            return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
+        }
+        let info = self.memory.register(pd, bytes, addr, access, &mut self.rng);
+        let possible = "what leaves room for the region below 2^64";
+        info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
+    }
+
+    /// Ends a region and gives its bytes back. Work that still refers to it fails.
+    ///
+    /// # Errors
+    /// If there is no such region.
+    pub fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError> {
+        self.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))
+    }
+
+    /// A new remote key for a region; the old one, invalidated or not, is no longer valid.
+    ///
+    /// # Errors
+    /// If there is no such region.
+    pub fn rekey(&mut self, id: MrId) -> Result<MrInfo, VerbsError> {
+        self.memory.rekey(id, &mut self.rng).ok_or(VerbsError::Unknown("such memory region"))
+    }
+
+    /// The bytes of a region.
+    pub fn bytes(&self, id: MrId) -> Option<&[u8]> {
+        self.memory.bytes_of(id)
+    }
+
+    /// The bytes of a region, to change.
+    pub fn bytes_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
+        self.memory.bytes_of_mut(id)
+    }
+
+    fn check_sges(&self, pd: Pd, sges: &[Sge], most: u32, write: bool) -> Result<(), VerbsError> {
+        if sges.len() > most as usize {
+            return Err(VerbsError::Limit { what: "scatter-gather elements", limit: most.into() });
+        }
+        for (index, sge) in sges.iter().enumerate() {
+            self.memory.check(pd, sge, write).map_err(|why| VerbsError::Memory { index, why })?;
+        }
+        Ok(())
+    }
+}
+
+/// Completion queues.
+impl Device {
+    /// A completion queue with room for `capacity` completions.
+    ///
+    /// # Errors
+    /// When a limit is reached.
+    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
+        let limits = self.config.limits;
+        if self.cqs.len() >= limits.completion_queues as usize {
+            return Err(VerbsError::Limit { what: "completion queues", limit: limits.completion_queues.into() });
+        }
+        range("the capacity of a completion queue", capacity, 1, limits.completions, "1 up to the device's limit")?;
+        Ok(CqId(self.cqs.insert(CompletionQueue::new(capacity))))
+    }
+
+    /// Ends a completion queue.
+    ///
+    /// # Errors
+    /// While a queue pair uses it.
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), VerbsError> {
+        if self.cq(cq)?.users > 0 {
+            return Err(VerbsError::Busy { what: "completion queue", by: "a queue pair" });
+        }
+        self.cqs.remove(cq.0);
+        Ok(())
+    }
+
+    fn cq(&mut self, cq: CqId) -> Result<&mut CompletionQueue, VerbsError> {
+        self.cqs.get_mut(cq.0).ok_or(VerbsError::Unknown("such completion queue"))
+    }
+
+    /// Takes completions, oldest first; returns how many.
+    ///
+    /// # Errors
+    /// [`VerbsError::Overflow`] when the last one before an overflow has been taken.
+    pub fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
+        self.cq(cq)?.poll(out)
+    }
+
+    /// Completions that wait to be taken.
+    pub fn cq_len(&self, cq: CqId) -> usize {
+        self.cqs.get(cq.0).map_or(0, CompletionQueue::len)
+    }
+
+    /// Asks that the next completion of this kind be notified ([`Device::take_notification`]), once. An overflow is notified too.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn arm_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), VerbsError> {
+        self.cq(cq)?.arm(notify);
+        Ok(())
+    }
+
+    /// Whether the notification that was asked for has come; then it is forgotten.
+    pub fn take_notification(&mut self, cq: CqId) -> bool {
+        self.cqs.get_mut(cq.0).is_some_and(CompletionQueue::take_notification)
+    }
+}
+
+/// Shared receive queues.
+impl Device {
+    /// A shared receive queue for `capacity` receives of up to `max_sge` elements.
+    ///
+    /// # Errors
+    /// When a limit is reached.
+    pub fn create_srq(&mut self, pd: Pd, capacity: u32, max_sge: u32) -> Result<SrqId, VerbsError> {
+        self.domain(pd)?;
+        let limits = self.config.limits;
+        if self.srqs.len() >= limits.shared_receive_queues as usize {
+            let limit = limits.shared_receive_queues.into();
+            return Err(VerbsError::Limit { what: "shared receive queues", limit });
+        }
+        range("the capacity of a receive queue", capacity, 1, limits.work_requests, "1 up to the device's limit")?;
+        range("the number of elements", max_sge, 0, limits.scatter_gather, "0 up to the device's limit")?;
+        let receives = ReceiveQueue::new(capacity, max_sge);
+        Ok(SrqId(self.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
+    }
+
+    /// Raises an event, once, as soon as fewer than `limit` receives are left: at once, if there are. 0 takes the request back.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn arm_srq(&mut self, srq: SrqId, limit: u32) -> Result<(), VerbsError> {
+        let queue = self.srq(srq)?;
+        queue.limit = limit;
+        if queue.reaches_limit() {
+            self.events.push_back(Event::SharedReceiveLimit(srq));
+        }
+        Ok(())
+    }
+
+    /// Ends a shared receive queue; what was posted to it is gone.
+    ///
+    /// # Errors
+    /// While a queue pair uses it.
+    pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), VerbsError> {
+        if self.srq(srq)?.users > 0 {
+            return Err(VerbsError::Busy { what: "shared receive queue", by: "a queue pair" });
+        }
+        self.srqs.remove(srq.0);
+        Ok(())
+    }
+
+    fn srq(&mut self, srq: SrqId) -> Result<&mut SharedReceiveQueue, VerbsError> {
+        self.srqs.get_mut(srq.0).ok_or(VerbsError::Unknown("such shared receive queue"))
+    }
+
+    /// Posts a receive for whichever queue pair needs one next.
+    ///
+    /// # Errors
+    /// If the queue is full or an element is not within memory that admits it.
+    pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
+        let (pd, max_sge) = {
+            let srq = self.srq(srq)?;
+            (srq.pd, srq.receives.max_sge)
+        };
+        let receive = self.receive_request(pd, max_sge, request)?;
+        self.srq(srq)?.receives.post(receive, 0)
+    }
+
+    fn receive_request(&self, pd: Pd, max_sge: u32, request: &RecvRequest<'_>) -> Result<Receive, VerbsError> {
+        self.check_sges(pd, request.scatter, max_sge, true)?;
+        Ok(Receive { wr_id: request.wr_id, scatter: request.scatter.into(), room: total(request.scatter) })
+    }
+}
+
+/// Queue pairs (InfiniBand volume 1, section 10.3).
+impl Device {
+    /// A queue pair, in state RESET.
+    ///
+    /// # Errors
+    /// When a limit is reached or a part belongs to another protection domain.
+    pub fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
+        self.domain(pd)?;
+        let limits = self.config.limits;
+        if self.qps.len() >= limits.queue_pairs.min(1 << 16) as usize {
+            return Err(VerbsError::Limit { what: "queue pairs", limit: limits.queue_pairs.min(1 << 16).into() });
+        }
+        let sizes = init.capacities;
+        range("the number of sends", sizes.send_wr, 1, limits.work_requests, "1 up to the device's limit")?;
+        range("the number of receives", sizes.recv_wr, 0, limits.work_requests, "0 up to the device's limit")?;
+        let most = sizes.send_sge.max(sizes.recv_sge);
+        range("the number of elements", most, 0, limits.scatter_gather, "0 up to the device's limit")?;
+        range("the length of inline sends", sizes.inline, 0, limits.inline, "0 up to the device's limit")?;
+        for cq in [init.send_cq, init.recv_cq] {
+            if self.cq(cq)?.overflowed() {
+                return Err(VerbsError::Overflow);
+            }
+        }
+        if let Some(srq) = init.srq
+            && self.srq(srq)?.pd != pd
+        {
+            return Err(VerbsError::OtherDomain("shared receive queue"));
+        }
+        for cq in [init.send_cq, init.recv_cq] {
+            self.cq(cq)?.users += 1;
+        }
+        if let Some(srq) = init.srq {
+            self.srq(srq)?.users += 1;
+        }
+        let entry = self.qps.vacant_entry();
+        // The index is in the number, with eight bits above it that are others when the place is taken again soon: packets for a queue
+        // pair of the past find none. Numbers 0 and 1 are taken by the specification, 0xffffff is for multicast.
+        let salt = self.made % 0xfe + 1;
+        self.made = self.made.wrapping_add(1);
+        let qpn = Qpn(salt << 16 | entry.key() as u32);
+        let common = Common::new(qpn, pd, init);
+        let congestion = self.config.congestion.clone();
+        let cfg = FlowConfig::default();
+        entry.insert(Qp { common, engine: Engine::None, congestion, cfg, ready: false, armed: None });
+        Ok(qpn)
+    }
+
+    /// Ends a queue pair. What is outstanding is gone without completions.
+    ///
+    /// # Errors
+    /// If there is no such queue pair.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
+        self.qp(qpn)?;
+        let qp = self.qps.remove(index(qpn));
+        self.forget(index(qpn) as u32, &qp);
+        for cq in [qp.common.init.send_cq, qp.common.init.recv_cq] {
+            self.cq(cq)?.users -= 1;
+        }
+        if let Some(srq) = qp.common.init.srq {
+            self.srq(srq)?.users -= 1;
+        }
+        Ok(())
+    }
+
+    /// State of a queue pair.
+    ///
+    /// # Errors
+    /// If there is no such queue pair.
+    pub fn state(&self, qpn: Qpn) -> Result<State, VerbsError> {
+        let qp = self.qps.get(index(qpn)).filter(|qp| qp.qpn() == qpn);
+        qp.map(|qp| qp.common.state).ok_or(VerbsError::Unknown("such queue pair"))
+    }
+
+    /// Chooses a congestion control for a queue pair that is not connected yet.
+    ///
+    /// # Errors
+    /// If it is connected.
+    pub fn set_congestion(&mut self, qpn: Qpn, congestion: Congestion) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        require(qp.common.state, &[State::Reset, State::Init], "change its congestion control")?;
+        qp.congestion = congestion;
+        Ok(())
+    }
+
+    /// RESET to INIT: from now on receives can be posted. `access` is what the peer may do through this queue pair.
+    ///
+    /// # Errors
+    /// If the state is another.
+    pub fn to_init(&mut self, qpn: Qpn, access: Access) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        require(qp.common.state, &[State::Reset, State::Init], "go to INIT")?;
+        qp.common.access = access;
+        qp.common.state = State::Init;
+        Ok(())
+    }
+
+    /// INIT to RTR: the connection is known, packets are received.
+    ///
+    /// # Errors
+    /// If the state is another or an attribute is out of range.
+    pub fn to_rtr(&mut self, qpn: Qpn, connection: Connection, now: Time) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        let service = qp.common.init.service;
+        require(qp.common.state, &[State::Init], "go to RTR")?;
+        let Connection { path_mtu, recv_psn, min_rnr_timer, dscp, peer_qpn, .. } = connection;
+        let largest = if service == Service::Rc { 4_096 } else { 8_192 };
+        if !path_mtu.is_power_of_two() || !(256..=largest).contains(&path_mtu) {
+            let possible = match service {
+                Service::Rc => "256, 512, 1024, 2048 or 4096",
+                _ => "256, 512, 1024, 2048, 4096 or 8192",
+            };
+            return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible });
+        }
+        range("the first PSN", recv_psn, 0, Psn::MODULUS - 1, "0 to 16777215")?;
+        range("the peer's queue pair", peer_qpn.0, 0, Psn::MODULUS - 2, "0 to 16777214")?;
+        range("the RNR timer", min_rnr_timer.into(), 0, 31, "0 to 31")?;
+        range("the DSCP", dscp.into(), 0, 63, "0 to 63")?;
+        let (line_rate, base_rtt, timeouts) = (self.config.line_rate, self.config.base_rtt, self.config.timeouts);
+        if line_rate.as_bps() == 0 {
+            return Err(VerbsError::Range { name: "the link's rate", value: 0, possible: "1 bit per second or more" });
+        }
+        let cap = self.config.in_flight.clamp(1, MOST_IN_FLIGHT);
+        let header = if service == Service::Irn { headers::IRN_DATA } else { headers::ROCE_DATA };
+        let qp = self.qp(qpn)?;
+        let mut cfg = FlowConfig {
+            mtu: path_mtu,
+            header,
+            line_rate,
+            base_rtt,
+            bdp: cap,
+            bdp_cap: cap,
+            sack: true,
+            timeouts: Some(timeouts),
+            acks: true,
+            nacks: NackPolicy::First,
+            cnp_interval: None,
+            max_rate: None,
+            ..FlowConfig::default()
+        };
+        cfg.cnp_interval = qp.congestion.check(&cfg).map_err(VerbsError::Congestion)?;
+        qp.cfg = cfg;
+        qp.common.connection = Some(connection);
+        qp.common.route = Route { service, peer_qpn: peer_qpn.0, mtu: path_mtu };
+        qp.connect(now)?;
+        qp.common.state = State::ReadyToReceive;
+        Ok(())
+    }
+
+    /// RTR to RTS: sends go out. Or SQD or SQE to RTS: they go out again, and `attributes` is without effect.
+    ///
+    /// # Errors
+    /// If the state is another or an attribute is out of range.
+    pub fn to_rts(&mut self, qpn: Qpn, attributes: SendAttributes, now: Time) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        let from = qp.common.state;
+        require(from, &[State::ReadyToReceive, State::SendQueueDrain, State::SendQueueError], "go to RTS")?;
+        let SendAttributes { send_psn, timeout, retry_count, rnr_retry, .. } = attributes;
+        range("the first PSN", send_psn, 0, Psn::MODULUS - 1, "0 to 16777215")?;
+        range("the timeout", timeout.into(), 0, 31, "0 to 31")?;
+        range("the retry count", retry_count.into(), 0, 7, "0 to 7")?;
+        range("the RNR retry count", rnr_retry.into(), 0, 7, "0 to 7")?;
+        if from == State::ReadyToReceive {
+            qp.common.attributes = attributes;
+            if qp.common.init.service == Service::Rc {
+                let span = Time::from_ns(4_096 << timeout);
+                qp.cfg.timeouts =
+                    (timeout > 0).then_some(Timeouts { high: span, low: span, low_packets: 0, dynamic: None });
+            }
+            qp.start(now)?;
+        } else {
+            qp.common.state = State::ReadyToSend;
+            qp.common.draining = false;
+            qp.release();
+        }
+        self.now = self.now.max(now);
+        self.wake(index(qpn) as u32);
+        Ok(())
+    }
+
+    /// RTS to SQD: messages that have begun are sent to their end, nothing new is started. [`Event::SendQueueDrained`] tells when all of
+    /// them are completed.
+    ///
+    /// # Errors
+    /// If the state is another.
+    pub fn to_sqd(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
+        let (qp, mut ctx) = self.qp_and_ctx(qpn)?;
+        require(qp.common.state, &[State::ReadyToSend], "go to SQD")?;
+        qp.common.state = State::SendQueueDrain;
+        qp.common.draining = true;
+        qp.drain();
+        qp.common.retire(&mut ctx, 0);
+        Ok(())
+    }
+
+    /// Any state to ERR: everything outstanding is flushed.
+    ///
+    /// # Errors
+    /// If there is no such queue pair.
+    pub fn to_error(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
+        let (qp, mut ctx) = self.qp_and_ctx(qpn)?;
+        if qp.common.state != State::Error {
+            qp.common.state = State::Error;
+            qp.common.flush(&mut ctx);
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Any state to RESET: everything outstanding is gone without completions, the connection is forgotten.
+    ///
+    /// # Errors
+    /// If there is no such queue pair.
+    pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        qp.engine = Engine::None;
+        qp.common.reset();
+        Ok(())
+    }
+
+    /// Posts a send.
+    ///
+    /// # Errors
+    /// If the queue is full, the state or the service does not admit it, or the local memory does not. Nothing is posted then.
+    pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
+        self.qp(qpn)?;
+        let qp = &self.qps[index(qpn)];
+        let c = &qp.common;
+        let usable = [State::ReadyToSend, State::SendQueueDrain, State::SendQueueError, State::Error];
+        require(c.state, &usable, "take sends")?;
+        if c.sends.len() >= c.init.capacities.send_wr as usize {
+            return Err(VerbsError::Full("send queue"));
+        }
+        let op = request.op;
+        let (local, len) = match request.data {
+            Data::Inline(bytes) => {
+                if op.is_fetching() {
+                    return Err(VerbsError::Unsupported("an answer cannot be placed in inline data"));
+                }
+                let most = c.init.capacities.inline;
+                if bytes.len() > most as usize {
+                    return Err(VerbsError::Limit { what: "bytes of inline data", limit: most.into() });
+                }
+                (Local::Inline(bytes.into()), bytes.len() as u64)
+            }
+            Data::Gather(sges) => {
+                self.check_sges(c.pd, sges, c.init.capacities.send_sge, op.is_fetching())?;
+                (Local::Gather(sges.into()), total(sges))
+            }
+        };
+        if len > 1 << 31 {
+            return Err(VerbsError::Range { name: "the length", value: len, possible: "0 to 2147483648 bytes" });
+        }
+        let len = len as u32;
+        if op.is_atomic() && len != 8 {
+            return Err(VerbsError::Range { name: "the length", value: len.into(), possible: "8 bytes for an atomic" });
+        }
+        if let SendOp::FetchAdd { addr, .. } | SendOp::CompareSwap { addr, .. } = op
+            && !addr.is_multiple_of(8)
+        {
+            return Err(VerbsError::Range { name: "the address", value: addr, possible: "a multiple of 8" });
+        }
+        qp.admits(&op, len)?;
+        if op.is_fetching() && c.attributes.max_rd_atomic == 0 {
+            return Err(VerbsError::Unsupported("the connection admits no reads and atomics (max_rd_atomic is 0)"));
+        }
+        let wqe = Wqe::new(request.wr_id, op, local, len, request.flags);
+        let qp = &mut self.qps[index(qpn)];
+        if matches!(qp.common.state, State::Error | State::SendQueueError) {
+            qp.common.sent(&mut ctx!(self), &wqe, Status::WorkRequestFlushed);
+            self.settle();
+            return Ok(());
+        }
+        qp.common.sends.push(wqe);
+        qp.release();
+        self.wake(index(qpn) as u32);
+        Ok(())
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// If the queue is full, the state does not admit it, or the memory does not. Nothing is posted then.
+    pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
+        self.qp(qpn)?;
+        let c = &self.qps[index(qpn)].common;
+        if c.init.srq.is_some() {
+            return Err(VerbsError::Unsupported("receives of this queue pair come from its shared receive queue"));
+        }
+        if c.state == State::Reset {
+            return Err(VerbsError::WrongState { state: c.state, action: "take receives" });
+        }
+        let receive = self.receive_request(c.pd, c.receives.max_sge, request)?;
+        let c = &mut self.qps[index(qpn)].common;
+        let taken = c.inbox_len();
+        c.receives.post(receive, taken)?;
+        if c.state == State::Error {
+            c.flush(&mut ctx!(self));
+            self.settle();
+        }
+        Ok(())
+    }
+}
+
+fn range(name: &'static str, value: u32, least: u32, most: u32, possible: &'static str) -> Result<(), VerbsError> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(VerbsError::Range { name, value: value.into(), possible })
+    }
+}
+
+fn require(state: State, admitted: &[State], action: &'static str) -> Result<(), VerbsError> {
+    if admitted.contains(&state) { Ok(()) } else { Err(VerbsError::WrongState { state, action }) }
+}

@@ -1,0 +1,512 @@
+//! Two devices and a cable between them in virtual time, with scripted losses and a written trace of every packet.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use rnic_transport::Time;
+use rnic_verbs::{
+    Access, Batch, Capacities, Completion, Connection, CqId, Data, Device, DeviceConfig, Dropped, Event, MrInfo,
+    Opcode, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, Status,
+    VerbsError,
+};
+use rnic_wire::{Credits, Headers, Operation, Packet, Syndrome};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// First PSNs of the two sides.
+pub(crate) const PSN_A: u32 = 100;
+pub(crate) const PSN_B: u32 = 900;
+/// Bytes of every side's region.
+pub(crate) const REGION: usize = 1 << 16;
+/// Packets take this long.
+pub(crate) const DELAY: Time = Time::from_us(1);
+
+/// What to make a pair of.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) service: Service,
+    pub(crate) mtu: u32,
+    pub(crate) psns: [u32; 2],
+    pub(crate) attributes: SendAttributes,
+    pub(crate) max_dest: u8,
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) access: Access,
+    pub(crate) capacities: Capacities,
+    pub(crate) cq: u32,
+    pub(crate) signal_all: bool,
+    /// Side B receives from a shared queue of this capacity.
+    pub(crate) srq: Option<u32>,
+    pub(crate) config: DeviceConfig,
+    pub(crate) peers: [SocketAddr; 2],
+}
+
+impl Setup {
+    pub(crate) fn new(service: Service) -> Setup {
+        Setup {
+            service,
+            mtu: 256,
+            psns: [PSN_A, PSN_B],
+            // 4.096 us * 2^8 = 1.048576 ms
+            attributes: SendAttributes { timeout: 8, retry_count: 3, rnr_retry: 3, max_rd_atomic: 4, send_psn: 0 },
+            max_dest: 4,
+            min_rnr_timer: 6, // 80 us
+            access: Access::ALL,
+            capacities: Capacities::default(),
+            cq: 64,
+            signal_all: false,
+            srq: None,
+            config: DeviceConfig {
+                timeouts: rnic_transport::Timeouts {
+                    high: Time::from_us(1_000),
+                    low: Time::from_us(1_000),
+                    low_packets: 3,
+                    dynamic: None,
+                },
+                ..DeviceConfig::default()
+            },
+            peers: [address("10.0.0.1:4791"), address("10.0.0.2:4791")],
+        }
+    }
+
+    pub(crate) fn build(self) -> Pair {
+        let mut pair = self.unconnected();
+        pair.connect(0);
+        pair.connect(1);
+        pair
+    }
+
+    /// Queue pairs in RESET.
+    pub(crate) fn unconnected(self) -> Pair {
+        let sides = [0, 1].map(|at| Side::new(&self, at));
+        Pair {
+            setup: self,
+            sides,
+            now: Time::from_us(10),
+            wire: VecDeque::new(),
+            trace: Vec::new(),
+            script: Box::new(|_| Fate::Arrives),
+            number: 0,
+            last: Time::ZERO,
+            marks: false,
+        }
+    }
+}
+
+pub(crate) fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+pub(crate) struct Side {
+    pub(crate) device: Device,
+    pub(crate) pd: Pd,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) srq: Option<SrqId>,
+    pub(crate) qpn: Qpn,
+    pub(crate) memory: MrInfo,
+    pub(crate) batch: Batch,
+}
+
+impl Side {
+    fn new(setup: &Setup, at: usize) -> Side {
+        let mut device = Device::new(DeviceConfig { seed: at as u64, ..setup.config.clone() });
+        let pd = device.create_pd();
+        let send_cq = device.create_cq(setup.cq).unwrap();
+        let recv_cq = device.create_cq(setup.cq).unwrap();
+        let srq = setup.srq.filter(|_| at == 1).map(|capacity| device.create_srq(pd, capacity, 4).unwrap());
+        let init = QpInit {
+            service: setup.service,
+            send_cq,
+            recv_cq,
+            srq,
+            capacities: setup.capacities,
+            signal_all: setup.signal_all,
+        };
+        let qpn = device.create_qp(pd, init).unwrap();
+        let memory = device.register(pd, vec![0; REGION], Some(0x10_0000 * (at as u64 + 1)), Access::ALL).unwrap();
+        Side { device, pd, send_cq, recv_cq, srq, qpn, memory, batch: Batch::new(16) }
+    }
+
+    /// `len` bytes from `offset` of the region on.
+    pub(crate) fn sge(&self, offset: u64, len: u32) -> Sge {
+        Sge { addr: self.memory.addr + offset, len, lkey: self.memory.lkey }
+    }
+
+    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        &self.device.bytes(self.memory.id).unwrap()[offset..offset + len]
+    }
+
+    pub(crate) fn fill(&mut self, offset: usize, bytes: &[u8]) {
+        self.device.bytes_mut(self.memory.id).unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(crate) fn poll(&mut self, cq: CqId) -> Vec<Completion> {
+        let mut all = Vec::new();
+        let mut one = [NOTHING];
+        while self.device.poll_cq(cq, &mut one).unwrap() == 1 {
+            all.push(one[0]);
+        }
+        all
+    }
+
+    /// Send completions: number and status.
+    pub(crate) fn sent(&mut self) -> Vec<(u64, Status)> {
+        self.poll(self.send_cq).iter().map(|c| (c.wr_id, c.status)).collect()
+    }
+
+    /// Receive completions: number, status, length.
+    pub(crate) fn received(&mut self) -> Vec<(u64, Status, u32)> {
+        self.poll(self.recv_cq).iter().map(|c| (c.wr_id, c.status, c.byte_len)).collect()
+    }
+
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.device.poll_event()).collect()
+    }
+
+    pub(crate) fn dropped(&self, why: Dropped) -> u64 {
+        self.device.counters().dropped(why)
+    }
+}
+
+pub(crate) const NOTHING: Completion = Completion {
+    wr_id: 0,
+    status: Status::Success,
+    opcode: Opcode::Send,
+    byte_len: 0,
+    imm: None,
+    invalidated: None,
+    qpn: Qpn(0),
+};
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Arrives,
+    Lost,
+    /// Arrives this much later than others.
+    Late(Time),
+    /// Arrives, and once more this much later.
+    Twice(Time),
+}
+
+/// A packet as scripts see it.
+pub(crate) struct Seen<'a> {
+    /// The side that sends it.
+    pub(crate) from: usize,
+    /// Packets before it, of both sides.
+    pub(crate) number: u64,
+    pub(crate) headers: &'a Headers,
+}
+
+impl Seen<'_> {
+    pub(crate) fn is(&self, from: usize, operation: Operation, psn: u32) -> bool {
+        let bth = &self.headers.bth;
+        self.from == from && bth.opcode.operation() == operation && bth.psn == psn
+    }
+}
+
+struct Flight {
+    at: Time,
+    to: usize,
+    bytes: Vec<u8>,
+}
+
+pub(crate) struct Pair {
+    pub(crate) setup: Setup,
+    pub(crate) sides: [Side; 2],
+    pub(crate) now: Time,
+    wire: VecDeque<Flight>,
+    pub(crate) trace: Vec<String>,
+    pub(crate) script: Box<dyn FnMut(&Seen<'_>) -> Fate>,
+    number: u64,
+    /// When the last packet left or arrived.
+    pub(crate) last: Time,
+    /// Every packet that arrives bears a congestion mark.
+    pub(crate) marks: bool,
+}
+
+impl Pair {
+    pub(crate) fn new(service: Service) -> Pair {
+        Setup::new(service).build()
+    }
+
+    pub(crate) fn connection(&self, at: usize) -> Connection {
+        let other = 1 - at;
+        Connection {
+            peer: self.setup.peers[other],
+            peer_qpn: self.sides[other].qpn,
+            path_mtu: self.setup.mtu,
+            recv_psn: self.setup.psns[other],
+            max_dest_rd_atomic: self.setup.max_dest,
+            min_rnr_timer: self.setup.min_rnr_timer,
+            dscp: 0,
+        }
+    }
+
+    pub(crate) fn attributes(&self, at: usize) -> SendAttributes {
+        SendAttributes { send_psn: self.setup.psns[at], ..self.setup.attributes }
+    }
+
+    /// RESET to RTS.
+    pub(crate) fn connect(&mut self, at: usize) {
+        self.listen(at);
+        let attributes = self.attributes(at);
+        let side = &mut self.sides[at];
+        side.device.to_rts(side.qpn, attributes, self.now).unwrap();
+    }
+
+    /// RESET to RTR.
+    pub(crate) fn listen(&mut self, at: usize) {
+        let (connection, access) = (self.connection(at), self.setup.access);
+        let side = &mut self.sides[at];
+        side.device.to_init(side.qpn, access).unwrap();
+        side.device.to_rtr(side.qpn, connection, self.now).unwrap();
+    }
+
+    /// Losses by script.
+    pub(crate) fn script(&mut self, script: impl FnMut(&Seen<'_>) -> Fate + 'static) {
+        self.script = Box::new(script);
+    }
+
+    /// Loses the first packet that `which` names.
+    pub(crate) fn lose_once(&mut self, mut which: impl FnMut(&Seen<'_>) -> bool + 'static) {
+        let mut done = false;
+        self.script(move |seen| {
+            let lost = !done && which(seen);
+            done |= lost;
+            if lost { Fate::Lost } else { Fate::Arrives }
+        });
+    }
+
+    /// Posts a send of side `at`, signalled, from the start of its region.
+    pub(crate) fn post(&mut self, at: usize, wr_id: u64, op: SendOp, len: u32) {
+        self.post_with(at, wr_id, op, 0, len, SendFlags::SIGNALED);
+    }
+
+    pub(crate) fn post_with(&mut self, at: usize, wr_id: u64, op: SendOp, offset: u64, len: u32, flags: SendFlags) {
+        self.try_post(at, wr_id, op, offset, len, flags).unwrap();
+    }
+
+    pub(crate) fn try_post(
+        &mut self, at: usize, wr_id: u64, op: SendOp, offset: u64, len: u32, flags: SendFlags,
+    ) -> Result<(), VerbsError> {
+        let side = &mut self.sides[at];
+        let sges = [side.sge(offset, len)];
+        side.device.post_send(side.qpn, &SendRequest { wr_id, op, data: Data::Gather(&sges), flags })
+    }
+
+    /// Posts a receive of side `at`.
+    pub(crate) fn recv(&mut self, at: usize, wr_id: u64, offset: u64, len: u32) {
+        let side = &mut self.sides[at];
+        let sges = [side.sge(offset, len)];
+        side.device.post_recv(side.qpn, &RecvRequest { wr_id, scatter: &sges }).unwrap();
+    }
+
+    /// Posts a receive to side B's shared queue.
+    pub(crate) fn srq_recv(&mut self, wr_id: u64, offset: u64, len: u32) {
+        let side = &mut self.sides[1];
+        let sges = [side.sge(offset, len)];
+        side.device.post_srq_recv(side.srq.unwrap(), &RecvRequest { wr_id, scatter: &sges }).unwrap();
+    }
+
+    /// Where side `at`'s region begins, and its remote key.
+    pub(crate) fn target(&self, at: usize) -> (u64, u32) {
+        (self.sides[at].memory.addr, self.sides[at].memory.rkey)
+    }
+
+    pub(crate) fn write_op(&self, to: usize, offset: u64) -> SendOp {
+        let (addr, rkey) = self.target(to);
+        SendOp::Write { addr: addr + offset, rkey }
+    }
+
+    pub(crate) fn write_imm_op(&self, to: usize, offset: u64, imm: u32) -> SendOp {
+        let (addr, rkey) = self.target(to);
+        SendOp::WriteImm { addr: addr + offset, rkey, imm }
+    }
+
+    pub(crate) fn read_op(&self, to: usize, offset: u64) -> SendOp {
+        let (addr, rkey) = self.target(to);
+        SendOp::Read { addr: addr + offset, rkey }
+    }
+
+    pub(crate) fn add_op(&self, to: usize, offset: u64, add: u64) -> SendOp {
+        let (addr, rkey) = self.target(to);
+        SendOp::FetchAdd { addr: addr + offset, rkey, add }
+    }
+
+    pub(crate) fn swap_op(&self, to: usize, offset: u64, compare: u64, swap: u64) -> SendOp {
+        let (addr, rkey) = self.target(to);
+        SendOp::CompareSwap { addr: addr + offset, rkey, compare, swap }
+    }
+
+    /// Takes what the sides have to send.
+    pub(crate) fn drain(&mut self) {
+        for from in 0..2 {
+            loop {
+                let side = &mut self.sides[from];
+                if !side.device.transmit(self.now, &mut side.batch) {
+                    break;
+                }
+                let to = side.batch.destination().unwrap();
+                assert_eq!(to.peer, self.setup.peers[1 - from]);
+                let packets: Vec<Vec<u8>> = side.batch.packets_mut().map(|packet| packet.to_vec()).collect();
+                assert_eq!(packets.len(), side.batch.count());
+                for bytes in packets {
+                    self.launch(from, bytes);
+                }
+            }
+        }
+    }
+
+    fn launch(&mut self, from: usize, bytes: Vec<u8>) {
+        let packet = Packet::parse(&bytes).unwrap_or_else(|why| panic!("side {from} sends a bad packet: {why}"));
+        assert_eq!(packet.headers.bth.dest_qp, self.sides[1 - from].qpn.0);
+        let fate = (self.script)(&Seen { from, number: self.number, headers: &packet.headers });
+        self.number += 1;
+        self.last = self.now;
+        let mark = match fate {
+            Fate::Arrives => "",
+            Fate::Lost => " lost",
+            Fate::Late(_) => " late",
+            Fate::Twice(_) => " twice",
+        };
+        self.trace.push(format!("{} {}{mark}", if from == 0 { 'A' } else { 'B' }, describe(&packet)));
+        let arrivals = match fate {
+            Fate::Arrives => vec![DELAY],
+            Fate::Lost => vec![],
+            Fate::Late(by) => vec![DELAY + by],
+            Fate::Twice(by) => vec![DELAY, DELAY + by],
+        };
+        for delay in arrivals {
+            let at = self.now + delay;
+            let place = self.wire.partition_point(|other| other.at <= at);
+            self.wire.insert(place, Flight { at, to: 1 - from, bytes: bytes.clone() });
+        }
+    }
+
+    /// The next thing happens, if it is due by `limit`.
+    pub(crate) fn step(&mut self, limit: Time) -> bool {
+        self.drain();
+        let timers = self.sides.iter().filter_map(|side| side.device.next_time(&side.batch));
+        let next = self.wire.front().map(|flight| flight.at).into_iter().chain(timers).min();
+        let Some(next) = next.filter(|next| *next <= limit) else { return false };
+        self.now = self.now.max(next);
+        while let Some(flight) = self.wire.front().filter(|flight| flight.at <= self.now) {
+            let (to, bytes) = (flight.to, flight.bytes.clone());
+            self.wire.pop_front();
+            self.last = self.now;
+            let _ = self.arrive(to, &bytes);
+        }
+        for side in &mut self.sides {
+            side.device.on_time(self.now);
+        }
+        true
+    }
+
+    /// Bytes arrive at side `to`, from its peer.
+    pub(crate) fn arrive(&mut self, to: usize, bytes: &[u8]) -> Result<(), Dropped> {
+        let source = self.setup.peers[1 - to];
+        self.sides[to].device.receive(self.now, source, self.marks, bytes)
+    }
+
+    /// Runs until nothing happens any more.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..100_000 {
+            if !self.step(Time::MAX) {
+                return;
+            }
+        }
+        panic!("it never ends:\n{}", self.trace.join("\n"));
+    }
+
+    /// Runs for this long.
+    pub(crate) fn run_for(&mut self, span: Time) {
+        let limit = self.now + span;
+        while self.step(limit) {}
+        self.now = limit;
+        for side in &mut self.sides {
+            side.device.on_time(limit);
+        }
+    }
+
+    /// Compares the trace with `expected`, a line for each packet, and forgets it.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, expected: &str) {
+        let expected: Vec<&str> = expected.trim().lines().map(str::trim).collect();
+        let found: Vec<&str> = self.trace.iter().map(String::as_str).collect();
+        assert!(found == expected, "found:\n{}\n\nexpected:\n{}", found.join("\n"), expected.join("\n"));
+        self.trace.clear();
+    }
+
+    /// Headers of a packet for side `to`.
+    pub(crate) fn headers(&self, to: usize, opcode: rnic_wire::Opcode, psn: u32) -> Headers {
+        Headers::new(rnic_wire::Bth::new(opcode, self.sides[to].qpn.0, psn))
+    }
+}
+
+/// The bytes of a packet, with an ICRC that nobody looks at.
+pub(crate) fn bytes_of(headers: Headers, payload: &[u8]) -> Vec<u8> {
+    let packet = Packet::new(headers, payload);
+    let mut bytes = vec![0; packet.len()];
+    packet.emit_without_icrc(&mut bytes);
+    bytes
+}
+
+/// A packet in a line: what it is, its PSN, what else it says.
+pub(crate) fn describe(packet: &Packet<'_>) -> String {
+    let headers = &packet.headers;
+    let bth = &headers.bth;
+    let mut line = match bth.opcode.operation() {
+        Operation::Acknowledge | Operation::ReadAcknowledge => String::new(),
+        _ => format!("{} ", bth.opcode.name()),
+    };
+    if let (Some(aeth), Operation::Acknowledge | Operation::ReadAcknowledge) = (headers.aeth, bth.opcode.operation()) {
+        let name = match aeth.syndrome {
+            Syndrome::Ack { .. } => "ACK".into(),
+            Syndrome::RnrNak { timer } => format!("RNR NAK {} us", timer.micros()),
+            Syndrome::Nak(code) => format!("NAK {}", code.name()),
+        };
+        let read = if bth.opcode.operation() == Operation::ReadAcknowledge { "READ " } else { "" };
+        line += &format!("{read}{name} ");
+    }
+    line += &format!("#{}", bth.psn);
+    if !packet.payload.is_empty() && bth.opcode.operation() != Operation::Cnp {
+        line += &format!(" {} B", packet.payload.len());
+    }
+    if let Some(reth) = headers.reth {
+        line += &format!(" va +{:#x} len {}", reth.va & 0xf_ffff, reth.dma_len);
+    }
+    if let Some(send) = headers.send {
+        line += &format!(" recv {} at {}", send.recv_wqe_sn, send.offset);
+    }
+    if let Some(recv) = headers.recv {
+        line += &format!(" recv {}", recv.recv_wqe_sn);
+    }
+    if let Some(read) = headers.read {
+        line += &format!(" read {}", read.read_wqe_sn);
+    }
+    if let Some(aeth) = headers.aeth {
+        line += &format!(" msn {}", aeth.msn);
+        if let Syndrome::Ack { credits } = aeth.syndrome
+            && credits != Credits::UNLIMITED
+        {
+            line += &format!(" credits {}", credits.count().unwrap());
+        }
+    }
+    if let Some(sack) = headers.sack {
+        line += &format!(" for #{}", sack.psn);
+    }
+    if bth.ack_request {
+        line += " ask";
+    }
+    if bth.solicited {
+        line += " solicited";
+    }
+    if bth.becn && bth.opcode.operation() != Operation::Cnp {
+        line += " becn";
+    }
+    line
+}
+
+/// Bytes that differ from their neighbours.
+pub(crate) fn pattern(len: usize, salt: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8).wrapping_add(salt)).collect()
+}

@@ -1,0 +1,161 @@
+//! Packets that are not for a queue pair: each is counted under its reason, and nothing else happens.
+
+mod common;
+
+use common::{PSN_A, Pair, address, bytes_of};
+use rnic_verbs::{Dropped, Service};
+use rnic_wire::{Aeth, Bth, Deth, Headers, Opcode, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome};
+
+/// Every packet that A may send B as its first, with all headers that it needs.
+fn packet(pair: &Pair, opcode: Opcode, psn: u32, len: usize) -> Headers {
+    let (va, rkey) = pair.target(1);
+    let mut headers = pair.headers(1, opcode, psn);
+    headers.deth = (opcode.service() == rnic_wire::Service::Ud).then_some(Deth::default());
+    let irn = opcode.service() == rnic_wire::Service::Irn;
+    let operation = opcode.operation();
+    use rnic_wire::Operation as O;
+    match operation {
+        O::Send if irn => headers.send = Some(SendEth::default()),
+        O::Write if irn || opcode.starts_message() => headers.reth = Some(Reth { va, rkey, dma_len: len as u32 }),
+        O::ReadRequest => headers.reth = Some(Reth { va, rkey, dma_len: len as u32 }),
+        O::CompareSwap | O::FetchAdd => headers.atomic = Some(rnic_wire::AtomicEth { va, rkey, ..Default::default() }),
+        O::Acknowledge | O::ReadAcknowledge => headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 }),
+        O::ReadResponse if !opcode.is_middle() => headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 }),
+        O::AtomicAcknowledge => {
+            headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 });
+            headers.atomic_ack = Some(Default::default());
+        }
+        _ => {}
+    }
+    if opcode.has_imm() {
+        headers.imm = Some(Default::default());
+        headers.recv = (irn && operation == O::Write).then_some(RecvEth::default());
+    }
+    if opcode.has_invalidate() {
+        headers.ieth = Some(Default::default());
+    }
+    if irn {
+        headers.read = matches!(operation, O::ReadRequest | O::CompareSwap | O::FetchAdd).then_some(ReadEth::default());
+        headers.sack = matches!(operation, O::Acknowledge | O::ReadAcknowledge).then_some(SackEth::default());
+    }
+    assert!(headers.are_complete(), "{opcode}");
+    headers
+}
+
+#[track_caller]
+fn dropped(pair: &mut Pair, why: Dropped, bytes: &[u8]) {
+    let before = pair.sides[1].device.counters().clone();
+    assert_eq!(pair.arrive(1, bytes), Err(why));
+    let mut expected = before;
+    expected.packets_received += 1;
+    expected.dropped[why as usize] += 1;
+    assert_eq!(pair.sides[1].device.counters(), &expected);
+    assert_eq!(pair.sides[1].device.next_time(&pair.sides[1].batch), None, "it has something to do");
+}
+
+#[test]
+fn packets_for_nobody() {
+    for (service, only) in [
+        (Service::Rc, Opcode::RC_WRITE_ONLY),
+        (Service::Irn, Opcode::IRN_WRITE_ONLY),
+        (Service::Uc, Opcode::UC_WRITE_ONLY),
+    ] {
+        let mut pair = Pair::new(service);
+        let good = packet(&pair, only, PSN_A, 8);
+        let bytes = |change: fn(&mut Bth)| {
+            let mut headers = good;
+            change(&mut headers.bth);
+            bytes_of(headers, &[1; 8])
+        };
+        dropped(&mut pair, Dropped::UnknownQp, &bytes(|bth| bth.dest_qp ^= 1));
+        dropped(&mut pair, Dropped::UnknownQp, &bytes(|bth| bth.dest_qp ^= 0x10_0000));
+        dropped(&mut pair, Dropped::UnknownQp, &bytes(|bth| bth.dest_qp = 0));
+        dropped(&mut pair, Dropped::Partition, &bytes(|bth| bth.pkey = 0x7ffe));
+        dropped(&mut pair, Dropped::Partition, &bytes(|bth| bth.pkey = 0));
+        dropped(&mut pair, Dropped::Malformed, &bytes(|bth| bth.pad = 1)[..27]);
+        dropped(&mut pair, Dropped::Malformed, &[]);
+        dropped(&mut pair, Dropped::Malformed, &[0xff; 64]);
+        let source = address("10.0.0.3:4791");
+        let result = pair.sides[1].device.receive(pair.now, source, false, &bytes(|_| {}));
+        assert_eq!(result, Err(Dropped::WrongPeer));
+        assert_eq!(pair.sides[1].bytes(0, 64), [0; 64]);
+        // A limited member of the partition is one.
+        assert_eq!(pair.arrive(1, &bytes(|bth| bth.pkey = 0x7fff)), Ok(()));
+        assert_eq!(pair.sides[1].bytes(0, 8), [1; 8]);
+    }
+}
+
+#[test]
+fn opcodes_of_other_services() {
+    for service in [Service::Rc, Service::Irn, Service::Uc] {
+        for opcode in Opcode::ALL.iter().copied() {
+            let own = match service {
+                Service::Rc => rnic_wire::Service::Rc,
+                Service::Irn => rnic_wire::Service::Irn,
+                Service::Uc => rnic_wire::Service::Uc,
+            };
+            if opcode.service() == own || opcode == Opcode::CNP {
+                continue;
+            }
+            let mut pair = Pair::new(service);
+            let len = match opcode.payload_rule() {
+                rnic_wire::PayloadRule::Empty => 0,
+                _ => 256,
+            };
+            let bytes = bytes_of(packet(&pair, opcode, PSN_A, len), &[1; 256][..len]);
+            dropped(&mut pair, Dropped::Opcode, &bytes);
+        }
+    }
+}
+
+#[test]
+fn payloads_that_do_not_fit_the_mtu() {
+    for (service, first, middle, last, only) in [
+        (Service::Rc, Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST, Opcode::RC_SEND_ONLY),
+        (Service::Irn, Opcode::IRN_SEND_FIRST, Opcode::IRN_SEND_MIDDLE, Opcode::IRN_SEND_LAST, Opcode::IRN_SEND_ONLY),
+        (Service::Uc, Opcode::UC_SEND_FIRST, Opcode::UC_SEND_MIDDLE, Opcode::UC_SEND_LAST, Opcode::UC_SEND_ONLY),
+    ] {
+        let mut pair = Pair::new(service);
+        pair.recv(1, 1, 0, 1_000);
+        for (opcode, len) in [(first, 252), (first, 260), (middle, 4), (middle, 512), (last, 257), (only, 1_024)] {
+            let bytes = bytes_of(packet(&pair, opcode, PSN_A, len), &[1; 1_024][..len]);
+            dropped(&mut pair, Dropped::Length, &bytes);
+        }
+    }
+}
+
+#[test]
+fn a_notification_is_for_every_service() {
+    for service in [Service::Rc, Service::Irn, Service::Uc] {
+        let mut pair = Pair::new(service);
+        let bytes = bytes_of(pair.headers(1, Opcode::CNP, 0), &[0; 16]);
+        assert_eq!(pair.arrive(1, &bytes), Ok(()));
+        assert_eq!(pair.sides[1].device.counters().cnps_received, 1);
+    }
+}
+
+#[test]
+fn marks_earn_notifications_at_their_distance() {
+    for service in [Service::Rc, Service::Irn, Service::Uc] {
+        let mut setup = common::Setup::new(service);
+        setup.config.congestion = rnic_verbs::Congestion::named("dcqcn").unwrap();
+        let mut pair = setup.build();
+        pair.marks = true;
+        pair.recv(1, 1, 0, 20_000);
+        pair.post(0, 1, rnic_verbs::SendOp::Send, 20_000);
+        pair.run();
+        // The interval is 50 us: one at once, one more for the marks after it with the next packet later than that.
+        assert_eq!(pair.sides[1].device.counters().cnps_sent, 1, "{service:?}");
+        assert_eq!(pair.sides[0].device.counters().cnps_received, 1);
+        assert_eq!(pair.sides[1].device.counters().marked, 79);
+    }
+}
+
+#[test]
+fn every_reason_has_a_name_of_its_own() {
+    let names: std::collections::BTreeSet<&str> = Dropped::ALL.iter().map(|why| why.label()).collect();
+    assert_eq!(names.len(), Dropped::ALL.len());
+    for (at, why) in Dropped::ALL.into_iter().enumerate() {
+        assert_eq!(why as usize, at);
+    }
+}

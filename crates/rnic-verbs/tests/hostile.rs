@@ -1,0 +1,614 @@
+//! Packets that a peer makes up: what the specification forbids is refused or dropped, memory outside what was granted stays as it is,
+//! and what is kept stays little.
+
+mod common;
+
+use common::{PSN_A, Pair, REGION, Setup, bytes_of};
+use rnic_verbs::{Dropped, SendOp, Service, State, Status};
+use rnic_wire::{
+    Aeth, AtomicEth, Headers, ImmDt, NakCode, Opcode, Packet, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome,
+};
+
+/// Makes up packets of A for B.
+struct Forger {
+    pair: Pair,
+    psn: u32,
+}
+
+impl Forger {
+    fn new(service: Service) -> Forger {
+        let mut pair = Pair::new(service);
+        pair.recv(1, 1, 60_000, 4_096);
+        pair.recv(1, 2, 50_000, 4_096);
+        Forger { pair, psn: PSN_A }
+    }
+
+    /// A packet without extension headers, and the PSN after it.
+    fn next(&mut self, opcode: Opcode) -> Headers {
+        let headers = self.pair.headers(1, opcode, self.psn);
+        self.psn += 1;
+        headers
+    }
+
+    fn send(&mut self, headers: Headers, len: usize) -> Result<(), Dropped> {
+        self.pair.arrive(1, &bytes_of(headers, &[0xee; 4_096][..len]))
+    }
+
+    /// Where the region begins, and its key, with `len`.
+    fn reth(&self, offset: u64, len: u32) -> Reth {
+        let (va, rkey) = self.pair.target(1);
+        Reth { va: va + offset, rkey, dma_len: len }
+    }
+
+    /// B has refused packet `psn` with an "invalid request", and is in error.
+    #[track_caller]
+    fn is_refused(&mut self, psn: u32) {
+        self.is_refused_with(psn, "invalid request");
+    }
+
+    #[track_caller]
+    fn is_refused_with(&mut self, psn: u32, code: &str) {
+        self.pair.drain();
+        let last = self.pair.trace.last().cloned().unwrap_or_default();
+        assert!(last.starts_with(&format!("B NAK {code} #{psn} ")), "{:?}", self.pair.trace);
+        let side = &self.pair.sides[1];
+        assert_eq!(side.device.state(side.qpn), Ok(State::Error));
+        assert_eq!(self.pair.sides[1].events().len(), 1);
+    }
+}
+
+const RC_SEND: [Opcode; 4] =
+    [Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST, Opcode::RC_SEND_ONLY];
+const RC_WRITE: [Opcode; 4] =
+    [Opcode::RC_WRITE_FIRST, Opcode::RC_WRITE_MIDDLE, Opcode::RC_WRITE_LAST, Opcode::RC_WRITE_ONLY];
+
+/// An RC request with headers that fit a message of 600 bytes.
+fn rc(forger: &mut Forger, opcode: Opcode) -> (Headers, usize) {
+    let mut headers = forger.next(opcode);
+    let len = match opcode.payload_rule() {
+        rnic_wire::PayloadRule::Full => 256,
+        rnic_wire::PayloadRule::Empty => 0,
+        _ => 88,
+    };
+    if opcode.operation() == rnic_wire::Operation::Write && opcode.starts_message() {
+        headers.reth = Some(forger.reth(0, if opcode.is_only() { 88 } else { 600 }));
+    }
+    if opcode == Opcode::RC_READ_REQUEST {
+        headers.reth = Some(forger.reth(0, 600));
+    }
+    if opcode == Opcode::RC_FETCH_ADD {
+        let reth = forger.reth(0, 8);
+        headers.atomic = Some(AtomicEth { va: reth.va, rkey: reth.rkey, swap_add: 1, compare: 0 });
+    }
+    (headers, len)
+}
+
+#[test]
+fn opcodes_follow_one_another_as_they_should() {
+    let requests: Vec<Opcode> =
+        RC_SEND.into_iter().chain(RC_WRITE).chain([Opcode::RC_READ_REQUEST, Opcode::RC_FETCH_ADD]).collect();
+    // After what comes first, what may come next: the specification's table of valid sequences.
+    for first in [None, Some(Opcode::RC_SEND_FIRST), Some(Opcode::RC_WRITE_FIRST)] {
+        for &second in &requests {
+            let mut forger = Forger::new(Service::Rc);
+            if let Some(first) = first {
+                let (headers, len) = rc(&mut forger, first);
+                assert_eq!(forger.send(headers, len), Ok(()));
+            }
+            let psn = forger.psn;
+            let (headers, len) = rc(&mut forger, second);
+            let allowed = match first {
+                None => second.starts_message(),
+                Some(first) => first.operation() == second.operation() && !second.starts_message(),
+            };
+            // A Last ends a message of 600 bytes too early after one packet: for Writes that is another fault.
+            let short = first.is_some() && second == Opcode::RC_WRITE_LAST;
+            let result = forger.send(headers, len);
+            if allowed && !short {
+                assert_eq!(result, Ok(()), "{first:?} {second:?}");
+            } else {
+                assert_eq!(result, Err(Dropped::Refused), "{first:?} {second:?}");
+                forger.is_refused(psn);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_write_has_the_length_that_it_announces() {
+    // Announced, lengths of the packets; all are refused at the last one, before it is written.
+    let cases: [(Opcode, u32, &[usize]); 8] = [
+        (Opcode::RC_WRITE_ONLY, 9, &[8]),
+        (Opcode::RC_WRITE_ONLY, 7, &[8]),
+        (Opcode::RC_WRITE_ONLY, 0, &[8]),
+        (Opcode::RC_WRITE_ONLY, 8, &[0]),
+        (Opcode::RC_WRITE_FIRST, 255, &[256]),
+        (Opcode::RC_WRITE_FIRST, 256, &[256]),
+        (Opcode::RC_WRITE_FIRST, 264, &[256, 9]),
+        (Opcode::RC_WRITE_FIRST, 265, &[256, 8]),
+    ];
+    for (opcode, announced, packets) in cases {
+        let mut forger = Forger::new(Service::Rc);
+        for (at, len) in packets.iter().enumerate() {
+            let opcode = if at == 0 { opcode } else { Opcode::RC_WRITE_LAST };
+            let mut headers = forger.next(opcode);
+            if at == 0 {
+                headers.reth = Some(forger.reth(0, announced));
+            }
+            let last = at + 1 == packets.len();
+            let expected = if last { Err(Dropped::Refused) } else { Ok(()) };
+            assert_eq!(forger.send(headers, *len), expected, "{opcode:?} {announced} {packets:?}");
+        }
+        forger.is_refused(PSN_A + packets.len() as u32 - 1);
+        let written = if packets.len() > 1 { 256 } else { 0 };
+        assert_eq!(forger.pair.sides[1].bytes(written, 300), [0; 300]);
+    }
+}
+
+#[test]
+fn a_message_has_at_most_two_gigabytes() {
+    for service in [Service::Rc, Service::Irn] {
+        for read in [false, true] {
+            let mut forger = Forger::new(service);
+            let opcode = match (service, read) {
+                (Service::Rc, false) => Opcode::RC_WRITE_FIRST,
+                (Service::Rc, true) => Opcode::RC_READ_REQUEST,
+                (_, false) => Opcode::IRN_WRITE_FIRST,
+                (_, true) => Opcode::IRN_READ_REQUEST,
+            };
+            let mut headers = forger.next(opcode);
+            headers.reth = Some(forger.reth(0, (1 << 31) + 1));
+            headers.read = (service == Service::Irn && read).then_some(ReadEth::default());
+            let taken = forger.send(headers, if read { 0 } else { 256 });
+            assert!(taken.is_ok() == (read && service == Service::Irn));
+            forger.is_refused(PSN_A);
+        }
+    }
+    // A receive that takes more: the message still ends there, and no count overflows.
+    let mut forger = Forger::new(Service::Irn);
+    let mut headers = forger.next(Opcode::IRN_SEND_ONLY);
+    headers.send = Some(SendEth { recv_wqe_sn: 0, offset: u32::MAX - 8 });
+    assert_eq!(forger.send(headers, 100), Err(Dropped::Refused));
+    forger.is_refused(PSN_A);
+}
+
+#[test]
+fn an_atomic_needs_an_address_that_is_a_multiple_of_eight() {
+    for service in [Service::Rc, Service::Irn] {
+        let mut forger = Forger::new(service);
+        let irn = service == Service::Irn;
+        let mut headers = forger.next(if irn { Opcode::IRN_FETCH_ADD } else { Opcode::RC_FETCH_ADD });
+        let reth = forger.reth(4, 8);
+        headers.atomic = Some(AtomicEth { va: reth.va, rkey: reth.rkey, swap_add: 1, compare: 0 });
+        headers.read = irn.then_some(ReadEth::default());
+        let _ = forger.send(headers, 0);
+        forger.is_refused(PSN_A);
+        assert_eq!(forger.pair.sides[1].bytes(0, 16), [0; 16]);
+    }
+}
+
+#[test]
+fn more_reads_than_agreed_are_refused() {
+    // Four are agreed. Answers that wait do not grow with what is asked for.
+    let mut forger = Forger::new(Service::Rc);
+    let mut taken = 0;
+    loop {
+        let mut headers = forger.next(Opcode::RC_READ_REQUEST);
+        headers.reth = Some(forger.reth(0, 8));
+        if forger.send(headers, 0).is_err() {
+            break;
+        }
+        taken += 1;
+    }
+    assert!((4..=12).contains(&taken), "{taken}");
+    forger.is_refused(PSN_A + taken);
+}
+
+#[test]
+fn a_region_that_goes_in_the_middle_of_a_write() {
+    for service in [Service::Rc, Service::Irn] {
+        let mut forger = Forger::new(service);
+        let irn = service == Service::Irn;
+        let mut headers = forger.next(if irn { Opcode::IRN_WRITE_FIRST } else { Opcode::RC_WRITE_FIRST });
+        headers.reth = Some(forger.reth(0, 600));
+        assert_eq!(forger.send(headers, 256), Ok(()));
+        let id = forger.pair.sides[1].memory.id;
+        let bytes = forger.pair.sides[1].device.deregister(id).unwrap();
+        assert_eq!(bytes[..257], [[0xee; 256].as_slice(), &[0]].concat());
+        let reth = forger.reth(256, 344);
+        let mut headers = forger.next(if irn { Opcode::IRN_WRITE_MIDDLE } else { Opcode::RC_WRITE_MIDDLE });
+        headers.reth = irn.then_some(reth);
+        assert_eq!(forger.send(headers, 256), Err(Dropped::Refused));
+        forger.is_refused_with(PSN_A + 1, "remote access error");
+    }
+}
+
+// IRN: packets say where they belong, and may lie.
+
+/// IRN's Send packets of a message of 600 bytes.
+fn irn_send(forger: &mut Forger, opcode: Opcode, recv_wqe_sn: u32, offset: u32) -> Headers {
+    let mut headers = forger.next(opcode);
+    headers.send = Some(SendEth { recv_wqe_sn, offset });
+    headers
+}
+
+fn irn_write(forger: &mut Forger, opcode: Opcode, offset: u64, left: u32) -> Headers {
+    let reth = forger.reth(offset, left);
+    let mut headers = forger.next(opcode);
+    headers.reth = Some(reth);
+    headers
+}
+
+const FIRST: Opcode = Opcode::IRN_SEND_FIRST;
+const MIDDLE: Opcode = Opcode::IRN_SEND_MIDDLE;
+const LAST: Opcode = Opcode::IRN_SEND_LAST;
+const ONLY: Opcode = Opcode::IRN_SEND_ONLY;
+
+#[test]
+fn packets_in_order_go_on_where_the_one_before_stopped() {
+    // What comes first (opcode, receive, offset), and what must not follow it.
+    let none: Option<(Opcode, u32, u32)> = None;
+    let first = Some((FIRST, 0, 0));
+    let cases = [
+        (none, (MIDDLE, 0, 0)),
+        (none, (LAST, 0, 0)),
+        (none, (FIRST, 0, 256)),
+        (none, (ONLY, 0, 4)),
+        (none, (ONLY, 1, 0)),
+        (none, (ONLY, 0xff_ffff, 0)),
+        (first, (FIRST, 0, 256)),
+        (first, (ONLY, 0, 0)),
+        (first, (ONLY, 1, 0)),
+        (first, (MIDDLE, 0, 0)),
+        (first, (MIDDLE, 0, 512)),
+        (first, (MIDDLE, 1, 256)),
+        (first, (LAST, 0, 255)),
+        (first, (LAST, 0, 1_000)),
+    ];
+    for (before, (opcode, serial, offset)) in cases {
+        let mut forger = Forger::new(Service::Irn);
+        if let Some((opcode, serial, offset)) = before {
+            let headers = irn_send(&mut forger, opcode, serial, offset);
+            assert_eq!(forger.send(headers, 256), Ok(()));
+        }
+        let psn = forger.psn;
+        let headers = irn_send(&mut forger, opcode, serial, offset);
+        let len = if opcode == LAST || opcode == ONLY { 88 } else { 256 };
+        assert_eq!(forger.send(headers, len), Err(Dropped::Refused), "{opcode:?} {serial} {offset}");
+        forger.is_refused(psn);
+        assert_eq!(forger.pair.sides[1].bytes(50_000, 600), [0; 600]);
+    }
+}
+
+#[test]
+fn packets_out_of_order_are_checked_when_their_turn_comes() {
+    // The packet that is missing, and those behind it that do not fit together; which of them is refused.
+    type Make = fn(&mut Forger) -> Headers;
+    let cases: [(Make, &[Make], u32); 7] = [
+        // A Send without an end.
+        (|f| irn_send(f, FIRST, 0, 0), &[|f| irn_send(f, ONLY, 1, 0)], 1),
+        // An end too early.
+        (|f| irn_send(f, FIRST, 0, 0), &[|f| irn_send(f, LAST, 0, 512)], 1),
+        // Messages that claim the same receive.
+        (|f| irn_send(f, ONLY, 0, 0), &[|f| irn_send(f, ONLY, 0, 0)], 1),
+        // A Write in the middle of a Send.
+        (|f| irn_send(f, FIRST, 0, 0), &[|f| irn_write(f, Opcode::IRN_WRITE_ONLY, 0, 88)], 1),
+        // A Write that jumps.
+        (
+            |f| irn_write(f, Opcode::IRN_WRITE_FIRST, 0, 600),
+            &[
+                |f| irn_write(f, Opcode::IRN_WRITE_MIDDLE, 1_000, 344),
+                |f| irn_write(f, Opcode::IRN_WRITE_LAST, 512, 88),
+            ],
+            1,
+        ),
+        // A Middle without a First.
+        (
+            |f| irn_write(f, Opcode::IRN_WRITE_ONLY, 0, 88),
+            &[|f| irn_write(f, Opcode::IRN_WRITE_ONLY, 0, 88), |f| irn_write(f, Opcode::IRN_WRITE_MIDDLE, 0, 600)],
+            2,
+        ),
+        // A read in the middle of a Write.
+        (
+            |f| irn_write(f, Opcode::IRN_WRITE_FIRST, 0, 600),
+            &[|f| {
+                let mut headers = irn_write(f, Opcode::IRN_READ_REQUEST, 0, 8);
+                headers.read = Some(ReadEth { read_wqe_sn: 0 });
+                headers
+            }],
+            1,
+        ),
+    ];
+    for (case, (missing, behind, refused)) in cases.into_iter().enumerate() {
+        let mut forger = Forger::new(Service::Irn);
+        let missing = missing(&mut forger);
+        let len = |headers: &Headers| match headers.bth.opcode.payload_rule() {
+            rnic_wire::PayloadRule::Full => 256,
+            rnic_wire::PayloadRule::Empty => 0,
+            _ => 88,
+        };
+        for make in behind {
+            let headers = make(&mut forger);
+            assert_eq!(forger.send(headers, len(&headers)), Ok(()), "case {case}");
+        }
+        assert_eq!(forger.send(missing, len(&missing)), Ok(()), "case {case}");
+        forger.is_refused(PSN_A + refused);
+    }
+}
+
+#[test]
+fn a_write_without_an_end_is_bounded_by_what_it_announced() {
+    let mut forger = Forger::new(Service::Irn);
+    let headers = irn_write(&mut forger, Opcode::IRN_WRITE_FIRST, 0, 256 * 4 + 1);
+    assert_eq!(forger.send(headers, 256), Ok(()));
+    for at in 1..4 {
+        let headers = irn_write(&mut forger, Opcode::IRN_WRITE_MIDDLE, 256 * at, (256 * (4 - at) + 1) as u32);
+        assert_eq!(forger.send(headers, 256), Ok(()));
+    }
+    let psn = forger.psn;
+    let headers = irn_write(&mut forger, Opcode::IRN_WRITE_MIDDLE, 1_024, 1);
+    assert_eq!(forger.send(headers, 256), Err(Dropped::Refused));
+    forger.is_refused(psn);
+}
+
+#[test]
+fn a_message_out_of_order_takes_no_receive_that_others_before_it_need() {
+    let mut forger = Forger::new(Service::Irn);
+    forger.next(ONLY);
+    // One packet is missing: at most one message, so at most one receive, is before this one.
+    let headers = irn_send(&mut forger, ONLY, 2, 0);
+    assert_eq!(forger.send(headers, 8), Err(Dropped::Refused));
+    forger.psn -= 1;
+    let headers = irn_send(&mut forger, ONLY, 0xff_ffff, 0);
+    assert_eq!(forger.send(headers, 8), Err(Dropped::Refused));
+    forger.psn -= 1;
+    let headers = irn_send(&mut forger, ONLY, 1, 0);
+    assert_eq!(forger.send(headers, 8), Ok(()));
+    assert_eq!(forger.pair.sides[1].bytes(50_000, 8), [0xee; 8]);
+    // The window ends; beyond it nothing is kept.
+    forger.psn = PSN_A + rnic_verbs::MOST_IN_FLIGHT - 1;
+    let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 0, 8);
+    assert_eq!(forger.send(headers, 8), Ok(()));
+    let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 8, 8);
+    assert_eq!(forger.send(headers, 8), Err(Dropped::Duplicate));
+    assert_eq!(forger.pair.sides[1].bytes(8, 8), [0; 8]);
+}
+
+#[test]
+fn no_more_reads_are_parked_than_agreed() {
+    let mut forger = Forger::new(Service::Irn);
+    forger.next(ONLY);
+    let read = |forger: &mut Forger, serial| {
+        let reth = forger.reth(0, 8);
+        let mut headers = forger.next(Opcode::IRN_READ_REQUEST);
+        headers.reth = Some(reth);
+        headers.read = Some(ReadEth { read_wqe_sn: serial });
+        forger.send(headers, 0)
+    };
+    for serial in 0..4 {
+        assert_eq!(read(&mut forger, serial), Ok(()));
+    }
+    for serial in [4, 5, 0xff_ffff] {
+        assert_eq!(read(&mut forger, serial), Err(Dropped::Refused));
+    }
+    // Numbers that are not in order are refused when their turn comes.
+    let mut forger = Forger::new(Service::Irn);
+    assert_eq!(read(&mut forger, 1), Err(Dropped::Refused));
+    forger.is_refused(PSN_A);
+}
+
+#[test]
+fn an_immediate_write_out_of_order_names_its_receive() {
+    let mut forger = Forger::new(Service::Irn);
+    forger.next(ONLY);
+    let imm = |forger: &mut Forger, serial| {
+        let mut headers = irn_write(forger, Opcode::IRN_WRITE_ONLY_IMM, 0, 8);
+        headers.imm = Some(ImmDt(5));
+        headers.recv = Some(RecvEth { recv_wqe_sn: serial });
+        forger.send(headers, 8)
+    };
+    assert_eq!(imm(&mut forger, 3), Err(Dropped::Refused));
+    assert_eq!(forger.pair.sides[1].bytes(0, 8), [0; 8]);
+    forger.psn -= 1;
+    assert_eq!(imm(&mut forger, 1), Ok(()));
+    // A third would need a receive that is not there.
+    assert_eq!(imm(&mut forger, 2), Err(Dropped::NoReceive));
+    forger.psn = PSN_A;
+    let headers = irn_send(&mut forger, ONLY, 0, 0);
+    assert_eq!(forger.send(headers, 8), Ok(()));
+    assert_eq!(forger.pair.sides[1].received(), [(1, Status::Success, 8), (2, Status::Success, 8)]);
+}
+
+// What is kept stays little, and little goes out for what comes in.
+
+#[test]
+fn replies_that_cannot_be_sent_do_not_pile_up() {
+    // B's link is not asked for packets while A repeats itself in every way.
+    let mut forger = Forger::new(Service::Rc);
+    for round in 0..2_000 {
+        let before = forger.psn;
+        // In order, then ahead, then again.
+        let mut headers = forger.next(Opcode::RC_WRITE_ONLY);
+        headers.reth = Some(forger.reth(0, 8));
+        assert_eq!(forger.send(headers, 8), Ok(()));
+        let mut ahead = headers;
+        ahead.bth.psn += 5;
+        assert_eq!(forger.send(ahead, 8), Err(Dropped::OutOfOrder));
+        assert_eq!(forger.send(headers, 8), Err(Dropped::Duplicate));
+        if round == 0 {
+            let mut headers = forger.next(Opcode::RC_FETCH_ADD);
+            let reth = forger.reth(0, 8);
+            headers.atomic = Some(AtomicEth { va: reth.va, rkey: reth.rkey, swap_add: 1, compare: 0 });
+            assert_eq!(forger.send(headers, 0), Ok(()));
+            let mut headers = forger.next(Opcode::RC_READ_REQUEST);
+            headers.reth = Some(forger.reth(0, 256 * 20));
+            assert_eq!(forger.send(headers, 0), Ok(()));
+            forger.psn = before + 2 + 20;
+        }
+        // Every part of the read again.
+        let mut again = forger.pair.headers(1, Opcode::RC_READ_REQUEST, PSN_A + 2 + round % 20);
+        again.reth = Some(forger.reth(u64::from(round % 20) * 256, 256 * (20 - round % 20)));
+        assert_eq!(forger.send(again, 0), Err(Dropped::Duplicate));
+        // There are receives for two messages, then RNR NAKs.
+        let mut send = forger.pair.headers(1, Opcode::RC_SEND_ONLY, forger.psn);
+        send.bth.ack_request = true;
+        let expected = if round < 2 { Ok(()) } else { Err(Dropped::NoReceive) };
+        assert_eq!(forger.send(send, 8), expected);
+        forger.psn += u32::from(round < 2);
+    }
+    forger.pair.drain();
+    let replies = forger.pair.trace.len();
+    assert!(replies < 200, "{replies} replies");
+}
+
+#[test]
+fn acknowledgements_that_cannot_be_sent_do_not_pile_up() {
+    let mut forger = Forger::new(Service::Irn);
+    forger.next(ONLY);
+    for _ in 0..20_000 {
+        let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 0, 8);
+        let _ = forger.send(headers, 8);
+        if forger.psn > PSN_A + 8_000 {
+            forger.psn = PSN_A + 1;
+        }
+    }
+    forger.pair.drain();
+    let replies = forger.pair.trace.len();
+    assert!(replies <= 1_025, "{replies} replies");
+}
+
+#[test]
+fn little_goes_out_for_what_comes_in() {
+    // Any packet that names no memory which it may read gets at most one short packet back.
+    for service in [Service::Rc, Service::Irn, Service::Uc] {
+        let mut dice = 88_172_645_463_325_252u64;
+        let mut roll = |bound: u64| {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            dice % bound
+        };
+        let mut setup = Setup::new(service);
+        setup.cq = 4_096;
+        let mut pair = setup.build();
+        for wr_id in 0..100 {
+            pair.recv(1, wr_id, 0, 256);
+        }
+        for _ in 0..20_000 {
+            let mut bytes = vec![0u8; 16 + 4 * roll(80) as usize];
+            bytes.iter_mut().for_each(|byte| *byte = roll(256) as u8);
+            let base = match service {
+                Service::Rc => 0x00,
+                Service::Irn => 0xc0,
+                Service::Uc => 0x20,
+            };
+            bytes[0] = base | roll(0x19) as u8;
+            bytes[1] = 0x40;
+            bytes[2..4].copy_from_slice(&[0xff, 0xff]);
+            bytes[4..8].copy_from_slice(&pair.sides[1].qpn.0.to_be_bytes());
+            let psn = PSN_A.wrapping_add(roll(40) as u32).wrapping_sub(10) & 0xff_ffff;
+            bytes[8..12].copy_from_slice(&(psn | 1 << 31).to_be_bytes());
+            let _ = pair.arrive(1, &bytes);
+            pair.trace.clear();
+            pair.drain();
+            assert!(pair.trace.len() <= 1, "{service:?}: {:?}", pair.trace);
+            assert!(!pair.trace.iter().any(|line| line.contains(" B ")), "{:?}", pair.trace);
+            let qpn = pair.sides[1].qpn;
+            if pair.sides[1].device.state(qpn) == Ok(State::Error) {
+                let side = &mut pair.sides[1];
+                side.received();
+                side.sent();
+                side.events();
+                side.device.to_reset(qpn).unwrap();
+                pair.connect(1);
+                for wr_id in 0..30 {
+                    pair.recv(1, wr_id, 0, 256);
+                }
+            }
+            pair.sides[1].received();
+        }
+        assert_eq!(pair.sides[1].bytes(256, REGION - 256), vec![0; REGION - 256]);
+    }
+}
+
+#[test]
+fn answers_to_what_was_not_asked_are_dropped() {
+    for service in [Service::Rc, Service::Irn] {
+        let irn = service == Service::Irn;
+        let mut pair = Pair::new(service);
+        let ack = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 });
+        for psn in [PSN_A, PSN_A + 1, PSN_A - 1, 0] {
+            for (rc, other, payload) in [
+                (Opcode::RC_READ_RESPONSE_ONLY, Opcode::IRN_READ_RESPONSE_ONLY, 8),
+                (Opcode::RC_ATOMIC_ACKNOWLEDGE, Opcode::IRN_ATOMIC_ACKNOWLEDGE, 0),
+            ] {
+                let mut headers = pair.headers(0, if irn { other } else { rc }, psn);
+                headers.aeth = ack;
+                headers.atomic_ack = (payload == 0).then_some(Default::default());
+                let result = pair.arrive(0, &bytes_of(headers, &[1; 8][..payload]));
+                assert!(result.is_err(), "{service:?} {psn}");
+            }
+        }
+        if irn {
+            for psn in [PSN_A, PSN_A + 5, PSN_A - 2] {
+                let mut headers = pair.headers(1, Opcode::IRN_READ_ACKNOWLEDGE, psn);
+                headers.aeth = ack;
+                headers.sack = Some(SackEth { psn });
+                assert_eq!(pair.arrive(1, &bytes_of(headers, &[])), Err(Dropped::Stale));
+                headers.aeth = Some(Aeth { syndrome: Syndrome::Nak(NakCode::RemoteAccessError), msn: 0 });
+                assert_eq!(pair.arrive(1, &bytes_of(headers, &[])), Err(Dropped::Opcode));
+            }
+        }
+        assert_eq!(pair.sides[0].bytes(0, 64), [0; 64]);
+        // An answer to a request that is released but not sent is one of those too.
+        let mut setup = Setup::new(service);
+        setup.config.in_flight = 1;
+        let mut pair = setup.build();
+        pair.script(|_| common::Fate::Lost);
+        pair.post(0, 1, pair.write_op(1, 0), 8);
+        pair.post(0, 2, pair.read_op(1, 0), 8);
+        pair.drain();
+        let psn = if irn { PSN_A } else { PSN_A + 1 };
+        let only = if irn { Opcode::IRN_READ_RESPONSE_ONLY } else { Opcode::RC_READ_RESPONSE_ONLY };
+        let mut headers = pair.headers(0, only, psn);
+        headers.aeth = ack;
+        assert_eq!(pair.arrive(0, &bytes_of(headers, &[1; 8])), Err(Dropped::Stale));
+        assert_eq!(pair.sides[0].bytes(0, 8), [0; 8]);
+    }
+}
+
+#[test]
+fn a_batch_for_a_queue_pair_of_the_past_goes_nowhere_else() {
+    // A packet is held for the next batch, being longer than the first; then its queue pair is gone, and another has its place.
+    let mut pair = Pair::new(Service::Rc);
+    pair.post(0, 1, pair.write_op(1, 0), 8);
+    pair.post(0, 2, pair.write_op(1, 0), 200);
+    let side = &mut pair.sides[0];
+    assert!(side.device.transmit(pair.now, &mut side.batch));
+    assert_eq!(side.batch.count(), 1);
+    let old = side.qpn;
+    side.device.destroy_qp(old).unwrap();
+    let init = rnic_verbs::QpInit {
+        service: Service::Rc,
+        send_cq: side.send_cq,
+        recv_cq: side.recv_cq,
+        srq: None,
+        capacities: rnic_verbs::Capacities::default(),
+        signal_all: false,
+    };
+    side.qpn = side.device.create_qp(side.pd, init).unwrap();
+    assert_eq!(side.qpn.0 & 0xffff, old.0 & 0xffff);
+    let elsewhere = common::address("10.0.0.7:4791");
+    pair.setup.peers[1] = elsewhere;
+    pair.connect(0);
+    pair.post(0, 3, SendOp::Send, 200);
+    let side = &mut pair.sides[0];
+    assert!(side.device.transmit(pair.now, &mut side.batch));
+    let to = side.batch.destination().unwrap();
+    assert_eq!((to.qpn, to.peer, side.batch.count()), (old, common::address("10.0.0.2:4791"), 1));
+    assert!(side.device.transmit(pair.now, &mut side.batch));
+    let to = side.batch.destination().unwrap();
+    assert_eq!((to.qpn, to.peer, side.batch.count()), (side.qpn, elsewhere, 1));
+    let bytes = side.batch.bytes().to_vec();
+    assert_eq!(Packet::parse(&bytes).unwrap().headers.bth.opcode, Opcode::RC_SEND_ONLY);
+}

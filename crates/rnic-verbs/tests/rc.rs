@@ -1,0 +1,608 @@
+//! Reliable connections packet by packet. Traces are worked out by hand from InfiniBand volume 1, sections 9.7.3 to 9.7.7.
+//!
+//! Side A begins with PSN 100, side B with PSN 900; the MTU is 256 bytes, a packet takes 1 us, the acknowledgement timeout is
+//! 1,048.576 us. Both sides post receives of their own, so acknowledgements carry credits: those that are left.
+
+mod common;
+
+use common::{Fate, Pair, Setup, bytes_of, pattern};
+use rnic_transport::Time;
+use rnic_verbs::{Dropped, Event, SendAttributes, SendFlags, SendOp, Service, Status};
+use rnic_wire::{Opcode, Operation, Reth};
+
+fn pair() -> Pair {
+    Pair::new(Service::Rc)
+}
+
+#[test]
+fn a_send_of_three_packets() {
+    let mut pair = pair();
+    pair.sides[0].fill(0, &pattern(600, 1));
+    pair.recv(1, 7, 1_000, 4_096);
+    pair.post(0, 1, SendOp::Send, 600);
+    pair.run();
+    pair.expect(
+        "A SEND First #100 256 B
+         A SEND Middle #101 256 B
+         A SEND Last #102 88 B ask
+         B ACK #102 msn 1 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+    assert_eq!(pair.sides[1].received(), [(7, Status::Success, 600)]);
+    assert_eq!(pair.sides[1].bytes(1_000, 600), pattern(600, 1));
+    assert_eq!(pair.sides[1].bytes(1_600, 100), [0; 100]);
+}
+
+#[test]
+fn go_back_n_sends_everything_after_a_loss_again() {
+    let mut pair = pair();
+    pair.sides[0].fill(0, &pattern(1_000, 2));
+    pair.lose_once(|seen| seen.is(0, Operation::Write, 101));
+    pair.post(0, 1, pair.write_op(1, 5_000), 1_000);
+    pair.run();
+    // Of the two packets out of order only the first earns a NAK.
+    pair.expect(
+        "A RDMA WRITE First #100 256 B va +0x1388 len 1000
+         A RDMA WRITE Middle #101 256 B lost
+         A RDMA WRITE Middle #102 256 B
+         A RDMA WRITE Last #103 232 B ask
+         B NAK PSN sequence error #101 msn 0
+         A RDMA WRITE Middle #101 256 B ask
+         A RDMA WRITE Middle #102 256 B ask
+         A RDMA WRITE Last #103 232 B ask
+         B ACK #103 msn 1 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+    assert_eq!(pair.sides[1].bytes(5_000, 1_000), pattern(1_000, 2));
+    let [a, b] = &pair.sides;
+    assert_eq!((a.device.counters().retransmitted, a.device.counters().naks_received), (3, 1));
+    assert_eq!((b.dropped(Dropped::OutOfOrder), b.device.counters().naks_sent), (2, 1));
+}
+
+#[test]
+fn the_last_packet_lost_costs_a_timeout() {
+    let mut pair = pair();
+    pair.lose_once(|seen| seen.is(0, Operation::Write, 101));
+    pair.post(0, 1, pair.write_op(1, 0), 300);
+    pair.run();
+    pair.expect(
+        "A RDMA WRITE First #100 256 B va +0x0 len 300
+         A RDMA WRITE Last #101 44 B ask lost
+         A RDMA WRITE First #100 256 B va +0x0 len 300 ask
+         A RDMA WRITE Last #101 44 B ask
+         B ACK #101 msn 1 credits 0",
+    );
+    // Sent at 10 us; the timer started then.
+    assert_eq!(pair.last, Time::from_us(10) + Time::from_ns(1_048_576) + Time::from_us(2));
+    assert_eq!(pair.sides[0].device.counters().timeouts, 1);
+    assert_eq!(pair.sides[1].dropped(Dropped::Duplicate), 1);
+}
+
+#[test]
+fn a_lost_acknowledgement_is_repeated_for_the_duplicate() {
+    let mut pair = pair();
+    pair.recv(1, 7, 0, 100);
+    pair.recv(1, 8, 0, 100);
+    pair.lose_once(|seen| seen.is(1, Operation::Acknowledge, 100));
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.run();
+    pair.expect(
+        "A SEND Only #100 10 B ask
+         B ACK #100 msn 1 credits 1 lost
+         A SEND Only #100 10 B ask
+         B ACK #100 msn 1 credits 1",
+    );
+    // The message arrived twice and was received once.
+    assert_eq!(pair.sides[1].received(), [(7, Status::Success, 10)]);
+    assert_eq!(pair.sides[1].device.counters().duplicates, 1);
+}
+
+#[test]
+fn an_acknowledgement_is_asked_for_every_sixteen_packets() {
+    let mut pair = pair();
+    pair.post(0, 1, pair.write_op(1, 0), 256 * 18);
+    pair.run();
+    let asked: Vec<usize> =
+        (0..18).filter(|at| pair.trace[*at].starts_with("A ") && pair.trace[*at].ends_with(" ask")).collect();
+    assert_eq!(asked, [15, 17]);
+    assert_eq!(&pair.trace[18..], ["B ACK #117 msn 1 credits 0"]);
+}
+
+#[test]
+fn the_last_packet_that_the_window_admits_asks_for_an_acknowledgement() {
+    let mut setup = Setup::new(Service::Rc);
+    setup.config.in_flight = 2;
+    let mut pair = setup.build();
+    pair.post(0, 1, pair.write_op(1, 0), 256 * 3);
+    pair.run();
+    pair.expect(
+        "A RDMA WRITE First #100 256 B va +0x0 len 768
+         A RDMA WRITE Middle #101 256 B ask
+         B ACK #101 msn 0 credits 0
+         A RDMA WRITE Last #102 256 B ask
+         B ACK #102 msn 1 credits 0",
+    );
+}
+
+#[test]
+fn a_read_asks_again_for_what_is_missing_of_the_answer() {
+    let mut pair = pair();
+    pair.sides[1].fill(64, &pattern(600, 3));
+    pair.lose_once(|seen| seen.is(1, Operation::ReadResponse, 101));
+    pair.post(0, 1, pair.read_op(1, 64), 600);
+    pair.run();
+    // The Last is an implied NAK of what is before it. The answer goes on with a Middle packet.
+    pair.expect(
+        "A RDMA READ Request #100 va +0x40 len 600 ask
+         B RDMA READ Response First #100 256 B msn 1 credits 0
+         B RDMA READ Response Middle #101 256 B lost
+         B RDMA READ Response Last #102 88 B msn 1 credits 0
+         A RDMA READ Request #101 va +0x140 len 344 ask
+         B RDMA READ Response Middle #101 256 B
+         B RDMA READ Response Last #102 88 B msn 1 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+    assert_eq!(pair.sides[0].bytes(0, 600), pattern(600, 3));
+    assert_eq!(pair.sides[0].device.counters().implied_naks, 1);
+}
+
+#[test]
+fn a_read_whose_last_answer_is_lost_asks_for_that_alone() {
+    let mut pair = pair();
+    pair.sides[1].fill(0, &pattern(600, 4));
+    pair.lose_once(|seen| seen.is(1, Operation::ReadResponse, 102));
+    pair.post(0, 1, pair.read_op(1, 0), 600);
+    pair.run();
+    pair.expect(
+        "A RDMA READ Request #100 va +0x0 len 600 ask
+         B RDMA READ Response First #100 256 B msn 1 credits 0
+         B RDMA READ Response Middle #101 256 B
+         B RDMA READ Response Last #102 88 B msn 1 credits 0 lost
+         A RDMA READ Request #102 va +0x200 len 88 ask
+         B RDMA READ Response Last #102 88 B msn 1 credits 0",
+    );
+    assert_eq!(pair.sides[0].bytes(0, 600), pattern(600, 4));
+}
+
+#[test]
+fn requests_after_a_read_count_on_from_the_end_of_its_answer() {
+    let mut pair = pair();
+    pair.post(0, 1, pair.read_op(1, 0), 600);
+    pair.post(0, 2, pair.write_op(1, 8_000), 10);
+    pair.run();
+    // The answer acknowledges the read, the ACK the Write.
+    pair.expect(
+        "A RDMA READ Request #100 va +0x0 len 600 ask
+         A RDMA WRITE Only #103 10 B va +0x1f40 len 10 ask
+         B RDMA READ Response First #100 256 B msn 2 credits 0
+         B RDMA READ Response Middle #101 256 B
+         B RDMA READ Response Last #102 88 B msn 2 credits 0
+         B ACK #103 msn 2 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success), (2, Status::Success)]);
+}
+
+#[test]
+fn an_acknowledgement_beyond_an_unanswered_read_asks_for_the_read_again() {
+    let mut pair = pair();
+    pair.sides[1].fill(0, &pattern(8, 5));
+    pair.lose_once(|seen| seen.is(1, Operation::ReadResponse, 100));
+    pair.post(0, 1, pair.read_op(1, 0), 8);
+    pair.post(0, 2, pair.write_op(1, 8_000), 10);
+    pair.run();
+    pair.expect(
+        "A RDMA READ Request #100 va +0x0 len 8 ask
+         A RDMA WRITE Only #101 10 B va +0x1f40 len 10 ask
+         B RDMA READ Response Only #100 8 B msn 2 credits 0 lost
+         B ACK #101 msn 2 credits 0
+         A RDMA READ Request #100 va +0x0 len 8 ask
+         A RDMA WRITE Only #101 10 B va +0x1f40 len 10 ask
+         B RDMA READ Response Only #100 8 B msn 2 credits 0
+         B ACK #101 msn 2 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!(pair.sides[0].bytes(0, 8), pattern(8, 5));
+}
+
+#[test]
+fn an_atomic_whose_answer_is_lost_is_executed_once() {
+    let mut pair = pair();
+    pair.sides[1].fill(16, &40u64.to_ne_bytes());
+    pair.lose_once(|seen| seen.is(1, Operation::AtomicAcknowledge, 100));
+    pair.post(0, 1, pair.add_op(1, 16, 2), 8);
+    pair.run();
+    pair.expect(
+        "A FetchAdd #100 ask
+         B ATOMIC Acknowledge #100 msn 1 credits 0 lost
+         A FetchAdd #100 ask
+         B ATOMIC Acknowledge #100 msn 1 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+    assert_eq!(pair.sides[0].bytes(0, 8), 40u64.to_ne_bytes());
+    assert_eq!(pair.sides[1].bytes(16, 8), 42u64.to_ne_bytes());
+}
+
+#[test]
+fn several_atomics_lost_together_are_each_answered_with_their_own_result() {
+    let mut pair = pair();
+    let mut lost = 0;
+    pair.script(move |seen| {
+        let answer = seen.headers.bth.opcode.operation() == Operation::AtomicAcknowledge && lost < 3;
+        lost += u32::from(answer);
+        if answer { Fate::Lost } else { Fate::Arrives }
+    });
+    for (wr_id, add) in [(1, 1), (2, 10), (3, 100)] {
+        pair.post_with(0, wr_id, pair.add_op(1, 0, add), 8 * wr_id, 8, SendFlags::SIGNALED);
+    }
+    pair.run();
+    assert_eq!(pair.sides[0].sent().len(), 3);
+    let results = [0u64, 1, 11].map(u64::to_ne_bytes).concat();
+    assert_eq!(pair.sides[0].bytes(8, 24), results);
+    assert_eq!(pair.sides[1].bytes(0, 8), 111u64.to_ne_bytes());
+}
+
+#[test]
+fn compare_and_swap_brings_back_what_was_there() {
+    let mut pair = pair();
+    pair.sides[1].fill(0, &5u64.to_ne_bytes());
+    pair.post(0, 1, pair.swap_op(1, 0, 5, 6), 8);
+    pair.run();
+    assert_eq!(
+        (pair.sides[0].bytes(0, 8), pair.sides[1].bytes(0, 8)),
+        (&5u64.to_ne_bytes()[..], &6u64.to_ne_bytes()[..])
+    );
+    pair.post(0, 2, pair.swap_op(1, 0, 5, 9), 8);
+    pair.run();
+    assert_eq!(
+        (pair.sides[0].bytes(0, 8), pair.sides[1].bytes(0, 8)),
+        (&6u64.to_ne_bytes()[..], &6u64.to_ne_bytes()[..])
+    );
+}
+
+#[test]
+fn a_message_without_a_receive_waits_as_long_as_the_peer_says() {
+    let mut pair = pair();
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.post(0, 2, pair.write_op(1, 0), 10);
+    pair.run_for(Time::from_us(50));
+    // What follows the Send is dropped in silence.
+    pair.expect(
+        "A SEND Only #100 10 B ask
+         A RDMA WRITE Only #101 10 B va +0x0 len 10 ask
+         B RNR NAK 80 us #100 msn 0",
+    );
+    pair.recv(1, 7, 0, 100);
+    pair.run();
+    pair.expect(
+        "A SEND Only #100 10 B ask
+         A RDMA WRITE Only #101 10 B va +0x0 len 10 ask
+         B ACK #101 msn 2 credits 0",
+    );
+    // The NAK arrived at 12 us.
+    assert_eq!(pair.last, Time::from_us(12 + 80 + 2));
+    assert_eq!(pair.sides[1].received(), [(7, Status::Success, 10)]);
+    let [a, b] = &pair.sides;
+    assert_eq!((a.device.counters().rnr_naks_received, b.device.counters().rnr_naks_sent), (1, 1));
+}
+
+#[test]
+fn without_a_receive_for_too_long_the_send_fails() {
+    let mut pair = pair();
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.post(0, 2, SendOp::Send, 10);
+    pair.run();
+    // Three retries, 80 us apart, and a round trip each.
+    assert_eq!(pair.last, Time::from_us(10 + 4 * 2 + 3 * 80));
+    assert_eq!(pair.trace.iter().filter(|line| line.contains("RNR NAK")).count(), 4);
+    assert_eq!(pair.sides[0].sent(), [(1, Status::RnrRetryExceeded), (2, Status::WorkRequestFlushed)]);
+    let event = Event::QueuePairError(pair.sides[0].qpn, Status::RnrRetryExceeded);
+    assert_eq!(pair.sides[0].events(), [event]);
+    // The peer is none the worse.
+    assert_eq!(pair.sides[1].events(), []);
+}
+
+#[test]
+fn a_retry_count_of_seven_for_receives_has_no_end() {
+    let mut setup = Setup::new(Service::Rc);
+    setup.attributes.rnr_retry = 7;
+    let mut pair = setup.build();
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.run_for(Time::from_ms(10));
+    assert!(pair.trace.iter().filter(|line| line.contains("RNR NAK")).count() > 100);
+    pair.recv(1, 7, 0, 10);
+    pair.run();
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+}
+
+#[test]
+fn progress_gives_retries_back() {
+    let mut setup = Setup::new(Service::Rc);
+    setup.attributes = SendAttributes { rnr_retry: 1, retry_count: 1, ..setup.attributes };
+    let mut pair = setup.build();
+    for round in 0..3 {
+        pair.post(0, round, SendOp::Send, 10);
+        pair.run_for(Time::from_us(50));
+        pair.recv(1, 7, 0, 10);
+        pair.run();
+    }
+    assert_eq!(pair.sides[0].sent().len(), 3);
+    assert_eq!(pair.sides[0].device.counters().rnr_naks_received, 3);
+    let mut sent = 0;
+    pair.script(move |seen| {
+        sent += u32::from(seen.from == 0);
+        if seen.from == 0 && sent % 2 == 1 { Fate::Lost } else { Fate::Arrives }
+    });
+    for round in 3..6 {
+        pair.post(0, round, pair.write_op(1, 0), 10);
+        pair.run();
+    }
+    assert_eq!(pair.sides[0].sent().len(), 3);
+    assert_eq!(pair.sides[0].device.counters().timeouts, 3);
+}
+
+#[test]
+fn a_silent_peer_is_asked_as_often_as_the_retry_count_says() {
+    let mut pair = pair();
+    pair.script(|seen| if seen.from == 0 { Fate::Lost } else { Fate::Arrives });
+    pair.post(0, 1, pair.write_op(1, 0), 10);
+    pair.post_with(0, 2, pair.write_op(1, 0), 0, 10, SendFlags::default());
+    pair.recv(0, 3, 0, 10);
+    pair.run();
+    assert_eq!(pair.trace.len(), 2 * (1 + 3));
+    assert_eq!(pair.now, Time::from_us(10) + Time::from_ns(4 * 1_048_576));
+    // Errors are reported though a send was not signalled.
+    assert_eq!(pair.sides[0].sent(), [(1, Status::TransportRetryExceeded), (2, Status::WorkRequestFlushed)]);
+    assert_eq!(pair.sides[0].received(), [(3, Status::WorkRequestFlushed, 0)]);
+    let event = Event::QueuePairError(pair.sides[0].qpn, Status::TransportRetryExceeded);
+    assert_eq!(pair.sides[0].events(), [event]);
+}
+
+#[test]
+fn a_timeout_of_zero_waits_for_ever() {
+    let mut setup = Setup::new(Service::Rc);
+    setup.attributes.timeout = 0;
+    let mut pair = setup.build();
+    pair.lose_once(|_| true);
+    pair.post(0, 1, pair.write_op(1, 0), 10);
+    pair.run();
+    pair.expect("A RDMA WRITE Only #100 10 B va +0x0 len 10 ask lost");
+    assert_eq!(pair.sides[0].sent(), []);
+    // The next packet brings a NAK.
+    pair.post(0, 2, pair.write_op(1, 0), 10);
+    pair.run();
+    assert_eq!(pair.sides[0].sent().len(), 2);
+}
+
+#[test]
+fn sequence_numbers_wrap() {
+    let mut setup = Setup::new(Service::Rc);
+    setup.psns = [0xff_fffe, 0xff_ffff];
+    let mut pair = setup.build();
+    pair.sides[0].fill(0, &pattern(1_000, 6));
+    pair.lose_once(|seen| seen.is(0, Operation::Write, 0xff_ffff));
+    pair.post(0, 1, pair.write_op(1, 0), 1_000);
+    pair.post_with(0, 2, pair.read_op(1, 0), 2_000, 600, SendFlags::SIGNALED);
+    pair.run();
+    pair.expect(
+        "A RDMA WRITE First #16777214 256 B va +0x0 len 1000
+         A RDMA WRITE Middle #16777215 256 B lost
+         A RDMA WRITE Middle #0 256 B
+         A RDMA WRITE Last #1 232 B ask
+         A RDMA READ Request #2 va +0x0 len 600 ask
+         B NAK PSN sequence error #16777215 msn 0
+         A RDMA WRITE Middle #16777215 256 B ask
+         A RDMA WRITE Middle #0 256 B ask
+         A RDMA WRITE Last #1 232 B ask
+         A RDMA READ Request #2 va +0x0 len 600 ask
+         B ACK #1 msn 2 credits 0
+         B RDMA READ Response First #2 256 B msn 2 credits 0
+         B RDMA READ Response Middle #3 256 B
+         B RDMA READ Response Last #4 88 B msn 2 credits 0",
+    );
+    assert_eq!(pair.sides[0].bytes(2_000, 600), &pattern(1_000, 6)[..600]);
+}
+
+#[test]
+fn messages_without_bytes_need_no_memory() {
+    let mut pair = pair();
+    pair.recv(1, 7, 0, 0);
+    pair.recv(1, 8, 0, 0);
+    pair.post(0, 1, SendOp::Send, 0);
+    pair.post(0, 2, SendOp::Write { addr: 1, rkey: 2 }, 0);
+    pair.post(0, 3, SendOp::WriteImm { addr: 3, rkey: 4, imm: 5 }, 0);
+    pair.post(0, 4, SendOp::Read { addr: 6, rkey: 7 }, 0);
+    pair.run();
+    pair.expect(
+        "A SEND Only #100 ask
+         A RDMA WRITE Only #101 va +0x1 len 0 ask
+         A RDMA WRITE Only with Immediate #102 va +0x3 len 0 ask
+         A RDMA READ Request #103 va +0x6 len 0 ask
+         B ACK #102 msn 4 credits 0
+         B RDMA READ Response Only #103 msn 4 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [1, 2, 3, 4].map(|wr_id| (wr_id, Status::Success)));
+    assert_eq!(pair.sides[1].received(), [(7, Status::Success, 0), (8, Status::Success, 0)]);
+}
+
+#[test]
+fn a_fence_waits_for_reads_and_nothing_else() {
+    let mut pair = pair();
+    let fence = SendFlags { fence: true, ..SendFlags::SIGNALED };
+    pair.post(0, 1, pair.write_op(1, 0), 8);
+    pair.post_with(0, 2, pair.write_op(1, 8), 0, 8, fence);
+    pair.post(0, 3, pair.read_op(1, 0), 8);
+    pair.post_with(0, 4, pair.write_op(1, 0), 0, 8, fence);
+    pair.post(0, 5, pair.write_op(1, 0), 8);
+    pair.run();
+    pair.expect(
+        "A RDMA WRITE Only #100 8 B va +0x0 len 8 ask
+         A RDMA WRITE Only #101 8 B va +0x8 len 8 ask
+         A RDMA READ Request #102 va +0x0 len 8 ask
+         B ACK #101 msn 3 credits 0
+         B RDMA READ Response Only #102 8 B msn 3 credits 0
+         A RDMA WRITE Only #103 8 B va +0x0 len 8 ask
+         A RDMA WRITE Only #104 8 B va +0x0 len 8 ask
+         B ACK #104 msn 5 credits 0",
+    );
+}
+
+#[test]
+fn no_more_reads_are_outstanding_than_agreed() {
+    let mut setup = Setup::new(Service::Rc);
+    setup.attributes.max_rd_atomic = 2;
+    let mut pair = setup.build();
+    for wr_id in 0..3 {
+        pair.post(0, wr_id, pair.read_op(1, 0), 8);
+    }
+    pair.run();
+    pair.expect(
+        "A RDMA READ Request #100 va +0x0 len 8 ask
+         A RDMA READ Request #101 va +0x0 len 8 ask
+         B RDMA READ Response Only #100 8 B msn 2 credits 0
+         B RDMA READ Response Only #101 8 B msn 2 credits 0
+         A RDMA READ Request #102 va +0x0 len 8 ask
+         B RDMA READ Response Only #102 8 B msn 3 credits 0",
+    );
+}
+
+#[test]
+fn credits_hold_messages_back_but_not_the_last() {
+    let mut pair = pair();
+    pair.recv(1, 0, 0, 10);
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.run();
+    pair.expect(
+        "A SEND Only #100 10 B ask
+         B ACK #100 msn 1 credits 0",
+    );
+    // Nothing else is outstanding: one message goes out without credit. The other waits for it; a Write is free.
+    pair.recv(1, 1, 0, 10);
+    pair.recv(1, 2, 0, 10);
+    pair.recv(1, 3, 0, 10);
+    pair.post(0, 2, SendOp::Send, 10);
+    pair.post(0, 3, SendOp::Send, 10);
+    pair.post(0, 4, pair.write_op(1, 0), 10);
+    pair.run();
+    pair.expect(
+        "A SEND Only #101 10 B ask
+         B ACK #101 msn 2 credits 2
+         A SEND Only #102 10 B ask
+         A RDMA WRITE Only #103 10 B va +0x0 len 10 ask
+         B ACK #103 msn 4 credits 1",
+    );
+    assert_eq!(pair.sides[0].sent().len(), 4);
+    assert_eq!(pair.sides[0].device.counters().rnr_naks_received, 0);
+}
+
+#[test]
+fn messages_of_both_directions_take_turns() {
+    let mut pair = pair();
+    pair.post(1, 1, pair.read_op(0, 0), 512);
+    pair.run_for(Time::ZERO);
+    pair.post(0, 1, pair.write_op(1, 0), 512);
+    pair.run();
+    // The read request arrives when A's packets have left: then its answers go.
+    assert_eq!(pair.trace.len(), 6);
+    assert_eq!(pair.sides[0].sent().len() + pair.sides[1].sent().len(), 2);
+}
+
+#[test]
+fn a_duplicate_of_the_past_disturbs_nothing_that_is_owed() {
+    // A read request comes twice, the second time together with a Write and another read.
+    let mut pair = pair();
+    pair.sides[1].fill(0, &pattern(1_024, 7));
+    let mut first = true;
+    pair.script(move |seen| {
+        let twice = first && seen.from == 0;
+        first &= !twice;
+        if twice { Fate::Twice(Time::from_us(4)) } else { Fate::Arrives }
+    });
+    pair.post(0, 1, pair.read_op(1, 0), 300);
+    pair.run_for(Time::from_us(4));
+    pair.trace.clear();
+    pair.post_with(0, 2, pair.write_op(1, 8_000), 0, 10, SendFlags::SIGNALED);
+    pair.post_with(0, 3, pair.read_op(1, 500), 1_000, 300, SendFlags::SIGNALED);
+    pair.run();
+    // At 15 us all three are there; the old answer has its place before the rest.
+    pair.expect(
+        "A RDMA WRITE Only #102 10 B va +0x1f40 len 10 ask
+         A RDMA READ Request #103 va +0x1f4 len 300 ask
+         B RDMA READ Response First #100 256 B msn 3 credits 0
+         B RDMA READ Response Last #101 44 B msn 3 credits 0
+         B ACK #102 msn 3 credits 0
+         B RDMA READ Response First #103 256 B msn 3 credits 0
+         B RDMA READ Response Last #104 44 B msn 3 credits 0",
+    );
+    assert_eq!(pair.sides[0].dropped(Dropped::Stale), 2);
+    assert_eq!(pair.sides[0].device.counters().implied_naks, 0);
+    assert_eq!(pair.sides[0].bytes(1_000, 300), &pattern(1_024, 7)[500..800]);
+}
+
+#[test]
+fn only_reads_of_the_recent_past_are_answered_again() {
+    let mut pair = pair();
+    let (va, rkey) = pair.target(1);
+    pair.post(0, 1, pair.read_op(1, 0), 600);
+    pair.run();
+    pair.trace.clear();
+    let ask = |pair: &mut Pair, psn, offset, len| {
+        let reth = Reth { va: va + offset, rkey, dma_len: len };
+        let mut headers = pair.headers(1, Opcode::RC_READ_REQUEST, psn);
+        headers.reth = Some(reth);
+        assert_eq!(pair.arrive(1, &bytes_of(headers, &[])), Err(Dropped::Duplicate));
+        pair.drain();
+        std::mem::take(&mut pair.trace).len()
+    };
+    // All of it, its end.
+    assert_eq!(ask(&mut pair, 100, 0, 600), 3);
+    assert_eq!(ask(&mut pair, 102, 512, 88), 1);
+    // Another place, another length, not its end, numbers of no read.
+    assert_eq!(ask(&mut pair, 100, 8, 592), 0);
+    assert_eq!(ask(&mut pair, 101, 512, 88), 0);
+    assert_eq!(ask(&mut pair, 101, 256, 88), 0);
+    assert_eq!(ask(&mut pair, 99, 0, 8), 0);
+    // As many as may be outstanding are kept: four.
+    for wr_id in 2..6 {
+        pair.post(0, wr_id, pair.read_op(1, 0), 8);
+        pair.run();
+    }
+    pair.trace.clear();
+    assert_eq!(ask(&mut pair, 100, 0, 600), 0);
+    assert_eq!(ask(&mut pair, 103, 0, 8), 1);
+}
+
+#[test]
+fn an_answer_that_comes_after_the_timeout_still_counts() {
+    let mut pair = pair();
+    pair.sides[1].fill(0, &pattern(600, 8));
+    // The whole answer is late: it comes between the timeout and the answer to the second request.
+    pair.script(|seen| if seen.number == 1 { Fate::Late(Time::from_ns(1_048_000)) } else { Fate::Arrives });
+    pair.post(0, 1, pair.read_op(1, 0), 100);
+    pair.run();
+    pair.expect(
+        "A RDMA READ Request #100 va +0x0 len 100 ask
+         B RDMA READ Response Only #100 100 B msn 1 credits 0 late
+         A RDMA READ Request #100 va +0x0 len 100 ask
+         B RDMA READ Response Only #100 100 B msn 1 credits 0",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+    assert_eq!(pair.sides[0].dropped(Dropped::Stale), 1);
+}
+
+#[test]
+fn congestion_marks_come_back_with_the_acknowledgement() {
+    let mut pair = pair();
+    pair.marks = true;
+    pair.post(0, 1, pair.write_op(1, 0), 10);
+    pair.run();
+    pair.marks = false;
+    pair.post(0, 2, pair.write_op(1, 0), 10);
+    pair.run();
+    pair.expect(
+        "A RDMA WRITE Only #100 10 B va +0x0 len 10 ask
+         B ACK #100 msn 1 credits 0 becn
+         A RDMA WRITE Only #101 10 B va +0x0 len 10 ask
+         B ACK #101 msn 2 credits 0",
+    );
+    assert_eq!(pair.sides[1].device.counters().marked, 1);
+}
