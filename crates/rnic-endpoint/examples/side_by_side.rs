@@ -212,10 +212,11 @@ impl Bench<'_> {
             if !self.wants(name) {
                 continue;
             }
-            let server = ["UCX_TLS=tcp", "ucx_perftest", "-p", "18517"];
-            let client: Vec<&str> =
-                server.into_iter().chain(["10.77.0.2", "-t", test, "-s", size, "-n", iterations, "-f"]).collect();
-            let text = self.two("env", &server, &client)?;
+            // UCX looks for devices in /sys, which shows those of the namespace in which it was mounted.
+            let mount = "mount -t sysfs none /sys && UCX_TLS=tcp UCX_NET_DEVICES=veth exec ucx_perftest -p 18517";
+            let server = ["--mount", "sh", "-c", mount];
+            let measure = format!("{mount} {SERVER} -t {test} -s {size} -n {iterations} -f");
+            let text = self.two("unshare", &server, &["--mount", "sh", "-c", &measure])?;
             // iterations, latency us (three columns), bandwidth MB/s (two), messages per second (two)
             let row: Vec<f64> = text
                 .lines()
