@@ -7,7 +7,7 @@ use rnic_endpoint::port::ROCE_PORT;
 use rnic_endpoint::{Config, Device, Identification, Mode};
 use rnic_transport::Time;
 use rnic_verbs::Service;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Plays with a client, or with a server if there is a host.
@@ -29,10 +29,13 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
             side(&stream, arguments, options)?.dial(stream)
         }
         None => {
-            let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-            let at = SocketAddr::new(arguments.address.unwrap_or(any), arguments.port);
-            let listener = TcpListener::bind(at)
-                .map_err(|error| CliError::Io { doing: format!("cannot wait for a client at {at}"), error })?;
+            // Without IPv6, IPv4 alone.
+            let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, arguments.port))
+                .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, arguments.port)))
+                .map_err(|error| CliError::Io {
+                    doing: format!("cannot wait for a client at TCP port {}", arguments.port),
+                    error,
+                })?;
             let (stream, _) = listener
                 .accept()
                 .map_err(|error| CliError::Io { doing: "cannot accept a client".to_string(), error })?;
