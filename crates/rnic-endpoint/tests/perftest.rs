@@ -4,15 +4,17 @@ use rnic_endpoint::ibverbs::perftest::{Op, Options, Outcome, Role, Session, patt
 use rnic_endpoint::{Config, Device, Mode};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Two addresses of the loopback network, so that both devices can have the same port.
-fn device(address: &str) -> Device {
-    let address: SocketAddr = format!("{address}:14792").parse().unwrap();
+/// Each device has an address of its own in the loopback network, so that all can have the same port.
+fn device() -> Device {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let address = SocketAddr::from(([127, 0, 8, NEXT.fetch_add(1, Ordering::Relaxed)], 14_792));
     Device::open_at(address, Config { mode: Mode::Polled, ..Config::default() }).unwrap()
 }
 
-fn side(address: &str, options: Options, role: Role, stream: TcpStream, look: impl FnOnce(&Session)) -> Outcome {
-    let mut session = Session::start(&device(address), options, role, stream).unwrap();
+fn side(options: Options, role: Role, stream: TcpStream, look: impl FnOnce(&Session)) -> Outcome {
+    let mut session = Session::start(&device(), options, role, stream).unwrap();
     session.traffic().unwrap();
     look(&session);
     session.finish().unwrap()
@@ -22,9 +24,8 @@ fn side(address: &str, options: Options, role: Role, stream: TcpStream, look: im
 fn run(options: Options, look: impl FnOnce(&Session) + Send + 'static) -> (Outcome, Outcome) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
-    let server =
-        std::thread::spawn(move || side("127.0.8.1", options, Role::Server, listener.accept().unwrap().0, look));
-    let client = side("127.0.8.2", options, Role::Client, TcpStream::connect(to).unwrap(), |_| {});
+    let server = std::thread::spawn(move || side(options, Role::Server, listener.accept().unwrap().0, look));
+    let client = side(options, Role::Client, TcpStream::connect(to).unwrap(), |_| {});
     (client, server.join().unwrap())
 }
 
@@ -104,7 +105,7 @@ fn what_is_wrong_is_told() {
         stream.write_all(message).unwrap();
         let (ours, _) = listener.accept().unwrap();
         drop(stream);
-        Session::start(&device("127.0.8.3"), options, Role::Server, ours).err().unwrap().to_string()
+        Session::start(&device(), options, Role::Server, ours).err().unwrap().to_string()
     };
     let options = Options::new(Op::Write, false);
     assert!(start(options, b"").contains("closed the connection"));
