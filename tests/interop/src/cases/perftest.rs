@@ -187,7 +187,11 @@ fn compare(guest: &mut Guest, run: &Run, session: &Session, start: u32) -> Resul
         // How often byte `at` of a part was reached by a message.
         let times = |at: usize| {
             let slot = at / stride;
-            if slot >= slots || at % stride >= size { 0 } else { (messages as usize - slot).div_ceil(slots) }
+            if slot >= slots || at % stride >= size {
+                0
+            } else {
+                (messages as usize).saturating_sub(slot).div_ceil(slots)
+            }
         };
         let word = |bytes: &dyn Fn(usize) -> u8, at: usize| {
             u64::from_le_bytes(std::array::from_fn(|byte| bytes(at / 8 * 8 + byte)))
@@ -306,8 +310,9 @@ fn not_ready(bench: &Bench) -> Result<()> {
     let run = Run::new(Op::Send, Role::Server);
     let counters = setup.run(&Run { options: Options { receives: 1, ..run.options }, ..run })?;
     ensure!(counters.rnr_naks_sent > 0, "we never were without a receive: {counters:?}");
-    let run = Run { extra: "-r 1", ..Run::new(Op::Send, Role::Client) };
-    let counters = setup.run(&run)?;
+    // With one receive perftest's places are in another order: one message fills more than half of its buffer, and all lie at the front.
+    let run = Run::new(Op::Send, Role::Client);
+    let counters = setup.run(&Run { options: Options { size: 3_000, ..run.options }, extra: "-r 1", ..run })?;
     ensure!(counters.rnr_naks_received > 0, "perftest never was without a receive: {counters:?}");
     Ok(())
 }

@@ -336,15 +336,20 @@ impl Session {
                 self.post_receive(index, number)?;
             }
         }
-        let all = self.pairs.len();
-        match (self.options.latency, self.options.op) {
-            (true, _) => self.synchronise(3),
-            (false, Op::Send) => self.synchronise(1 + all + 1),
-            (false, _) => self.synchronise(all + 1),
+        if self.options.latency {
+            return self.synchronise(3);
         }
+        if self.options.op == Op::Send {
+            self.synchronise(1)?;
+        }
+        // The peer takes what it reads here for the keys, once more.
+        for index in 0..self.pairs.len() {
+            self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "its keys again")?;
+        }
+        self.synchronise(1)
     }
 
-    /// Exchanges that only wait for the peer: keys again, of which nothing is read.
+    /// Exchanges that only wait for the peer: the first queue pair's keys again.
     fn synchronise(&mut self, times: usize) -> Result<(), Error> {
         for _ in 0..times {
             self.conversation.exchange(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
