@@ -7,7 +7,7 @@
 //! | [`port`] | datagrams in batches: UDP sockets, a pair in memory, a port with faults |
 //! | [`clock`] | monotonic time |
 //! | [`idle`] | what a progress loop does between two packets: spin or sleep |
-//! | [`ibverbs`] | `ibv_rc_pingpong`'s exchange and traffic |
+//! | [`ibverbs`] | exchange and traffic of `ibv_rc_pingpong` and of perftest |
 //! | [`raw`] | how fast and how soon plain datagrams are: the bound for any transport on top |
 
 #![forbid(unsafe_code)]

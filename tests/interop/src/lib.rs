@@ -27,6 +27,7 @@ pub mod endpoint;
 pub mod error;
 pub mod fault;
 pub mod frame;
+pub mod glibc;
 pub mod guest;
 pub mod host;
 pub mod image;

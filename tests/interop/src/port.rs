@@ -79,15 +79,17 @@ impl FramePort {
 
     /// The faults so far of frames sent, and of frames that came in.
     pub fn fault_counts(&self) -> (FaultCounts, FaultCounts) {
-        let state = self.shared.state();
-        (state.outgoing.counts(), state.incoming.counts())
+        self.fault_control().counts()
     }
 
     /// Replaces the faults from here on; scripted faults count frames from 0 again. Frames held back are lost.
     pub fn set_faults(&mut self, outgoing: Faults, incoming: Faults) {
-        let mut state = self.shared.state();
-        state.outgoing = Injector::new(outgoing);
-        state.incoming = Injector::new(incoming);
+        self.fault_control().set(outgoing, incoming);
+    }
+
+    /// Sets and counts the faults when something else owns the port.
+    pub fn fault_control(&self) -> FaultControl {
+        FaultControl(Arc::clone(&self.shared))
     }
 
     /// What came in and was not handed out.
@@ -141,6 +143,25 @@ impl FramePort {
     /// If the cable fails.
     pub fn send_frame(&mut self, frame: &[u8]) -> io::Result<()> {
         self.shared.cable.send(frame)
+    }
+}
+
+/// The faults of a port that something else owns.
+#[derive(Clone, Debug)]
+pub struct FaultControl(Arc<Shared>);
+
+impl FaultControl {
+    /// As [`FramePort::set_faults`].
+    pub fn set(&self, outgoing: Faults, incoming: Faults) {
+        let mut state = self.0.state();
+        state.outgoing = Injector::new(outgoing);
+        state.incoming = Injector::new(incoming);
+    }
+
+    /// As [`FramePort::fault_counts`].
+    pub fn counts(&self) -> (FaultCounts, FaultCounts) {
+        let state = self.0.state();
+        (state.outgoing.counts(), state.incoming.counts())
     }
 }
 

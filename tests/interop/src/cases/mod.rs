@@ -4,10 +4,11 @@ mod bed;
 mod endpoint;
 mod frame_peer;
 mod kernel_to_kernel;
+mod perftest;
 
 use crate::bench::Case;
 
 /// All cases, in the order in which they are listed and started.
 pub fn all() -> Vec<Case> {
-    [bed::CASES, kernel_to_kernel::CASES, frame_peer::CASES, endpoint::CASES].concat()
+    [bed::CASES, kernel_to_kernel::CASES, frame_peer::CASES, endpoint::CASES, perftest::CASES].concat()
 }

@@ -1,0 +1,29 @@
+//! `rand` of the GNU C library: what perftest fills its memory with.
+
+/// What `srand(seed)` and then `(char)rand()` again and again give.
+pub fn random_bytes(seed: u32, count: usize) -> Vec<u8> {
+    // The additive feedback generator of Park and Miller's minimal one: x^31 + x^3 + 1, its first 310 values thrown away.
+    let mut state = vec![seed.max(1)];
+    for at in 1..31 {
+        state.push((u64::from(state[at - 1]) * 16_807 % 0x7fff_ffff) as u32);
+    }
+    for at in 31..34 {
+        state.push(state[at - 31]);
+    }
+    for at in 34..344 + count {
+        state.push(state[at - 3].wrapping_add(state[at - 31]));
+    }
+    state[344..].iter().map(|value| (value >> 1) as u8).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_known_start() {
+        // rand() without srand(): 1804289383, 846930886, 1681692777, 1714636915, 1957747793.
+        let expected = [1_804_289_383_u32, 846_930_886, 1_681_692_777, 1_714_636_915, 1_957_747_793];
+        assert_eq!(random_bytes(1, 5), expected.map(|value| value as u8));
+    }
+}
