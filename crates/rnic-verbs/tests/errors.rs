@@ -12,6 +12,10 @@ use rnic_wire::{Aeth, NakCode, Opcode, Operation, SackEth, Syndrome};
 
 const RELIABLE: [Service; 2] = [Service::Rc, Service::Irn];
 
+/// An operation of A, with the bytes that it needs.
+type Case = fn(&Pair) -> (SendOp, u32);
+type Op = fn(&Pair) -> SendOp;
+
 /// What A's send 1, between a Write before it and one behind it, comes to at both ends.
 struct Outcome {
     status: Status,
@@ -53,7 +57,7 @@ fn memory_that_does_not_admit_an_operation_refuses_it() {
         nak: "remote access error",
     };
     for service in RELIABLE {
-        let cases: [fn(&Pair) -> (SendOp, u32); 9] = [
+        let cases: [Case; 9] = [
             |pair| (SendOp::Write { addr: pair.target(1).0, rkey: pair.target(1).1 ^ 1 }, 8),
             |pair| (pair.write_op(1, REGION as u64 - 7), 8),
             |pair| (SendOp::Write { addr: pair.target(1).0 - 1, rkey: pair.target(1).1 }, 8),
@@ -134,7 +138,7 @@ fn a_queue_pair_admits_what_it_was_told_to() {
         nak: "invalid request",
     };
     for service in RELIABLE {
-        let rights: [(Access, fn(&Pair) -> SendOp); 3] = [
+        let rights: [(Access, Op); 3] = [
             (Access { remote_read: false, ..Access::ALL }, |pair| pair.read_op(1, 0)),
             (Access { remote_atomic: false, ..Access::ALL }, |pair| pair.add_op(1, 0, 1)),
             (Access { remote_atomic: false, ..Access::ALL }, |pair| pair.swap_op(1, 0, 0, 1)),

@@ -1,6 +1,7 @@
 //! Runs worlds of queue pairs with one seed after the other; prints what came of them, or the seed that fails.
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use rnic_torture::fuzz::{self, Summary};
 use rnic_torture::{Plan, Report, World};
 use std::process::ExitCode;
 
@@ -17,30 +18,61 @@ struct Args {
     /// Worlds, with seeds that follow one another
     #[arg(long, default_value_t = 1)]
     worlds: u64,
+    /// Instead: inputs that no sane peer or application makes
+    #[arg(long)]
+    fuzz: Option<Fuzz>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Fuzz {
+    /// Packets that are nearly valid, repeated, or noise
+    Packets,
+    /// Any verbs in any order
+    Verbs,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    let seeds = args.seed..args.seed.saturating_add(args.worlds);
+    let done = match args.fuzz {
+        None => worlds(&args, seeds),
+        Some(Fuzz::Packets) => fuzz("packets", seeds, |seed| fuzz::packets::run(seed, args.steps)),
+        Some(Fuzz::Verbs) => fuzz("verbs", seeds, |seed| fuzz::verbs::run(seed, args.steps)),
+    };
+    if let Err((seed, what)) = done {
+        let fuzz = match args.fuzz {
+            None => "",
+            Some(Fuzz::Packets) => " --fuzz packets",
+            Some(Fuzz::Verbs) => " --fuzz verbs",
+        };
+        eprintln!("error: {what}");
+        eprintln!("repeat it with: cargo run --release -p rnic-torture -- --seed {seed} --steps {}{fuzz}", args.steps);
+        return ExitCode::from(1);
+    }
+    ExitCode::SUCCESS
+}
+
+type Failure = (u64, String);
+
+fn worlds(args: &Args, seeds: std::ops::Range<u64>) -> Result<(), Failure> {
     let mut sum = Report::default();
-    for seed in args.seed..args.seed.saturating_add(args.worlds) {
-        match World::new(Plan { seed, steps: args.steps }).run() {
-            Ok(report) => {
-                sum = sum.plus(report);
-                if args.worlds <= 20 {
-                    println!("seed {seed}: {report:?}");
-                }
-            }
-            Err(what) => {
-                eprintln!("error: {what}");
-                eprintln!(
-                    "repeat it with: cargo run --release -p rnic-torture -- --seed {seed} --steps {}",
-                    args.steps
-                );
-                return ExitCode::from(1);
-            }
+    for seed in seeds {
+        let report = World::new(Plan { seed, steps: args.steps }).run().map_err(|what| (seed, what))?;
+        if args.worlds <= 20 {
+            println!("seed {seed}: {report:?}");
         }
+        sum = sum.plus(report);
     }
     println!("{} worlds: {sum:?}", args.worlds);
     println!("{} operations, no difference from the model", sum.posted);
-    ExitCode::SUCCESS
+    Ok(())
+}
+
+fn fuzz(what: &str, seeds: std::ops::Range<u64>, run: impl Fn(u64) -> Result<Summary, String>) -> Result<(), Failure> {
+    let mut sum = Summary::default();
+    for seed in seeds {
+        sum = sum.plus(run(seed).map_err(|what| (seed, what))?);
+    }
+    println!("{what}: {sum:?}");
+    Ok(())
 }

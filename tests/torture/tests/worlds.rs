@@ -1,0 +1,34 @@
+//! A few dozen worlds of every kind; more with the command `rnic-torture`.
+
+use rnic_torture::{Plan, Report, World};
+
+fn run(seed: u64, steps: u64) -> Report {
+    World::new(Plan { seed, steps }).run().unwrap_or_else(|what| panic!("{what}"))
+}
+
+#[test]
+fn what_comes_back_equals_the_model() {
+    let sum = (1..=60).map(|seed| run(seed, 1_500)).fold(Report::default(), Report::plus);
+    assert_eq!(sum.posted, 60 * 1_500);
+    // Every kind of trouble was there.
+    let troubles =
+        [sum.lost, sum.retransmitted, sum.not_ready, sum.failed, sum.flushed, sum.notified, sum.drained, sum.received];
+    assert!(troubles.iter().all(|count| *count > 100), "{sum:?}");
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for seed in [7, 8, 9] {
+        assert_eq!(run(seed, 3_000), run(seed, 3_000));
+    }
+    assert_ne!(run(7, 3_000).digest, run(8, 3_000).digest);
+}
+
+/// Seeds that once found something wrong.
+#[test]
+fn what_was_wrong_once() {
+    // A shared receive queue's event, asked for again before it was taken.
+    run(69, 2_000);
+    // Nothing on the way, and completions in a queue that nobody looked at.
+    run(152, 2_000);
+}
