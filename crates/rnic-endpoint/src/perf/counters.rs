@@ -5,7 +5,7 @@ use crate::port::FaultCounters;
 use rnic_verbs::Dropped;
 use std::collections::BTreeMap;
 
-/// Counts by name; see [`Counts::of`].
+/// Counts by name.
 pub type Counts = BTreeMap<String, u64>;
 
 /// All counters by name.
