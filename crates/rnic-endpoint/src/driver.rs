@@ -1,6 +1,6 @@
 //! Moves packets between a port and the queue pairs of a device.
 //!
-//! Every call of [`Driver::progress`] takes what arrived, lets timers fire and sends what may be sent. The device is locked for one
+//! Each round takes what arrived, lets timers fire and sends what may be sent. The device is locked for one
 //! batch at a time, never while the system is called, so that applications can post and poll in between.
 
 use crate::clock::{Clock, TimeSource};

@@ -76,7 +76,7 @@ impl ProtectionDomain {
     }
 }
 
-/// Memory that queue pairs can use. The device owns the bytes; see the [module](self).
+/// Memory that queue pairs can use. The device owns the bytes; see [`crate::device`].
 pub struct MemoryRegion {
     domain: ProtectionDomain,
     info: Mutex<MrInfo>,

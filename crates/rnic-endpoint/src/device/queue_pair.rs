@@ -35,7 +35,7 @@ impl SharedReceiveQueue {
         Ok(verbs.post_srq_recv(self.0.id, &RecvRequest { wr_id, scatter })?)
     }
 
-    /// Raises [`Event::SharedReceiveLimit`], once, when fewer than `limit` receives are left.
+    /// Raises [`SharedReceiveLimit`](rnic_verbs::Event::SharedReceiveLimit), once, when fewer than `limit` receives are left.
     ///
     /// # Errors
     /// None is expected.
@@ -259,7 +259,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Starts nothing new; [`Event::SendQueueDrained`] tells when all that was started is done.
+    /// Starts nothing new; [`SendQueueDrained`](rnic_verbs::Event::SendQueueDrained) tells when all that was started is done.
     ///
     /// # Errors
     /// If the state is not RTS.

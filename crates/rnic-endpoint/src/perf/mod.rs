@@ -1,6 +1,6 @@
 //! Bandwidth and latency between two hosts, in the manner of perftest.
 //!
-//! One host runs [`serve`], the other [`run`] with a [`Plan`]. They talk over TCP ([`control`]); the server learns everything from
+//! One host runs [`serve`], the other [`run`] with a [`Plan`]. They talk over TCP; the server learns everything from
 //! the client. A measurement ends in a [`Report`].
 //!
 //! | operation | bandwidth | latency |
@@ -9,7 +9,7 @@
 //! | Send | completions at the client | half a round trip |
 //! | Read, atomics | completions at the client | a round trip |
 //!
-//! With [`Plan::verify`] message `i` of a queue pair carries bytes that follow from a seed, the queue pair and `i` ([`pattern`]), and
+//! With [`Plan::verify`] message `i` of a queue pair carries bytes that follow from a seed, the queue pair and `i`, and
 //! whoever they arrive at compares every one of them. An atomic operation must bring back what the one before left.
 
 mod bandwidth;
