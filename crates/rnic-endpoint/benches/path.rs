@@ -2,7 +2,7 @@
 //! host does matters much.
 //!
 //! ```sh
-//! cargo bench -p rnic-endpoint --bench path
+//! cargo bench -p rnic-endpoint --bench path                     # -- TEXT: only lines that contain the text
 //! ```
 //!
 //! A line holds CPU nanoseconds per packet and gigabytes of payload per CPU second, the medians of several repetitions, over ports in memory
@@ -13,7 +13,7 @@
 
 use rnic_endpoint::clock::thread_cpu_time;
 use rnic_endpoint::port::loopback::{self, LoopbackConfig};
-use rnic_endpoint::port::{TrafficClass, UdpConfig};
+use rnic_endpoint::port::{Faults, FaultyPort, Probability, TrafficClass, UdpConfig};
 use rnic_endpoint::{
     Batch, CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, Port, QpOptions, QueuePair, UdpPort,
 };
@@ -34,6 +34,17 @@ const NOTHING: Completion = Completion {
 };
 
 type Ports = fn() -> (Box<dyn Port>, Box<dyn Port>);
+type Network = fn(Box<dyn Port>) -> Box<dyn Port>;
+
+fn unharmed(port: Box<dyn Port>) -> Box<dyn Port> {
+    port
+}
+
+/// Loses one packet of a hundred on arrival.
+fn lossy(port: Box<dyn Port>) -> Box<dyn Port> {
+    let loss = Probability::new(0.01).expect("a probability");
+    Box::new(FaultyPort::new(port, Faults::default(), Faults { loss, ..Faults::default() }, 1))
+}
 
 fn in_memory() -> (Box<dyn Port>, Box<dyn Port>) {
     let (a, b) = loopback::pair(LoopbackConfig::default());
@@ -62,10 +73,10 @@ fn median(count: usize, mut work: impl FnMut()) -> f64 {
 }
 
 fn line(what: &str, packet: usize, ns: f64) {
-    println!("{what:<44} {ns:>8.1} ns/packet  {:>7.2} GB/s", packet as f64 / ns);
+    println!("{what:<52} {ns:>8.1} ns/packet  {:>7.2} GB/s", packet as f64 / ns);
 }
 
-fn plain(name: &str, ports: Ports, packet: usize) {
+fn plain(what: &str, ports: Ports, packet: usize) {
     let (mut a, mut b) = ports();
     // Headers and ICRC around the payload.
     let segment = packet + 44;
@@ -85,7 +96,7 @@ fn plain(name: &str, ports: Ports, packet: usize) {
         }
         assert!(got >= count, "{got} of {count}");
     });
-    line(&format!("{name} plain {packet}"), packet, ns);
+    line(what, packet, ns);
 }
 
 struct End {
@@ -105,9 +116,9 @@ fn end(port: Box<dyn Port>, service: Service, len: usize) -> End {
     End { device, cq, qp, region }
 }
 
-fn pair(ports: Ports, service: Service, mtu: u32, len: usize) -> (End, End) {
+fn pair(ports: Ports, network: Network, service: Service, mtu: u32, len: usize) -> (End, End) {
     let (a, b) = ports();
-    let (a, b) = (end(a, service, len), end(b, service, len));
+    let (a, b) = (end(network(a), service, len), end(network(b), service, len));
     let options = PathOptions { mtu: Some(mtu), ..PathOptions::default() };
     a.qp.connect(&b.qp.address(), &options).expect("connected");
     b.qp.connect(&a.qp.address(), &options).expect("connected");
@@ -115,7 +126,7 @@ fn pair(ports: Ports, service: Service, mtu: u32, len: usize) -> (End, End) {
 }
 
 /// Operations of `len` bytes, up to `depth` at a time.
-fn carry_out(a: &End, b: &End, len: usize, count: usize, depth: usize, op: impl Fn() -> SendOp) {
+fn carry_out(a: &End, b: &End, len: usize, count: usize, depth: usize, op: SendOp) {
     let place = [a.region.slice(0, len).expect("within")];
     let (mut posted, mut done) = (0, 0);
     let mut out = [NOTHING; 64];
@@ -123,7 +134,7 @@ fn carry_out(a: &End, b: &End, len: usize, count: usize, depth: usize, op: impl 
         let room = (count - posted).min(depth - (posted - done));
         let flags = SendFlags::SIGNALED;
         let requests: Vec<SendRequest<'_>> =
-            (0..room).map(|_| SendRequest { wr_id: 0, op: op(), data: Data::Gather(&place), flags }).collect();
+            (0..room).map(|_| SendRequest { wr_id: 0, op, data: Data::Gather(&place), flags }).collect();
         posted += a.qp.post_sends(&requests).expect("posted");
         b.device.progress().expect("progress");
         done += a.cq.poll(&mut out).expect("polled");
@@ -131,44 +142,70 @@ fn carry_out(a: &End, b: &End, len: usize, count: usize, depth: usize, op: impl 
     }
 }
 
-fn verbs(name: &str, ports: Ports, service: Service, mtu: u32, len: usize) {
-    let (a, b) = pair(ports, service, mtu, len);
-    let (addr, rkey) = (b.region.addr(), b.region.rkey());
-    let packet = (mtu as usize).min(len);
-    let packets = BYTES / packet / if len < 1_024 { 4 } else { 1 };
-    let count = packets * packet / len;
-    for (op, make) in [("write", SendOp::Write { addr, rkey }), ("read", SendOp::Read { addr, rkey })] {
-        if len < 1_024 && op == "read" {
-            continue;
-        }
+/// What is measured, and whether it is wanted.
+struct Bench {
+    only: String,
+}
+
+impl Bench {
+    fn wants(&self, what: &str) -> bool {
+        what.contains(&self.only)
+    }
+
+    fn verbs(&self, name: &str, ports: Ports, service: Service, mtu: u32, len: usize) {
+        let packet = (mtu as usize).min(len);
+        let packets = BYTES / packet / if len < 1_024 { 4 } else { 1 };
+        let count = packets * packet / len;
         let depth = if len < 1_024 { 64 } else { 8 };
-        let ns = median(packets, || carry_out(&a, &b, len, count, depth, || make));
-        line(&format!("{name} {service:?} {op} {len} bytes, MTU {mtu}"), packet, ns);
-        let retransmitted = a.device.counters().verbs.retransmitted + b.device.counters().verbs.retransmitted;
-        if retransmitted > 0 {
-            println!("    {retransmitted} retransmitted");
+        for (op, loss, network) in
+            [("write", "", unharmed as Network), ("read", "", unharmed), ("write", ", 1 % loss", lossy)]
+        {
+            let what = format!("{name} {service:?} {op} {len} bytes, MTU {mtu}{loss}");
+            if !self.wants(&what) || (len < 1_024 && op == "read") || (!loss.is_empty() && service == Service::Rc) {
+                continue;
+            }
+            let (a, b) = pair(ports, network, service, mtu, len);
+            let op = a.op(op, &b);
+            let ns = median(packets, || carry_out(&a, &b, len, count, depth, op));
+            line(&what, packet, ns);
+            let retransmitted = a.device.counters().verbs.retransmitted + b.device.counters().verbs.retransmitted;
+            if retransmitted > 0 {
+                println!("    {retransmitted} retransmitted");
+            }
+        }
+        for op in ["write", "read"] {
+            let what = format!("{name} {service:?} {op} 64 bytes, one at a time");
+            if len < 1_024 && self.wants(&what) {
+                let (a, b) = pair(ports, unharmed, service, mtu, len);
+                let ns = median(20_000, || carry_out(&a, &b, 64, 20_000, 1, a.op(op, &b)));
+                println!("{what:<52} {ns:>8.1} ns/message");
+            }
         }
     }
-    // One message at a time.
-    let count = 20_000;
-    let ns = median(count, || carry_out(&a, &b, packet.min(64), count, 1, || SendOp::Write { addr, rkey }));
-    println!("{:<44} {ns:>8.1} ns/message", format!("{name} {service:?} write 64 bytes, one at a time"));
+}
+
+impl End {
+    fn op(&self, name: &str, peer: &End) -> SendOp {
+        let (addr, rkey) = (peer.region.addr(), peer.region.rkey());
+        if name == "read" { SendOp::Read { addr, rkey } } else { SendOp::Write { addr, rkey } }
+    }
 }
 
 fn main() {
     let only = std::env::args().nth(1).filter(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let bench = Bench { only };
     let all: [(&str, Ports); 2] = [("memory", in_memory), ("udp", over_udp)];
     for (name, ports) in all {
         for (packet, mtu, len) in
             [(1_024, 1_024, 1 << 20), (4_096, 4_096, 1 << 20), (8_192, 8_192, 1 << 20), (64, 1_024, 64)]
         {
+            let what = format!("{name} plain {packet}");
+            if bench.wants(&what) {
+                plain(&what, ports, packet);
+            }
             for service in [Service::Irn, Service::Rc] {
-                if service == Service::Irn && format!("{name} plain").contains(&only) {
-                    plain(name, ports, packet);
-                }
-                if (service == Service::Irn || mtu < 8_192) && format!("{name} {service:?} {mtu} {len}").contains(&only)
-                {
-                    verbs(name, ports, service, mtu, len);
+                if service == Service::Irn || mtu < 8_192 {
+                    bench.verbs(name, ports, service, mtu, len);
                 }
             }
         }

@@ -4,7 +4,8 @@
 //! batch at a time, never while the system is called, so that applications can post and poll in between.
 
 use crate::clock::{Clock, TimeSource};
-use crate::idle::{Idle, IdleConfig, Plan};
+use crate::device::{Acknowledge, Config, Mode};
+use crate::idle::{Idle, Plan};
 use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
 use rnic_transport::Time;
 use rnic_verbs::{Batch, Device};
@@ -43,6 +44,8 @@ pub(crate) struct Driver {
     waiting: bool,
     idle: Idle,
     identification: Identification,
+    /// What is sent is sent before what arrived is taken.
+    send_first: bool,
     counters: DriverCounters,
 }
 
@@ -58,20 +61,22 @@ pub(crate) struct Progress {
 }
 
 impl Driver {
-    /// Arrivals taken before anything is sent: so that acknowledgements follow soon.
-    const ARRIVALS: usize = 16;
+    /// Arrivals, and bytes of them, taken before anything is sent: so that acknowledgements follow while more arrives.
+    const ARRIVALS: usize = 32;
+    const ARRIVED_BYTES: usize = 256 << 10;
     /// Batches sent before arrivals are looked at again.
     const BATCHES: usize = 4;
 
-    pub(crate) fn new(port: Box<dyn Port>, clock: Clock, idle: IdleConfig, identification: Identification) -> Driver {
+    pub(crate) fn new(port: Box<dyn Port>, clock: Clock, config: &Config) -> Driver {
         Driver {
-            batch: Batch::new(port.limits().segments.min(64)),
+            batch: Batch::overtaking(port.limits().segments.min(64)),
             port,
             clock,
             taken: 0,
             waiting: false,
-            idle: Idle::new(idle),
-            identification,
+            idle: Idle::new(config.idle),
+            identification: config.identification,
+            send_first: config.mode == Mode::Polled && config.acknowledge == Acknowledge::WithNextPoll,
             counters: DriverCounters::default(),
         }
     }
@@ -86,8 +91,9 @@ impl Driver {
 
     /// Takes what arrived, lets timers fire, sends.
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<Progress> {
-        let mut worked = self.receive(device)?;
-        worked |= self.send(device);
+        let mut worked = self.send_first && self.send(device);
+        worked |= self.receive(device)?;
+        worked |= !self.send_first && self.send(device);
         if worked {
             self.idle.worked(self.clock.now());
         }
@@ -95,6 +101,11 @@ impl Driver {
         let next = if self.waiting { None } else { device.next_time(&self.batch) };
         let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
         Ok(Progress { worked, next, interest })
+    }
+
+    /// Sends what is owed, before nobody can any more.
+    pub(crate) fn flush(&mut self, device: &Mutex<Device>) {
+        self.send(device);
     }
 
     /// After a call of [`Driver::progress`] that did nothing: spins, or sleeps until something arrives, is due or is posted, but not
@@ -114,9 +125,14 @@ impl Driver {
     fn receive(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let local = self.port.local_addr();
         let mut worked = false;
+        let mut bytes = 0;
         for _ in 0..Driver::ARRIVALS {
+            if bytes >= Driver::ARRIVED_BYTES {
+                break;
+            }
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
+            bytes += arrival.data.len();
             let meta = arrival.meta;
             let marked = meta.traffic_class.ecn() == Ecn::Congestion;
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };

@@ -27,8 +27,8 @@ pub mod raw;
 
 pub use clock::{Clock, TimeSource};
 pub use device::{
-    Address, CompletionQueue, Config, Counters, Device, Error, MemoryRegion, Mode, PathOptions, ProtectionDomain,
-    QpOptions, QueuePair, SharedReceiveQueue,
+    Acknowledge, Address, CompletionQueue, Config, Counters, Device, Error, MemoryRegion, Mode, PathOptions,
+    ProtectionDomain, QpOptions, QueuePair, SharedReceiveQueue,
 };
 pub use driver::Identification;
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};

@@ -54,6 +54,8 @@ pub struct DeviceConfig {
     pub base_rtt: Time,
     /// Most packets in flight on a connection (BDP-FC), at most [`MOST_IN_FLIGHT`](crate::MOST_IN_FLIGHT).
     pub in_flight: u32,
+    /// The same in bytes of payload; the smaller of the two counts, and one packet is always possible.
+    pub in_flight_bytes: u64,
     /// IRN: its retransmission timeouts. RC's come with each connection.
     pub timeouts: Timeouts,
     /// Congestion control of queue pairs that choose none.
@@ -69,6 +71,7 @@ impl Default for DeviceConfig {
             line_rate: BitRate::from_gbps(100),
             base_rtt: Time::from_us(100),
             in_flight: 256,
+            in_flight_bytes: u64::MAX,
             timeouts: Timeouts {
                 high: Time::from_ms(20),
                 low: Time::from_ms(5),

@@ -184,6 +184,7 @@ impl Device {
                 break;
             }
         }
+        batch.finish();
         self.settle();
         batch.count() > 0
     }

@@ -8,8 +8,8 @@ use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Route, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest, SendAttributes,
-    SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
+    Access, Completion, Connection, CqId, Data, Event, LONGEST_MTU, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest,
+    SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
 use rnic_transport::{FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
 
@@ -332,12 +332,12 @@ impl Device {
         let service = qp.common.init.service;
         require(qp.common.state, &[State::Init], "go to RTR")?;
         let Connection { path_mtu, recv_psn, min_rnr_timer, dscp, peer_qpn, .. } = connection;
-        let largest = if service == Service::Rc { 4_096 } else { 8_192 };
-        if !path_mtu.is_power_of_two() || !(256..=largest).contains(&path_mtu) {
-            let possible = match service {
-                Service::Rc => "256, 512, 1024, 2048 or 4096",
-                _ => "256, 512, 1024, 2048, 4096 or 8192",
-            };
+        let (fits, possible) = match service {
+            Service::Rc => ((256..=4_096).contains(&path_mtu), "256, 512, 1024, 2048 or 4096"),
+            Service::Uc => ((256..=8_192).contains(&path_mtu), "256, 512, 1024, 2048, 4096 or 8192"),
+            Service::Irn => ((256..=LONGEST_MTU).contains(&path_mtu), "256 to 8960, a multiple of 4"),
+        };
+        if !fits || !(path_mtu.is_power_of_two() || service == Service::Irn && path_mtu.is_multiple_of(4)) {
             return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible });
         }
         range("the first PSN", recv_psn, 0, Psn::MODULUS - 1, "0 to 16777215")?;
@@ -348,7 +348,8 @@ impl Device {
         if line_rate.as_bps() == 0 {
             return Err(VerbsError::Range { name: "the link's rate", value: 0, possible: "1 bit per second or more" });
         }
-        let cap = self.config.in_flight.clamp(1, MOST_IN_FLIGHT);
+        let packets = u32::try_from(self.config.in_flight_bytes / u64::from(path_mtu)).unwrap_or(u32::MAX);
+        let cap = self.config.in_flight.min(packets).clamp(1, MOST_IN_FLIGHT);
         let header = if service == Service::Irn { headers::IRN_DATA } else { headers::ROCE_DATA };
         let qp = self.qp(qpn)?;
         let mut cfg = FlowConfig {

@@ -313,7 +313,7 @@ fn every_nak_code_has_its_status() {
             let opcode = if service == Service::Irn { Opcode::IRN_ACKNOWLEDGE } else { Opcode::RC_ACKNOWLEDGE };
             let mut headers = pair.headers(0, opcode, PSN_A + 1);
             headers.aeth = Some(Aeth { syndrome: Syndrome::Nak(code), msn: 1 });
-            headers.sack = (service == Service::Irn).then_some(SackEth { psn: PSN_A + 1 });
+            headers.sack = (service == Service::Irn).then_some(SackEth { psn: PSN_A + 1, before: 0 });
             pair.arrive(0, &bytes_of(headers, &[])).unwrap();
             // The first is acknowledged by it and was not signalled.
             assert_eq!(pair.sides[0].sent(), [(2, status), (3, Status::WorkRequestFlushed)]);
@@ -343,7 +343,7 @@ fn what_was_never_sent_is_neither_acknowledged_nor_refused() {
             ] {
                 let mut headers = pair.headers(0, opcode, psn);
                 headers.aeth = Some(Aeth { syndrome, msn: 1 });
-                headers.sack = (service == Service::Irn).then_some(SackEth { psn });
+                headers.sack = (service == Service::Irn).then_some(SackEth { psn, before: 0 });
                 assert_eq!(pair.arrive(0, &bytes_of(headers, &[])), Err(Dropped::Stale), "{psn} {syndrome:?}");
             }
         }

@@ -553,7 +553,7 @@ fn answers_to_what_was_not_asked_are_dropped() {
             for psn in [PSN_A, PSN_A + 5, PSN_A - 2] {
                 let mut headers = pair.headers(1, Opcode::IRN_READ_ACKNOWLEDGE, psn);
                 headers.aeth = ack;
-                headers.sack = Some(SackEth { psn });
+                headers.sack = Some(SackEth { psn, before: 3 });
                 assert_eq!(pair.arrive(1, &bytes_of(headers, &[])), Err(Dropped::Stale));
                 headers.aeth = Some(Aeth { syndrome: Syndrome::Nak(NakCode::RemoteAccessError), msn: 0 });
                 assert_eq!(pair.arrive(1, &bytes_of(headers, &[])), Err(Dropped::Opcode));

@@ -54,8 +54,7 @@ fn only_what_is_lost_is_sent_again() {
          A RDMA WRITE Middle #101 256 B va +0x1488 len 744 ask lost
          A RDMA WRITE Middle #102 256 B va +0x1588 len 488 ask
          A RDMA WRITE Last #103 232 B va +0x1688 len 232 ask
-         B NAK PSN sequence error #101 msn 0 for #102
-         B NAK PSN sequence error #101 msn 0 for #103
+         B NAK PSN sequence error #101 msn 0 for #102 to #103
          A RDMA WRITE Middle #101 256 B va +0x1488 len 744 ask
          B ACK #103 msn 1 credits 0 for #101",
     );
@@ -147,8 +146,7 @@ fn messages_out_of_order_complete_in_order() {
         "A SEND Only #100 8 B recv 0 at 0 ask lost
          A SEND Only #101 8 B recv 1 at 0 ask
          A SEND Only #102 8 B recv 2 at 0 ask
-         B NAK PSN sequence error #100 msn 0 for #101
-         B NAK PSN sequence error #100 msn 0 for #102
+         B NAK PSN sequence error #100 msn 0 for #101 to #102
          A SEND Only #100 8 B recv 0 at 0 ask
          B ACK #102 msn 3 credits 0 for #100",
     );
@@ -170,8 +168,7 @@ fn a_read_or_atomic_out_of_order_waits_for_its_turn() {
         "A RDMA WRITE Only #100 8 B va +0x0 len 8 ask lost
          A FetchAdd #101 read 0 ask
          A RDMA READ Request #102 va +0x0 len 8 read 1 ask
-         B NAK PSN sequence error #100 msn 0 for #101
-         B NAK PSN sequence error #100 msn 0 for #102
+         B NAK PSN sequence error #100 msn 0 for #101 to #102
          A RDMA WRITE Only #100 8 B va +0x0 len 8 ask
          B ACK #102 msn 3 credits 0 for #100
          B ATOMIC Acknowledge #100 msn 3 credits 0
@@ -195,8 +192,7 @@ fn a_write_with_immediate_data_finds_its_receive_out_of_order() {
         "A SEND Only #100 10 B recv 0 at 0 ask lost
          A RDMA WRITE First #101 256 B va +0x0 len 300 ask
          A RDMA WRITE Last with Immediate #102 44 B va +0x100 len 44 recv 1 ask
-         B NAK PSN sequence error #100 msn 0 for #101
-         B NAK PSN sequence error #100 msn 0 for #102
+         B NAK PSN sequence error #100 msn 0 for #101 to #102
          A SEND Only #100 10 B recv 0 at 0 ask
          B ACK #102 msn 2 credits 0 for #100",
     );
@@ -390,8 +386,7 @@ fn sequence_numbers_wrap() {
          A RDMA WRITE Middle #0 256 B va +0x100 len 344 ask lost
          A RDMA WRITE Last #1 88 B va +0x200 len 88 ask
          A RDMA READ Request #2 va +0x0 len 600 read 0 ask
-         B NAK PSN sequence error #0 msn 0 for #1
-         B NAK PSN sequence error #0 msn 0 for #2
+         B NAK PSN sequence error #0 msn 0 for #1 to #2
          A RDMA WRITE Middle #0 256 B va +0x100 len 344 ask
          B ACK #2 msn 2 credits 0 for #0
          B RDMA READ Response First #16777215 256 B msn 2 credits 0
@@ -494,10 +489,8 @@ fn every_packet_out_of_order_is_reported() {
          A RDMA WRITE Middle #103 256 B va +0x300 len 768 ask lost
          A RDMA WRITE Middle #104 256 B va +0x400 len 512 ask
          A RDMA WRITE Last #105 256 B va +0x500 len 256 ask
-         B NAK PSN sequence error #100 msn 0 for #101
-         B NAK PSN sequence error #100 msn 0 for #102
-         B NAK PSN sequence error #100 msn 0 for #104
-         B NAK PSN sequence error #100 msn 0 for #105
+         B NAK PSN sequence error #100 msn 0 for #101 to #102
+         B NAK PSN sequence error #100 msn 0 for #104 to #105
          A RDMA WRITE First #100 256 B va +0x0 len 1536 ask
          A RDMA WRITE Middle #103 256 B va +0x300 len 768 ask
          B ACK #105 msn 1 credits 0 for #103",

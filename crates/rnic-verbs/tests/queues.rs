@@ -475,7 +475,7 @@ fn the_last_packets_of_two_gigabytes() {
             let psn = (PSN_A + window * rnic_verbs::MOST_IN_FLIGHT - 1) & 0xff_ffff;
             let mut headers = pair.headers(0, opcode, psn);
             headers.aeth = Some(rnic_wire::Aeth { syndrome: rnic_wire::Syndrome::ACK, msn: 0 });
-            headers.sack = (service == Service::Irn).then_some(rnic_wire::SackEth { psn: 0 });
+            headers.sack = (service == Service::Irn).then_some(rnic_wire::SackEth { psn: 0, before: 0 });
             pair.arrive(0, &bytes_of(headers, &[])).unwrap();
         }
         assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);

@@ -198,7 +198,7 @@ fn answers_are_taken_in_the_states_that_send() {
         let mut pair = in_state(service, State::ReadyToReceive);
         let mut headers = pair.headers(0, opcode, common::PSN_A);
         headers.aeth = Some(rnic_wire::Aeth { syndrome: rnic_wire::Syndrome::ACK, msn: 0 });
-        headers.sack = (service == Service::Irn).then_some(rnic_wire::SackEth { psn: 0 });
+        headers.sack = (service == Service::Irn).then_some(rnic_wire::SackEth { psn: 0, before: 0 });
         assert_eq!(pair.arrive(0, &bytes_of(headers, &[])), Err(Dropped::State));
     }
 }

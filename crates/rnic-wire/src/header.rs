@@ -393,12 +393,29 @@ word! {
     } & LOW_24
 }
 
-word! {
-    /// IRN, in every ACK and NACK: the packet whose arrival caused it, of the PSN space that is acknowledged.
-    SackEth {
-        /// Packet sequence number, 24 bits.
-        psn
-    } & LOW_24
+/// IRN, in every ACK and NACK: the packet whose arrival caused it, of the PSN space that is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SackEth {
+    /// Packet sequence number, 24 bits.
+    pub psn: u32,
+    /// So many packets directly before it have arrived as well: one NACK speaks for a run of packets.
+    pub before: u8,
+}
+
+impl SackEth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 4;
+
+    /// The header in these bytes.
+    #[inline]
+    pub fn parse(bytes: &[u8; SackEth::LEN]) -> SackEth {
+        SackEth { psn: u32::from_be_bytes(*bytes) & LOW_24, before: bytes[0] }
+    }
+    /// The bytes on the wire.
+    #[inline]
+    pub fn emit(&self) -> [u8; SackEth::LEN] {
+        (u32::from(self.before) << 24 | self.psn & LOW_24).to_be_bytes()
+    }
 }
 
 /// Immediate data: four bytes for the receiving application, first byte on the wire most significant.

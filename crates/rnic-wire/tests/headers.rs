@@ -60,7 +60,7 @@ fn numbers_of_24_bits_do_not_spill_into_their_neighbours() {
     assert_eq!(SendEth { recv_wqe_sn: u32::MAX, offset: 1 }.emit(), [0, 255, 255, 255, 0, 0, 0, 1]);
     assert_eq!(RecvEth { recv_wqe_sn: u32::MAX }.emit(), [0, 255, 255, 255]);
     assert_eq!(ReadEth { read_wqe_sn: u32::MAX }.emit(), [0, 255, 255, 255]);
-    assert_eq!(SackEth { psn: u32::MAX }.emit(), [0, 255, 255, 255]);
+    assert_eq!(SackEth { psn: u32::MAX, before: 0 }.emit(), [0, 255, 255, 255]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn reserved_bits_are_ignored() {
     assert_eq!(SendEth::parse(&[0xff, 0, 0, 9, 0, 0, 0, 0]).recv_wqe_sn, 9);
     assert_eq!(RecvEth::parse(&[0xff, 0, 0, 9]).recv_wqe_sn, 9);
     assert_eq!(ReadEth::parse(&[0xff, 0, 0, 9]).read_wqe_sn, 9);
-    assert_eq!(SackEth::parse(&[0xff, 0, 0, 9]).psn, 9);
+    assert_eq!(SackEth::parse(&[0xff, 0, 0, 9]), SackEth { psn: 9, before: 255 });
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn extension_headers() {
     vector!(SendEth, SendEth { recv_wqe_sn: 0x010203, offset: 0x8405_0607 }, [0, 1, 2, 3, 0x84, 5, 6, 7]);
     vector!(RecvEth, RecvEth { recv_wqe_sn: 0x010203 }, [0, 1, 2, 3]);
     vector!(ReadEth, ReadEth { read_wqe_sn: 0x010203 }, [0, 1, 2, 3]);
-    vector!(SackEth, SackEth { psn: 0x010203 }, [0, 1, 2, 3]);
+    vector!(SackEth, SackEth { psn: 0x010203, before: 7 }, [7, 1, 2, 3]);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn packets_from_first_to_last_header() {
         (
             Headers {
                 aeth: Some(Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequenceError), msn: 6 }),
-                sack: Some(SackEth { psn: 9 }),
+                sack: Some(SackEth { psn: 9, before: 0 }),
                 ..Headers::new(Bth::new(Opcode::IRN_READ_ACKNOWLEDGE, 2, 1))
             },
             b"",

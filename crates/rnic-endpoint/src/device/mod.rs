@@ -75,6 +75,17 @@ pub enum Mode {
     Polled,
 }
 
+/// When packets that arrived are acknowledged, where the application moves them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Acknowledge {
+    /// By the call that received them.
+    #[default]
+    AtOnce,
+    /// By the next call, together with what was posted in between: an answer leaves sooner, because no acknowledgement goes before it.
+    /// For applications that poll without a break; one that computes between two polls lets the peer wait, and send again.
+    WithNextPoll,
+}
+
 /// How a device is opened.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -86,6 +97,8 @@ pub struct Config {
     pub udp: UdpConfig,
     /// IPv4 identifications of the peers.
     pub identification: Identification,
+    /// When packets that arrived are acknowledged.
+    pub acknowledge: Acknowledge,
     /// Queue pairs, memory, congestion control. Its seed is replaced by one from the system unless `fixed_seed` is set.
     pub verbs: DeviceConfig,
     /// Keys and numbers follow from `verbs.seed`: for tests only, a peer can guess them.
@@ -94,12 +107,15 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
+        // A megabyte covers 2 GB/s over the half millisecond that two busy hosts may take to answer; more only fills buffers.
+        let verbs = DeviceConfig { in_flight: 1_024, in_flight_bytes: 1 << 20, ..DeviceConfig::default() };
         Config {
             mode: Mode::Thread,
             idle: IdleConfig::default(),
             udp: UdpConfig::default(),
             identification: Identification::Any,
-            verbs: DeviceConfig::default(),
+            acknowledge: Acknowledge::AtOnce,
+            verbs,
             fixed_seed: false,
         }
     }
@@ -111,6 +127,16 @@ struct Handle(Arc<Shared>);
 impl Drop for Handle {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+impl Config {
+    /// With no more in flight on a connection than the receive buffer of a peer like this host takes in.
+    pub(crate) fn fitting(mut self, port: &UdpPort) -> Result<Config, Error> {
+        // The system charges its bookkeeping to the buffer.
+        let room = port.buffers()?.receive as u64 / 2;
+        self.verbs.in_flight_bytes = self.verbs.in_flight_bytes.min(room);
+        Ok(self)
     }
 }
 
@@ -139,6 +165,7 @@ impl Device {
             return Err(Error::Io(error));
         }
         let port = UdpPort::bind(address, &config.udp)?;
+        let config = config.fitting(&port)?;
         Device::on_port(Box::new(port), config)
     }
 
@@ -152,7 +179,7 @@ impl Device {
             verbs.seed = random_seed()?;
         }
         let clock = Clock::start();
-        let driver = Driver::new(port, clock, config.idle, config.identification);
+        let driver = Driver::new(port, clock, &config);
         let shared = Arc::new(Shared::new(rnic_verbs::Device::new(verbs), driver, config.mode, clock));
         if config.mode == Mode::Thread {
             let theirs = shared.clone();

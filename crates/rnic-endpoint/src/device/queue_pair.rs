@@ -4,8 +4,8 @@ use super::shared::Shared;
 use super::{CompletionQueue, Error, ProtectionDomain};
 use crate::clock::TimeSource;
 use rnic_verbs::{
-    Access, Capacities, Congestion, Connection, Data, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest,
-    Service, Sge, SrqId, State, VerbsError,
+    Access, Capacities, Congestion, Connection, Data, LONGEST_MTU, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp,
+    SendRequest, Service, Sge, SrqId, State, VerbsError,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -126,7 +126,9 @@ pub(super) struct QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let _ = self.domain.0.device.shared().verbs().destroy_qp(self.qpn);
+        let shared = self.domain.0.device.shared();
+        shared.flush();
+        let _ = shared.verbs().destroy_qp(self.qpn);
     }
 }
 
@@ -150,10 +152,15 @@ impl QueuePair {
     /// When there is no route.
     pub fn path_mtu(&self, peer: SocketAddr) -> Result<u32, Error> {
         let longest = self.shared().ask(|driver| driver.port().longest_datagram(peer))?;
-        let largest = if self.0.options.service == Service::Rc { 4_096 } else { 8_192 };
         // Headers, padding and ICRC around the payload.
         let room = longest.saturating_sub(rnic_wire::MAX_HEADER_LEN + rnic_wire::ICRC_LEN + 3) as u32;
-        Ok([8_192, 4_096, 2_048, 1_024, 512].into_iter().find(|mtu| *mtu <= room.min(largest)).unwrap_or(256))
+        let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
+        Ok(match self.0.options.service {
+            Service::Rc => power(4_096),
+            Service::Uc => power(8_192),
+            // Whole cache lines.
+            Service::Irn => (room / 64 * 64).clamp(256, LONGEST_MTU),
+        })
     }
 
     /// Connects to the other end: brings the queue pair to RTS. Both ends must give the same MTU.

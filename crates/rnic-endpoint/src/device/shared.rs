@@ -343,8 +343,19 @@ impl Shared {
         question(&self.lead())
     }
 
+    /// Sends acknowledgements that wait for the next poll, if nobody else is at it.
+    pub(super) fn flush(&self) {
+        if self.mode == Mode::Polled
+            && !self.closing.load(Ordering::Acquire)
+            && let Some(mut driver) = self.try_lead()
+        {
+            driver.flush(&self.verbs);
+        }
+    }
+
     /// Ends the device, and its thread if it has one.
     pub(super) fn close(&self) {
+        self.flush();
         self.closing.store(true, Ordering::Release);
         self.waker.wake_by_ref();
         let thread = lock(&self.thread).take();

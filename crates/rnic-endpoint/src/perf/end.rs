@@ -5,7 +5,7 @@ use super::control::{Introduction, Peer, Setup};
 use super::counters::{Counts, counts};
 use super::plan::{LONGEST, MOST_DEPTH, MOST_MEMORY, MOST_QUEUE_PAIRS, Op, PlanError, congestion};
 use crate::device::{
-    Address, CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair,
+    Acknowledge, Address, CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair,
 };
 use crate::driver::lock;
 use crate::exchange::RemoteMemory;
@@ -64,8 +64,10 @@ impl End {
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
         let mut config = Config { mode: if setup.polled { Mode::Polled } else { Mode::Thread }, ..Config::default() };
         config.verbs.congestion = congestion(&setup.congestion, &setup.settings)?;
+        config.acknowledge = Acknowledge::WithNextPoll;
+        let mut config = config.fitting(&port)?;
         if let Some(in_flight) = setup.in_flight {
-            config.verbs.in_flight = in_flight;
+            (config.verbs.in_flight, config.verbs.in_flight_bytes) = (in_flight, u64::MAX);
         }
         let faults = Arc::<Mutex<FaultCounters>>::default();
         let device = if setup.faults.is_none() {

@@ -492,7 +492,9 @@ pub(crate) fn describe(packet: &Packet<'_>) -> String {
         }
     }
     if let Some(sack) = headers.sack {
-        line += &format!(" for #{}", sack.psn);
+        let first = sack.psn.wrapping_sub(sack.before.into()) & rnic_wire::MAX_24;
+        line +=
+            &if sack.before > 0 { format!(" for #{first} to #{}", sack.psn) } else { format!(" for #{}", sack.psn) };
     }
     if bth.ack_request {
         line += " ask";

@@ -43,7 +43,7 @@ pub(crate) fn headers_of(opcode: Opcode, words: [u32; 14]) -> Headers {
         read: (irn && (operation.is_atomic() || operation == Operation::ReadRequest))
             .then_some(ReadEth { read_wqe_sn: m & MAX_24 }),
         sack: (irn && matches!(operation, Operation::Acknowledge | Operation::ReadAcknowledge))
-            .then_some(SackEth { psn: n & MAX_24 }),
+            .then_some(SackEth { psn: n & MAX_24, before: (n >> 3) as u8 }),
         ..Headers::new(Bth::new(opcode, 0, 0))
     }
 }

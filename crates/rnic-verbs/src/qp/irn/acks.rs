@@ -1,13 +1,34 @@
-//! Acknowledgements of one PSN space that wait to be sent: NACKs each, of ACKs the last. A NACK says all that an ACK before it would.
+//! Acknowledgements of one PSN space that wait to be sent: NACKs each, but one for a run of packets, of ACKs the last. A NACK says
+//! all that an ACK before it would.
 
 use rnic_transport::{Pdu, PduKind, Psn};
+use rnic_wire::SackEth;
 use std::collections::VecDeque;
 
 /// What a packet causes, and whether it bore a congestion mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cause {
     pub(crate) psn: Psn,
+    /// So many packets directly before it caused the same.
+    pub(crate) before: u8,
     pub(crate) marked: bool,
+}
+
+impl Cause {
+    pub(crate) fn new(psn: Psn, marked: bool) -> Cause {
+        Cause { psn, before: 0, marked }
+    }
+
+    /// What the other side is told.
+    pub(crate) fn sack(&self) -> SackEth {
+        SackEth { psn: self.psn.value(), before: self.before }
+    }
+}
+
+/// The packets of a run, oldest first.
+pub(crate) fn run(sack: &SackEth) -> impl Iterator<Item = Psn> {
+    let last = Psn::new(sack.psn);
+    (0..=u32::from(sack.before)).rev().map(move |before| last.plus(Psn::MODULUS - before))
 }
 
 #[derive(Debug, Default)]
@@ -24,10 +45,17 @@ impl Acknowledgements {
     pub(crate) fn note(&mut self, reply: Option<Pdu>, cause: Cause) {
         match reply.map(Pdu::kind) {
             Some(PduKind::Nack) => {
+                let marked = cause.marked || self.ack.take().is_some_and(|ack| ack.marked);
+                if let Some(last) = self.nacks.back_mut()
+                    && last.psn.plus(1) == cause.psn
+                    && last.before < u8::MAX
+                {
+                    *last = Cause { psn: cause.psn, before: last.before + 1, marked: last.marked || marked };
+                    return;
+                }
                 if self.nacks.len() >= Acknowledgements::MOST {
                     self.nacks.pop_front();
                 }
-                let marked = cause.marked || self.ack.take().is_some_and(|ack| ack.marked);
                 self.nacks.push_back(Cause { marked, ..cause });
             }
             Some(_) => self.acknowledge(cause),

@@ -32,10 +32,11 @@ use crate::common::{Common, Ctx};
 use crate::send_queue::write;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
+use acks::Cause;
 use requester::Requester;
 use responder::Responder;
 use rnic_transport::{FlowConfig, Psn, Time};
-use rnic_wire::{Aeth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, SackEth, Syndrome};
+use rnic_wire::{Aeth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
 
 /// State of an IRN connection.
 pub(crate) struct Irn {
@@ -112,10 +113,10 @@ impl Irn {
         }
         const LOST: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
         let msn = self.responder.msn();
-        let mut acknowledge = |operation, psn: Psn, syndrome, cause: Psn, marked, msn| {
+        let mut acknowledge = |operation, psn: Psn, syndrome, cause: Cause, msn| {
             let mut headers = c.route.headers(operation, Position::Only, Extra::None, psn.value());
-            headers.bth.becn = marked;
-            let (aeth, sack) = (Some(Aeth { syndrome, msn }), Some(SackEth { psn: cause.value() }));
+            headers.bth.becn = cause.marked;
+            let (aeth, sack) = (Some(Aeth { syndrome, msn }), Some(cause.sack()));
             write(&Headers { aeth, sack, ..headers }, 0, out, |_| Ok(())).unwrap_or(0)
         };
         let last = |expected: Psn| expected.plus(Psn::MODULUS - 1);
@@ -123,30 +124,30 @@ impl Irn {
         if let Some((nack, cause)) = self.responder.acks.next(expected) {
             if nack {
                 ctx.counters.naks_sent += 1;
-                return acknowledge(Operation::Acknowledge, expected, LOST, cause.psn, cause.marked, msn);
+                return acknowledge(Operation::Acknowledge, expected, LOST, cause, msn);
             }
             ctx.counters.acks_sent += 1;
             let credits = c.credits();
-            return acknowledge(Operation::Acknowledge, last(expected), credits, cause.psn, cause.marked, msn);
+            return acknowledge(Operation::Acknowledge, last(expected), credits, cause, msn);
         }
         if let Some(psn) = self.responder.not_ready.take() {
             ctx.counters.rnr_naks_sent += 1;
             let timer = RnrTimer::from_code(c.connection.map_or(0, |connection| connection.min_rnr_timer));
-            return acknowledge(Operation::Acknowledge, psn, Syndrome::RnrNak { timer }, psn, false, msn);
+            return acknowledge(Operation::Acknowledge, psn, Syndrome::RnrNak { timer }, Cause::new(psn, false), msn);
         }
         let expected = self.requester.expected();
         if let Some((nack, cause)) = self.requester.answer_acks.next(expected) {
             if nack {
                 ctx.counters.naks_sent += 1;
-                return acknowledge(Operation::ReadAcknowledge, expected, LOST, cause.psn, cause.marked, 0);
+                return acknowledge(Operation::ReadAcknowledge, expected, LOST, cause, 0);
             }
             ctx.counters.acks_sent += 1;
             let (ack, upto) = (Syndrome::ACK, last(expected));
-            return acknowledge(Operation::ReadAcknowledge, upto, ack, cause.psn, cause.marked, 0);
+            return acknowledge(Operation::ReadAcknowledge, upto, ack, cause, 0);
         }
         if let Some((psn, code)) = self.responder.refusal.take() {
             ctx.counters.naks_sent += 1;
-            return acknowledge(Operation::Acknowledge, psn, Syndrome::Nak(code), psn, false, msn);
+            return acknowledge(Operation::Acknowledge, psn, Syndrome::Nak(code), Cause::new(psn, false), msn);
         }
         0
     }

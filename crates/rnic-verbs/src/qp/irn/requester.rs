@@ -1,6 +1,6 @@
 //! The requester of an IRN connection: source of requests, sink of answers.
 
-use super::acks::{Acknowledgements, Cause};
+use super::acks::{Acknowledgements, Cause, run};
 use crate::common::{Common, Ctx, status_of};
 use crate::flow::Flow;
 use crate::qp::AROUND_PACKET;
@@ -106,7 +106,13 @@ impl Requester {
         // An ACK is of its packet, what else there is of what precedes it.
         let upto = if matches!(aeth.syndrome, Syndrome::Ack { .. }) { at + 1 } else { at };
         if at >= sent {
-            return Err(Dropped::Stale);
+            if c.failing().is_none() {
+                return Err(Dropped::Stale);
+            }
+            // What comes after a failed send is forgotten; that it arrived says that all before it did.
+            let stamp = self.stamps.get(Psn::new(sack.psn));
+            self.advance(c, ctx, now, Pdu::ack(self.psn(sent as u64), stamp));
+            return Ok(());
         }
         if upto < acked {
             return self.on_late_refusal(c, ctx, at, aeth.syndrome);
@@ -116,20 +122,20 @@ impl Requester {
             self.waiting.sign_of_life();
         }
         let upto = upto as u64;
-        let cause = Psn::new(sack.psn);
-        let stamp = self.stamps.get(cause);
-        let pdu = match aeth.syndrome {
-            Syndrome::Ack { credits } => {
-                self.credit_limit = credits.count().map(|count| aeth.msn.wrapping_add(count));
-                Pdu::ack(self.psn(upto), stamp)
+        let first = self.psn(upto);
+        if let Syndrome::Nak(NakCode::PsnSequenceError) = aeth.syndrome {
+            ctx.counters.naks_received += 1;
+            for cause in run(&sack) {
+                let pdu = Pdu::nack(first, cause, self.stamps.get(cause));
+                self.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
             }
-            Syndrome::Nak(NakCode::PsnSequenceError) => {
-                ctx.counters.naks_received += 1;
-                Pdu::nack(self.psn(upto), cause, stamp)
-            }
-            _ => Pdu::ack(self.psn(upto), stamp),
-        };
-        self.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
+        } else {
+            let pdu = Pdu::ack(first, self.stamps.get(Psn::new(sack.psn)));
+            self.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
+        }
+        if let Syndrome::Ack { credits } = aeth.syndrome {
+            self.credit_limit = credits.count().map(|count| aeth.msn.wrapping_add(count));
+        }
         match aeth.syndrome {
             Syndrome::RnrNak { timer } if self.acked == upto => {
                 ctx.counters.rnr_naks_received += 1;
@@ -217,7 +223,7 @@ impl Requester {
             }
         }
         let outcome = self.answers.handle(&self.answer_cfg, now, Pdu::data(psn, false, now), RxMeta::default());
-        self.answer_acks.note(outcome.reply, Cause { psn, marked });
+        self.answer_acks.note(outcome.reply, Cause::new(psn, marked));
         self.answers_expected += u64::from(self.expected().since(expected));
         c.retire(ctx, self.acked);
         if new {

@@ -1,6 +1,6 @@
 //! The responder of an IRN connection: sink of requests, source of answers.
 
-use super::acks::{Acknowledgements, Cause};
+use super::acks::{Acknowledgements, Cause, run};
 use super::part::{Kind, Parked, Part};
 use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
 use crate::flow::Flow;
@@ -131,7 +131,7 @@ impl Responder {
             return Err(Dropped::State);
         }
         let psn = Psn::new(packet.headers.bth.psn);
-        let cause = Cause { psn, marked };
+        let cause = Cause::new(psn, marked);
         let data = Pdu::data(psn, false, now);
         let arrival = self.receiver.recovery().foresee(psn);
         if matches!(arrival, Arrival::Duplicate | Arrival::Useless) {
@@ -376,21 +376,26 @@ impl Responder {
         &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, headers: &Headers,
     ) -> Result<(), Dropped> {
         let (Some(aeth), Some(sack)) = (headers.aeth, headers.sack) else { return Err(Dropped::Opcode) };
-        let (psn, cause) = (Psn::new(headers.bth.psn), Psn::new(sack.psn));
-        let stamp = self.stamps.get(cause);
-        let pdu = match aeth.syndrome {
-            Syndrome::Ack { .. } => Pdu::ack(psn.plus(1), stamp),
-            Syndrome::Nak(NakCode::PsnSequenceError) => {
-                ctx.counters.naks_received += 1;
-                Pdu::nack(psn, cause, stamp)
-            }
+        let psn = Psn::new(headers.bth.psn);
+        let (upto, nack) = match aeth.syndrome {
+            Syndrome::Ack { .. } => (psn.plus(1), false),
+            Syndrome::Nak(NakCode::PsnSequenceError) => (psn, true),
             _ => return Err(Dropped::Opcode),
         };
-        let news = pdu.psn().distance_from(self.first.plus(self.acked as u32));
+        let news = upto.distance_from(self.first.plus(self.acked as u32));
         if news < 0 || news as u32 > self.flow.outstanding() {
             return Err(Dropped::Stale);
         }
-        self.slide(now, pdu.with_mark_echo(headers.bth.becn));
+        if nack {
+            ctx.counters.naks_received += 1;
+            for cause in run(&sack) {
+                let pdu = Pdu::nack(upto, cause, self.stamps.get(cause));
+                self.slide(now, pdu.with_mark_echo(headers.bth.becn));
+            }
+        } else {
+            let pdu = Pdu::ack(upto, self.stamps.get(Psn::new(sack.psn)));
+            self.slide(now, pdu.with_mark_echo(headers.bth.becn));
+        }
         self.end_when_answered(c, ctx);
         Ok(())
     }
