@@ -2,8 +2,9 @@
 
 use crate::Counters;
 use crate::memory::Memory;
+use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
-use crate::send_queue::{Route, SendQueue, Wqe};
+use crate::send_queue::{SendQueue, Wqe};
 use crate::table::Table;
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,

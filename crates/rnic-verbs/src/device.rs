@@ -149,7 +149,7 @@ impl Device {
             }
         }
         let result = qp.handle(&mut ctx!(self), now, &packet, marked);
-        self.wake(index(qpn) as u32);
+        self.touch(index(qpn) as u32);
         result
     }
 
@@ -188,8 +188,8 @@ impl Device {
         batch.count() > 0
     }
 
-    /// When [`Device::transmit`] or [`Device::on_time`] has something to do: `Time::ZERO` at once, `None` when a packet or a verb changes
-    /// something.
+    /// When [`Device::transmit`] or [`Device::on_time`] may have something to do: `Time::ZERO` at once, `None` when a packet or a verb
+    /// changes something.
     pub fn next_time(&self, batch: &Batch) -> Option<Time> {
         if !self.ready.is_empty() || batch.holds() {
             return Some(Time::ZERO);
@@ -216,8 +216,19 @@ impl Device {
         self.settle();
     }
 
+    /// Something happened to a queue pair: it may have something to send. [`transmit`](Device::transmit) finds out, once for all that has
+    /// happened until then.
+    pub(crate) fn touch(&mut self, at: u32) {
+        if let Some(qp) = self.qps.get_mut(at as usize)
+            && !qp.ready
+        {
+            qp.ready = true;
+            self.ready.push_back(at);
+        }
+    }
+
     /// Puts a queue pair in the ring, or its next time in the timers. A time that moves back leaves its entry where it is.
-    pub(crate) fn wake(&mut self, at: u32) {
+    fn wake(&mut self, at: u32) {
         let now = self.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
         let transmit = qp.next_transmit();

@@ -3,10 +3,11 @@
 use crate::common::Common;
 use crate::device::{Device, ctx, index};
 use crate::flow::Congestion;
-use crate::memory::total;
+use crate::memory::{Spans, total};
+use crate::packet::Route;
 use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
-use crate::send_queue::{Local, Route, Wqe};
+use crate::send_queue::{Local, Wqe};
 use crate::types::{
     Access, Completion, Connection, CqId, Data, Event, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest, SendAttributes,
     SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
@@ -90,14 +91,11 @@ impl Device {
         self.memory.bytes_of_mut(id)
     }
 
-    fn check_sges(&self, pd: Pd, sges: &[Sge], most: u32, write: bool) -> Result<(), VerbsError> {
+    fn check_sges(&self, pd: Pd, sges: &[Sge], most: u32, write: bool) -> Result<Spans, VerbsError> {
         if sges.len() > most as usize {
             return Err(VerbsError::Limit { what: "scatter-gather elements", limit: most.into() });
         }
-        for (index, sge) in sges.iter().enumerate() {
-            self.memory.check(pd, sge, write).map_err(|why| VerbsError::Memory { index, why })?;
-        }
-        Ok(())
+        self.memory.check(pd, sges, write).map_err(|(index, why)| VerbsError::Memory { index, why })
     }
 }
 
@@ -222,8 +220,8 @@ impl Device {
     }
 
     fn receive_request(&self, pd: Pd, max_sge: u32, request: &RecvRequest<'_>) -> Result<Receive, VerbsError> {
-        self.check_sges(pd, request.scatter, max_sge, true)?;
-        Ok(Receive { wr_id: request.wr_id, scatter: request.scatter.into(), room: total(request.scatter) })
+        let scatter = self.check_sges(pd, request.scatter, max_sge, true)?;
+        Ok(Receive { wr_id: request.wr_id, scatter, room: total(request.scatter) })
     }
 }
 
@@ -402,7 +400,7 @@ impl Device {
             qp.release();
         }
         self.now = self.now.max(now);
-        self.wake(index(qpn) as u32);
+        self.touch(index(qpn) as u32);
         Ok(())
     }
 
@@ -472,8 +470,8 @@ impl Device {
                 (Local::Inline(bytes.into()), bytes.len() as u64)
             }
             Data::Gather(sges) => {
-                self.check_sges(c.pd, sges, c.init.capacities.send_sge, op.is_fetching())?;
-                (Local::Gather(sges.into()), total(sges))
+                let spans = self.check_sges(c.pd, sges, c.init.capacities.send_sge, op.is_fetching())?;
+                (Local::Gather(spans), total(sges))
             }
         };
         if len > 1 << 31 {
@@ -501,7 +499,7 @@ impl Device {
         }
         qp.common.sends.push(wqe);
         qp.release();
-        self.wake(index(qpn) as u32);
+        self.touch(index(qpn) as u32);
         Ok(())
     }
 

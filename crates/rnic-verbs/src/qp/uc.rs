@@ -8,7 +8,6 @@ use super::incoming::Incoming;
 use super::sending::{Due, Marks};
 use crate::common::{Common, Ctx, Refusal};
 use crate::flow::Pace;
-use crate::send_queue::write;
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{FlowConfig, Psn, Time};
@@ -107,11 +106,11 @@ impl Uc {
             return 0;
         }
         let packet = self.next;
-        let (route, pd) = (c.route, c.pd);
+        let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
         let psn = self.first.plus(packet as u32).value();
-        let (headers, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn);
-        match write(&headers, len, out, |payload| wqe.local.gather(ctx.memory, pd, offset, payload)) {
+        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn, false, out);
+        match writer.end_with(len, |payload| wqe.local.gather(ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 self.next += 1;
                 ctx.counters.sent(false, len);

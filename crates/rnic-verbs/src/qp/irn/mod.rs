@@ -29,13 +29,13 @@ mod responder;
 
 use super::sending::{Due, Marks};
 use crate::common::{Common, Ctx};
-use crate::send_queue::write;
+use crate::packet::Writer;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
 use requester::Requester;
 use responder::Responder;
 use rnic_transport::{FlowConfig, Psn, Time};
-use rnic_wire::{Aeth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, SackEth, Syndrome};
+use rnic_wire::{Aeth, NakCode, Operation, Packet, RnrTimer, SackEth, Syndrome};
 
 /// State of an IRN connection.
 pub(crate) struct Irn {
@@ -113,10 +113,12 @@ impl Irn {
         const LOST: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
         let msn = self.responder.msn();
         let mut acknowledge = |operation, psn: Psn, syndrome, cause: Psn, marked, msn| {
-            let mut headers = c.route.headers(operation, Position::Only, Extra::None, psn.value());
-            headers.bth.becn = marked;
-            let (aeth, sack) = (Some(Aeth { syndrome, msn }), Some(SackEth { psn: cause.value() }));
-            write(&Headers { aeth, sack, ..headers }, 0, out, |_| Ok(())).unwrap_or(0)
+            let mut bth = c.route.only(operation, psn.value());
+            bth.becn = marked;
+            let mut writer = Writer::begin(&bth, 0, out);
+            writer.put(&Aeth { syndrome, msn }.emit());
+            writer.put(&SackEth { psn: cause.value() }.emit());
+            writer.end()
         };
         let last = |expected: Psn| expected.plus(Psn::MODULUS - 1);
         let expected = self.responder.expected();

@@ -3,9 +3,9 @@
 use super::acks::{Acknowledgements, Cause};
 use crate::common::{Common, Ctx, status_of};
 use crate::flow::Flow;
+use crate::packet::place;
 use crate::qp::AROUND_PACKET;
 use crate::qp::sending::{Due, Stamps, Waiting};
-use crate::send_queue::{place, write};
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
@@ -184,7 +184,7 @@ impl Requester {
         let new = matches!(self.answers.recovery().foresee(psn), Arrival::InOrder | Arrival::Ahead);
         if new {
             let answer = self.answers_expected + u64::from(psn.since(expected));
-            let (pd, mtu, sent) = (c.pd, c.route.mtu, self.sent());
+            let (mtu, sent) = (c.route.mtu, self.sent());
             let Some(wqe) = c.sends.find_answer(answer).filter(|wqe| wqe.first < sent) else {
                 return Err(Dropped::Stale);
             };
@@ -203,7 +203,7 @@ impl Requester {
                 self.fail_at(c, ctx, request, Status::BadResponse);
                 return Ok(());
             }
-            if wqe.local.scatter(ctx.memory, pd, index * mtu, data).is_err() {
+            if wqe.local.scatter(ctx.memory, index * mtu, data).is_err() {
                 self.fail_at(c, ctx, request, Status::LocalProtection);
                 return Ok(());
             }
@@ -246,12 +246,11 @@ impl Requester {
     fn emit_packet(
         &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: u64, psn: Psn, again: bool, out: &mut [u8],
     ) -> usize {
-        let (route, pd) = (c.route, c.pd);
+        let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
-        let (mut headers, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn.value());
-        headers.bth.ack_request = true;
         self.stamps.set(psn, now);
-        match write(&headers, len, out, |payload| wqe.local.gather(ctx.memory, pd, offset, payload)) {
+        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn.value(), true, out);
+        match writer.end_with(len, |payload| wqe.local.gather(ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 ctx.counters.sent(again, len);
                 self.flow.sent(now, bytes as u32 + AROUND_PACKET);

@@ -5,11 +5,12 @@ use super::part::{Kind, Parked, Part};
 use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
 use crate::flow::Flow;
 use crate::memory::Right;
+use crate::packet::{Writer, place};
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::qp::{AROUND_PACKET, atomic};
-use crate::send_queue::{packets, place, write};
-use crate::types::{Status, VerbsError};
+use crate::send_queue::packets;
+use crate::types::{AccessError, Status, VerbsError};
 use crate::{Congestion, Dropped, MOST_IN_FLIGHT};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
@@ -226,13 +227,12 @@ impl Responder {
         match part.kind {
             Kind::Send { serial, offset, .. } => {
                 let place = receives_ahead(c, serial)?;
-                let pd = c.pd;
                 let receive = c.receive(ctx, place, ahead > 0).ok_or(Refusal::NotReady)?;
                 let end = u64::from(offset) + u64::from(part.len);
                 if end > receive.room.min(u64::from(MOST_BYTES)) {
                     return Err(Refusal::TOO_LONG);
                 }
-                ctx.memory.scatter(pd, &receive.scatter, offset, payload).map_err(|_| Refusal::RECEIVE)
+                ctx.memory.scatter(&receive.scatter, offset, payload).map_err(|_| Refusal::RECEIVE)
             }
             Kind::Write { addr, rkey, left, serial } => {
                 if !c.access.remote_write {
@@ -247,8 +247,8 @@ impl Responder {
                 }
                 if left > 0 {
                     // The rest of the message too: what cannot be written whole is not begun.
-                    let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Right::Write);
-                    let place = ctx.memory.slice_mut(span.map_err(|_| Refusal::ACCESS)?);
+                    let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
+                    let place = ctx.memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
                     place[..payload.len()].copy_from_slice(payload);
                 }
                 Ok(())
@@ -331,8 +331,7 @@ impl Responder {
         }
         self.make_room(now, serial)?;
         if reth.dma_len > 0 {
-            let all = u64::from(reth.dma_len);
-            let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read);
+            let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, reth.dma_len, Right::Read);
             span.map_err(|_| Refusal::ACCESS)?;
         }
         let kind = AnswerKind::Read { addr: reth.va, rkey: reth.rkey, len: reth.dma_len };
@@ -406,26 +405,28 @@ impl Responder {
         let at = self.answering.partition_point(|answer| answer.first + u64::from(answer.packets) <= packet);
         let Some(answer) = self.answering.get(at).copied() else { return 0 };
         let index = (packet - answer.first) as u32;
-        let aeth = Some(Aeth { syndrome: c.credits(), msn: self.msn() });
+        let aeth = Aeth { syndrome: c.credits(), msn: self.msn() }.emit();
         self.stamps.set(pick.psn, now);
         let psn = pick.psn.value();
         let (written, len) = match answer.kind {
             AnswerKind::Atomic { value } => {
-                let headers = c.route.headers(Operation::AtomicAcknowledge, Position::Only, Extra::None, psn);
-                let headers = Headers { aeth, atomic_ack: Some(AtomicAckEth { original: value }), ..headers };
-                (write(&headers, 0, out, |_| Ok(())), 0)
+                let mut writer = Writer::begin(&c.route.only(Operation::AtomicAcknowledge, psn), 0, out);
+                writer.put(&aeth);
+                writer.put(&AtomicAckEth { original: value }.emit());
+                (Ok(writer.end()), 0)
             }
             AnswerKind::Read { addr, rkey, len } => {
                 let (position, here) = place(len, index, c.route.mtu);
-                let mut headers = c.route.headers(Operation::ReadResponse, position, Extra::None, psn);
+                let bth = c.route.bth(Operation::ReadResponse, position, Extra::None, psn);
+                let mut writer = Writer::begin(&bth, here, out);
                 if position != Position::Middle {
-                    headers.aeth = aeth;
+                    writer.put(&aeth);
                 }
                 let addr = addr.wrapping_add(u64::from(index * c.route.mtu));
-                let written = write(&headers, here, out, |payload| {
+                let written = writer.end_with(here, |payload| {
                     if here > 0 {
-                        let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(here), Right::Read)?;
-                        payload.copy_from_slice(ctx.memory.slice(span));
+                        let span = ctx.memory.remote(c.pd, rkey, addr, here, Right::Read)?;
+                        payload.copy_from_slice(ctx.memory.slice(span).ok_or(AccessError::Key)?);
                     }
                     Ok(())
                 });

@@ -2,9 +2,9 @@
 
 use crate::common::{Common, Ctx, status_of};
 use crate::flow::Flow;
+use crate::packet::place;
 use crate::qp::AROUND_PACKET;
 use crate::qp::sending::{Due, Stamps, Waiting};
-use crate::send_queue::{place, write};
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::pdu::Stamp;
@@ -175,7 +175,7 @@ impl Requester {
         &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>,
     ) -> Result<(), Dropped> {
         let at = self.position(packet.headers.bth.psn);
-        let (pd, mtu, sent) = (c.pd, c.route.mtu, self.sent());
+        let (mtu, sent) = (c.route.mtu, self.sent());
         let Some(wqe) = c.sends.unanswered() else { return Err(Dropped::Stale) };
         let expected = wqe.first + u64::from(wqe.answered);
         if at < expected as i64 || at as u64 >= sent {
@@ -199,7 +199,7 @@ impl Requester {
         };
         let wrong = if !fits {
             Some(Status::BadResponse)
-        } else if wqe.local.scatter(ctx.memory, pd, wqe.answered * mtu, data).is_err() {
+        } else if wqe.local.scatter(ctx.memory, wqe.answered * mtu, data).is_err() {
             Some(Status::LocalProtection)
         } else {
             None
@@ -227,23 +227,23 @@ impl Requester {
         }
         let Some(pick) = self.flow.poll(now) else { return 0 };
         let packet = self.acked + u64::from(pick.psn.since(self.psn(self.acked)));
-        let (route, pd) = (c.route, c.pd);
+        let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
         let index = (packet - wqe.first) as u32;
-        let (mut headers, offset, len) = route.request(wqe, index, pick.psn.value());
-        let fetching = wqe.op.is_fetching();
-        let claimed = if fetching { wqe.packets - index - 1 } else { 0 };
-        let ends = packet + 1 == wqe.end() || fetching;
-        self.flow.claim(claimed);
+        let mut ends = index + 1 == wqe.packets;
+        if wqe.op.is_fetching() {
+            self.flow.claim(wqe.packets - index - 1);
+            ends = true;
+        }
         self.unasked += 1;
         let asks =
             ends || pick.retransmission || self.unasked >= Requester::ASK_EVERY || self.flow.next_transmit().is_none();
-        headers.bth.ack_request = asks;
         if asks {
             self.unasked = 0;
         }
         self.stamps.set(pick.psn, now);
-        match write(&headers, len, out, |payload| wqe.local.gather(ctx.memory, pd, offset, payload)) {
+        let (writer, offset, len) = route.request(wqe, index, pick.psn.value(), asks, out);
+        match writer.end_with(len, |payload| wqe.local.gather(ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 ctx.counters.sent(pick.retransmission, len);
                 self.flow.sent(now, bytes as u32 + AROUND_PACKET);
