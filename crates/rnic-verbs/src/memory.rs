@@ -50,8 +50,9 @@ pub(crate) struct Memory {
     regions: Table<Region>,
     local: BTreeMap<u32, Id>,
     remote: BTreeMap<u32, Id>,
-    /// Regions whose remote keys were used last, by the keys' low bits.
-    recent: [Cell<Option<Id>>; Memory::RECENT],
+    /// Regions whose keys were used last, local and remote, by the keys' low bits.
+    recent_local: [Cell<Option<Id>>; Memory::RECENT],
+    recent_remote: [Cell<Option<Id>>; Memory::RECENT],
     /// Address of the next region that does not choose its own.
     next_addr: u64,
     bytes: u64,
@@ -60,7 +61,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// Regions begin at multiples of this.
     const PAGE: u64 = 4_096;
-    /// Remote keys for which the region is found at once.
+    /// Keys for which the region is found at once.
     const RECENT: usize = 16;
 
     pub(crate) fn new() -> Memory {
@@ -68,7 +69,8 @@ impl Memory {
             regions: Table::new(),
             local: BTreeMap::new(),
             remote: BTreeMap::new(),
-            recent: [const { Cell::new(None) }; Memory::RECENT],
+            recent_local: [const { Cell::new(None) }; Memory::RECENT],
+            recent_remote: [const { Cell::new(None) }; Memory::RECENT],
             next_addr: 0x1_0000_0000,
             bytes: 0,
         }
@@ -150,22 +152,26 @@ impl Memory {
         Ok(())
     }
 
-    /// The region that this remote key opens.
-    fn opened_by(&self, rkey: u32) -> Option<(Id, &Region)> {
-        let recent = &self.recent[rkey as usize % Memory::RECENT];
+    /// The region that `key` opens: one that was used lately, or else the one that `keys` names.
+    fn opened(
+        &self, recent: &[Cell<Option<Id>>; Memory::RECENT], keys: &BTreeMap<u32, Id>, key: u32,
+        key_of: impl Fn(&Region) -> u32,
+    ) -> Option<(Id, &Region)> {
+        let recent = &recent[key as usize % Memory::RECENT];
         if let Some(id) = recent.get()
-            && let Some(region) = self.regions.get(id).filter(|region| region.rkey == rkey)
+            && let Some(region) = self.regions.get(id).filter(|region| key_of(region) == key)
         {
             return Some((id, region));
         }
-        let id = *self.remote.get(&rkey)?;
+        let id = *keys.get(&key)?;
         recent.set(Some(id));
         self.regions.get(id).map(|region| (id, region))
     }
 
     /// Checks an access of the peer: all of it or nothing.
     pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
-        let (id, region) = self.opened_by(rkey).ok_or(AccessError::Key)?;
+        let found = self.opened(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
+        let (id, region) = found.ok_or(AccessError::Key)?;
         if region.invalidated {
             return Err(AccessError::Invalidated);
         }
@@ -189,8 +195,8 @@ impl Memory {
 
     /// Checks a scatter-gather element.
     fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
-        let id = *self.local.get(&sge.lkey).ok_or(AccessError::Key)?;
-        let region = self.regions.get(id).ok_or(AccessError::Key)?;
+        let found = self.opened(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
+        let (id, region) = found.ok_or(AccessError::Key)?;
         if region.pd != pd {
             return Err(AccessError::Domain);
         }

@@ -181,11 +181,15 @@ impl SendQueue {
     }
 
     /// The first released send that is not `before`; looks at `near` and the next first.
+    #[inline]
     fn search(&self, near: usize, before: impl Fn(&Wqe) -> bool) -> usize {
         let is_before = |at: usize| self.wqes.get(at).is_some_and(&before);
-        for at in near..self.released.min(near + 2) {
-            if !is_before(at) && (at == 0 || is_before(at - 1)) {
-                return at;
+        if near < self.released && (near == 0 || is_before(near - 1)) {
+            if !is_before(near) {
+                return near;
+            }
+            if near + 1 < self.released && !is_before(near + 1) {
+                return near + 1;
             }
         }
         let (mut low, mut high) = (0, self.released);

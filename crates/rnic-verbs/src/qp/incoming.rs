@@ -17,7 +17,7 @@ pub(crate) enum Incoming {
 impl Incoming {
     /// Takes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the message ends.
     pub(crate) fn take(
-        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
         match packet.headers.bth.opcode.operation() {
             Operation::Send => Incoming::take_send(incoming, c, ctx, packet),
@@ -27,7 +27,7 @@ impl Incoming {
     }
 
     fn take_send(
-        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
         let headers = &packet.headers;
         let opcode = headers.bth.opcode;
@@ -61,7 +61,7 @@ impl Incoming {
     }
 
     fn take_write(
-        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
         let headers = &packet.headers;
         let opcode = headers.bth.opcode;

@@ -75,7 +75,7 @@ impl Irn {
 
     /// A packet of the connection came in.
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
@@ -105,7 +105,7 @@ impl Irn {
         result
     }
 
-    fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, out: &mut [u8]) -> usize {
+    fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx, out: &mut [u8]) -> usize {
         if self.marks.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
@@ -153,7 +153,7 @@ impl Irn {
         0
     }
 
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let bytes = self.emit_control(c, ctx, out);
         if bytes > 0 || !c.receives_packets() {
             return bytes;
@@ -186,7 +186,7 @@ impl Irn {
         due
     }
 
-    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         self.responder.on_deadline(c, ctx, now);
         if c.sends_packets() {
             self.requester.on_deadline(c, ctx, now);

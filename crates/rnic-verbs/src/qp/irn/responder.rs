@@ -126,7 +126,7 @@ impl Responder {
     // Requests in.
 
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         if self.ending.is_some() {
             return Err(Dropped::State);
@@ -215,9 +215,7 @@ impl Responder {
 
     /// Checks what a packet wants and places its data; `ahead` is its distance from the one whose turn it is. Nothing is written before
     /// all checks, and nothing else happens.
-    fn place(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, payload: &[u8], part: &Part, ahead: u32,
-    ) -> Result<(), Refusal> {
+    fn place(&mut self, c: &mut Common, ctx: &mut Ctx, payload: &[u8], part: &Part, ahead: u32) -> Result<(), Refusal> {
         // Each message takes at least one packet: the receives ahead are no more than the packets since the message began.
         let most = self.turn + u64::from(ahead) - self.message;
         let receives_ahead = |c: &Common, serial: u32| {
@@ -258,7 +256,7 @@ impl Responder {
     }
 
     /// A packet's turn has come, its data is in place: what it causes.
-    fn finish(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, part: &Part) -> Result<(), Refusal> {
+    fn finish(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, part: &Part) -> Result<(), Refusal> {
         match part.kind {
             Kind::Send { offset, rkey, .. } => {
                 let bytes = offset + part.len;
@@ -294,7 +292,7 @@ impl Responder {
                     return Err(Refusal::INVALID);
                 }
                 self.make_room(now, serial)?;
-                let value = atomic::execute(ctx.memory, c.pd, &request, compare)?;
+                let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
                 self.answer(serial, 1, AnswerKind::Atomic { value });
             }
         }
@@ -305,7 +303,7 @@ impl Responder {
     }
 
     /// The request in packet `request` cannot be taken. What precedes it is answered still, then a NAK ends the connection.
-    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, request: u64, refusal: Refusal, uses_receive: bool) {
+    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, request: u64, refusal: Refusal, uses_receive: bool) {
         let Refusal::Never(code, status) = refusal else { return };
         if self.ending.is_none_or(|ending| request < ending.request) {
             self.ending = Some(Ending { request, code, status, uses_receive });
@@ -313,7 +311,7 @@ impl Responder {
         self.end_when_answered(c, ctx);
     }
 
-    fn end_when_answered(&mut self, c: &mut Common, ctx: &mut Ctx<'_>) {
+    fn end_when_answered(&mut self, c: &mut Common, ctx: &mut Ctx) {
         if !self.answering.is_empty() {
             return;
         }
@@ -325,7 +323,7 @@ impl Responder {
 
     // Answers out.
 
-    fn answer_read(&mut self, c: &Common, ctx: &Ctx<'_>, now: Time, reth: &Reth, serial: u32) -> Result<(), Refusal> {
+    fn answer_read(&mut self, c: &Common, ctx: &Ctx, now: Time, reth: &Reth, serial: u32) -> Result<(), Refusal> {
         if !c.access.remote_read || reth.dma_len > MOST_BYTES {
             return Err(Refusal::INVALID);
         }
@@ -372,7 +370,7 @@ impl Responder {
     }
 
     pub(crate) fn on_read_acknowledge(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, headers: &Headers,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, headers: &Headers,
     ) -> Result<(), Dropped> {
         let (Some(aeth), Some(sack)) = (headers.aeth, headers.sack) else { return Err(Dropped::Opcode) };
         let (psn, cause) = (Psn::new(headers.bth.psn), Psn::new(sack.psn));
@@ -399,7 +397,7 @@ impl Responder {
     }
 
     /// Writes the next packet of an answer; 0 if there is none for now.
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let Some(pick) = self.flow.poll(now) else { return 0 };
         let packet = self.acked + u64::from(pick.psn.since(self.first.plus(self.acked as u32)));
         let at = self.answering.partition_point(|answer| answer.first + u64::from(answer.packets) <= packet);
@@ -460,7 +458,7 @@ impl Responder {
         self.flow.deadline()
     }
 
-    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         if self.flow.on_deadline(now) == Some(Timer::Retransmit) {
             ctx.counters.timeouts += 1;
             if !self.waiting.timed_out() {

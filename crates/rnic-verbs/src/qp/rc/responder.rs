@@ -53,7 +53,7 @@ impl Responder {
     }
 
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let bth = &packet.headers.bth;
         let psn = Psn::new(bth.psn);
@@ -97,7 +97,7 @@ impl Responder {
     }
 
     /// Carries out a packet in order. Reads and atomics return how many sequence numbers they take.
-    fn execute(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
+    fn execute(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
         let headers = &packet.headers;
         let operation = headers.bth.opcode.operation();
         if matches!(operation, Operation::Send | Operation::Write) {
@@ -128,7 +128,7 @@ impl Responder {
             }
             (None, Some(request)) => {
                 let compare = operation == Operation::CompareSwap;
-                let value = atomic::execute(ctx.memory, c.pd, &request, compare)?;
+                let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
                 self.resources.keep(psn, 1, Executed::Atomic { value });
                 self.replies.answer(Reply::Atomic { psn, value });
                 1
@@ -140,7 +140,7 @@ impl Responder {
     }
 
     /// A packet that was carried out before: answers again.
-    fn repeat(&mut self, c: &Common, ctx: &Ctx<'_>, packet: &Packet<'_>) {
+    fn repeat(&mut self, c: &Common, ctx: &Ctx, packet: &Packet<'_>) {
         let headers = &packet.headers;
         let psn = Psn::new(headers.bth.psn);
         let answer = match headers.bth.opcode.operation() {
@@ -172,7 +172,7 @@ impl Responder {
     }
 
     /// The connection ends with a NAK, after what is owed for the requests before it.
-    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, psn: Psn, code: NakCode, status: Status) {
+    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn, code: NakCode, status: Status) {
         self.refusal = Some((psn, code));
         c.fail_receive(ctx, status, true);
     }
@@ -185,7 +185,7 @@ impl Responder {
     }
 
     /// Writes the next reply; 0 if there is none for now.
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let (syndrome, psn) = match self.replies.front().copied() {
             None => {
                 let Some((psn, code)) = self.refusal.take() else { return 0 };
@@ -230,7 +230,7 @@ impl Responder {
         writer.end()
     }
 
-    fn emit_read(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, read: &ReadAnswer, out: &mut [u8]) -> usize {
+    fn emit_read(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, read: &ReadAnswer, out: &mut [u8]) -> usize {
         if self.pace.not_before() > now {
             return 0;
         }
