@@ -2,8 +2,9 @@
 
 use crate::Counters;
 use crate::memory::Memory;
+use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
-use crate::send_queue::{Route, SendQueue, Wqe};
+use crate::send_queue::{SendQueue, Wqe};
 use crate::table::Table;
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,
@@ -11,23 +12,34 @@ use crate::types::{
 use rnic_wire::{Credits, NakCode, Syndrome};
 use std::collections::VecDeque;
 
-/// The device around a queue pair.
-pub(crate) struct Ctx<'a> {
-    pub(crate) memory: &'a mut Memory,
-    pub(crate) cqs: &'a mut Table<CompletionQueue>,
-    pub(crate) srqs: &'a mut Table<SharedReceiveQueue>,
-    pub(crate) events: &'a mut VecDeque<Event>,
-    pub(crate) counters: &'a mut Counters,
+/// The device around its queue pairs.
+pub(crate) struct Ctx {
+    pub(crate) memory: Memory,
+    pub(crate) cqs: Table<CompletionQueue>,
+    pub(crate) srqs: Table<SharedReceiveQueue>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
     /// A completion queue just overflowed: its queue pairs are to go into error.
-    pub(crate) overflow: &'a mut bool,
+    pub(crate) overflow: bool,
 }
 
-impl Ctx<'_> {
+impl Ctx {
+    pub(crate) fn new() -> Ctx {
+        Ctx {
+            memory: Memory::new(),
+            cqs: Table::new(),
+            srqs: Table::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            overflow: false,
+        }
+    }
+
     fn complete(&mut self, cq: CqId, completion: Completion, solicited: bool) {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         if !queue.push(completion, solicited) {
             self.events.push_back(Event::CompletionQueueOverflow(cq));
-            *self.overflow = true;
+            self.overflow = true;
         }
     }
 }
@@ -144,7 +156,7 @@ impl Common {
     }
 
     /// The receive that follows `ahead` others, taken from the queue if it was not yet. `early`: for a message out of order.
-    pub(crate) fn receive(&mut self, ctx: &mut Ctx<'_>, ahead: u32, early: bool) -> Option<&Receive> {
+    pub(crate) fn receive(&mut self, ctx: &mut Ctx, ahead: u32, early: bool) -> Option<&Receive> {
         let number = self.next_receive + u64::from(ahead);
         let place = match self.inbox.front() {
             Some((first, _)) if *first == number => Ok(0),
@@ -178,7 +190,7 @@ impl Common {
     }
 
     /// The oldest receive is done.
-    pub(crate) fn received(&mut self, ctx: &mut Ctx<'_>, delivery: &Delivery) {
+    pub(crate) fn received(&mut self, ctx: &mut Ctx, delivery: &Delivery) {
         let Some(receive) = self.take_oldest() else { return };
         let opcode = if delivery.write { Opcode::RecvWithImmediate } else { Opcode::Recv };
         let completion = Completion {
@@ -199,7 +211,7 @@ impl Common {
         self.inbox.pop_front().map(|(_, receive)| receive)
     }
 
-    fn receive_failed(&self, ctx: &mut Ctx<'_>, receive: &Receive, status: Status) {
+    fn receive_failed(&self, ctx: &mut Ctx, receive: &Receive, status: Status) {
         let completion = Completion {
             wr_id: receive.wr_id,
             status,
@@ -213,7 +225,7 @@ impl Common {
     }
 
     /// A request of the peer cannot be taken: the queue pair fails, and the oldest receive if it was `in_use` by the request.
-    pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx<'_>, status: Status, in_use: bool) {
+    pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx, status: Status, in_use: bool) {
         if in_use && let Some(receive) = self.take_oldest() {
             self.receive_failed(ctx, &receive, status);
         }
@@ -232,7 +244,7 @@ impl Common {
     // Sends.
 
     /// A send is done.
-    pub(crate) fn sent(&self, ctx: &mut Ctx<'_>, wqe: &Wqe, status: Status) {
+    pub(crate) fn sent(&self, ctx: &mut Ctx, wqe: &Wqe, status: Status) {
         if status == Status::Success && !wqe.flags.signaled && !self.init.signal_all {
             return;
         }
@@ -249,7 +261,7 @@ impl Common {
     }
 
     /// Completes the sends that are done, given that `acked` packets are acknowledged.
-    pub(crate) fn retire(&mut self, ctx: &mut Ctx<'_>, acked: u64) {
+    pub(crate) fn retire(&mut self, ctx: &mut Ctx, acked: u64) {
         while let Some(wqe) = self.sends.pop_done(acked) {
             self.sent(ctx, &wqe, Status::Success);
         }
@@ -270,7 +282,7 @@ impl Common {
     }
 
     /// The send that `packet` belongs to has failed. Those before it still complete; then it does, and the queue pair fails.
-    pub(crate) fn fail_at(&mut self, ctx: &mut Ctx<'_>, packet: u64, status: Status) {
+    pub(crate) fn fail_at(&mut self, ctx: &mut Ctx, packet: u64, status: Status) {
         if self.failing.is_none_or(|(earliest, _)| packet < earliest) {
             self.failing = Some((packet, status));
         }
@@ -278,7 +290,7 @@ impl Common {
     }
 
     /// The oldest send failed, and with it the queue pair.
-    pub(crate) fn fail_send(&mut self, ctx: &mut Ctx<'_>, status: Status) {
+    pub(crate) fn fail_send(&mut self, ctx: &mut Ctx, status: Status) {
         if let Some(wqe) = self.sends.pop() {
             self.sent(ctx, &wqe, status);
         }
@@ -286,7 +298,7 @@ impl Common {
     }
 
     /// The queue pair goes into error: everything outstanding is flushed.
-    pub(crate) fn fail(&mut self, ctx: &mut Ctx<'_>, status: Status) {
+    pub(crate) fn fail(&mut self, ctx: &mut Ctx, status: Status) {
         if self.state == State::Error {
             return;
         }
@@ -297,7 +309,7 @@ impl Common {
     }
 
     /// Everything outstanding completes as flushed.
-    pub(crate) fn flush(&mut self, ctx: &mut Ctx<'_>) {
+    pub(crate) fn flush(&mut self, ctx: &mut Ctx) {
         self.draining = false;
         self.failing = None;
         self.flush_sends(ctx);
@@ -312,7 +324,7 @@ impl Common {
         }
     }
 
-    pub(crate) fn flush_sends(&mut self, ctx: &mut Ctx<'_>) {
+    pub(crate) fn flush_sends(&mut self, ctx: &mut Ctx) {
         while let Some(wqe) = self.sends.pop() {
             self.sent(ctx, &wqe, Status::WorkRequestFlushed);
         }

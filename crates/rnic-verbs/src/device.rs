@@ -5,9 +5,8 @@ pub use crate::config::{DeviceConfig, Limits};
 
 use crate::common::Ctx;
 use crate::counters::{Counters, Dropped};
-use crate::memory::Memory;
 use crate::qp::Qp;
-use crate::queue::{CompletionQueue, SharedReceiveQueue};
+use crate::queue::CompletionQueue;
 use crate::table::Table;
 use crate::types::{Event, Qpn, Service, State, Status, VerbsError};
 use chacha20::ChaCha20Rng;
@@ -24,37 +23,17 @@ pub struct Device {
     /// Keys and first PSNs are secrets between two peers: a generator that does not give away what comes next.
     pub(crate) rng: ChaCha20Rng,
     pub(crate) domains: Table<()>,
-    pub(crate) memory: Memory,
-    pub(crate) cqs: Table<CompletionQueue>,
-    pub(crate) srqs: Table<SharedReceiveQueue>,
+    pub(crate) ctx: Ctx,
     pub(crate) qps: Slab<Qp>,
     /// Queue pairs made, from a random number on.
     pub(crate) made: u32,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) counters: Counters,
     /// Queue pairs that may have something to send at once, each once.
     ready: VecDeque<u32>,
     /// When something is due, by queue pair: at most one entry each, which may be early.
     timers: BTreeSet<(Time, u32)>,
-    pub(crate) overflow: bool,
     /// The latest time that it was told.
     pub(crate) now: Time,
 }
-
-/// The parts of a device around its queue pairs.
-macro_rules! ctx {
-    ($device:expr) => {
-        $crate::common::Ctx {
-            memory: &mut $device.memory,
-            cqs: &mut $device.cqs,
-            srqs: &mut $device.srqs,
-            events: &mut $device.events,
-            counters: &mut $device.counters,
-            overflow: &mut $device.overflow,
-        }
-    };
-}
-pub(crate) use ctx;
 
 impl Device {
     /// A device without anything in it.
@@ -63,17 +42,12 @@ impl Device {
         Device {
             config,
             domains: Table::new(),
-            memory: Memory::new(),
-            cqs: Table::new(),
-            srqs: Table::new(),
+            ctx: Ctx::new(),
             qps: Slab::new(),
             made: rng.next_u32(),
             rng,
-            events: VecDeque::new(),
-            counters: Counters::default(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
-            overflow: false,
             now: Time::ZERO,
         }
     }
@@ -85,7 +59,7 @@ impl Device {
 
     /// What it has counted.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.ctx.counters
     }
 
     /// A number that a peer cannot guess, below 2^24: for first PSNs.
@@ -95,7 +69,7 @@ impl Device {
 
     /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.ctx.events.pop_front()
     }
 
     /// A packet arrived from `source`: what the UDP datagram carried, its ICRC checked already. `marked`: a switch marked it. `now` is
@@ -105,11 +79,11 @@ impl Device {
     /// Why it was not taken; that is counted too, and needs no action.
     pub fn receive(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
         self.now = now;
-        self.counters.packets_received += 1;
-        self.counters.marked += u64::from(marked);
+        self.ctx.counters.packets_received += 1;
+        self.ctx.counters.marked += u64::from(marked);
         let result = self.take(now, source, marked, bytes);
         if let Err(why) = result {
-            self.counters.dropped[why as usize] += 1;
+            self.ctx.counters.dropped[why as usize] += 1;
         }
         self.settle();
         result
@@ -145,11 +119,11 @@ impl Device {
         if !qp.common.established {
             qp.common.established = true;
             if qp.common.state == State::ReadyToReceive {
-                self.events.push_back(Event::CommunicationEstablished(qpn));
+                self.ctx.events.push_back(Event::CommunicationEstablished(qpn));
             }
         }
-        let result = qp.handle(&mut ctx!(self), now, &packet, marked);
-        self.wake(index(qpn) as u32);
+        let result = qp.handle(&mut self.ctx, now, &packet, marked);
+        self.touch(index(qpn) as u32);
         result
     }
 
@@ -174,7 +148,7 @@ impl Device {
                 ecn: qp.congestion.marks(&qp.cfg),
             };
             while !batch.is_closed() {
-                let len = qp.emit(&mut ctx!(self), now, batch.room());
+                let len = qp.emit(&mut self.ctx, now, batch.room());
                 if len == 0 || !batch.append(len, to) {
                     break;
                 }
@@ -189,8 +163,8 @@ impl Device {
         batch.count() > 0
     }
 
-    /// When [`Device::transmit`] or [`Device::on_time`] has something to do: `Time::ZERO` at once, `None` when a packet or a verb changes
-    /// something.
+    /// When [`Device::transmit`] or [`Device::on_time`] may have something to do: `Time::ZERO` at once, `None` when a packet or a verb
+    /// changes something.
     pub fn next_time(&self, batch: &Batch) -> Option<Time> {
         if !self.ready.is_empty() || batch.holds() {
             return Some(Time::ZERO);
@@ -210,15 +184,26 @@ impl Device {
             let Some(qp) = self.qps.get_mut(at as usize) else { continue };
             qp.armed = None;
             if qp.deadline().is_some_and(|deadline| deadline <= now) {
-                qp.on_deadline(&mut ctx!(self), now);
+                qp.on_deadline(&mut self.ctx, now);
             }
             self.wake(at);
         }
         self.settle();
     }
 
+    /// Something happened to a queue pair: it may have something to send. [`transmit`](Device::transmit) finds out, once for all that has
+    /// happened until then.
+    pub(crate) fn touch(&mut self, at: u32) {
+        if let Some(qp) = self.qps.get_mut(at as usize)
+            && !qp.ready
+        {
+            qp.ready = true;
+            self.ready.push_back(at);
+        }
+    }
+
     /// Puts a queue pair in the ring, or its next time in the timers. A time that moves back leaves its entry where it is.
-    pub(crate) fn wake(&mut self, at: u32) {
+    fn wake(&mut self, at: u32) {
         let now = self.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
         let transmit = qp.next_transmit();
@@ -254,13 +239,13 @@ impl Device {
 
     /// Queue pairs of a completion queue that overflowed go into error.
     pub(crate) fn settle(&mut self) {
-        while std::mem::take(&mut self.overflow) {
+        while std::mem::take(&mut self.ctx.overflow) {
             for (_, qp) in self.qps.iter_mut() {
                 let lost = [qp.common.init.send_cq, qp.common.init.recv_cq]
                     .iter()
-                    .any(|cq| self.cqs.get(cq.0).is_some_and(CompletionQueue::overflowed));
+                    .any(|cq| self.ctx.cqs.get(cq.0).is_some_and(CompletionQueue::overflowed));
                 if lost {
-                    qp.common.fail(&mut ctx!(self), Status::LocalQpOperation);
+                    qp.common.fail(&mut self.ctx, Status::LocalQpOperation);
                 }
             }
         }
@@ -272,9 +257,9 @@ impl Device {
     }
 
     /// A queue pair, and what is around it.
-    pub(crate) fn qp_and_ctx(&mut self, qpn: Qpn) -> Result<(&mut Qp, Ctx<'_>), VerbsError> {
+    pub(crate) fn qp_and_ctx(&mut self, qpn: Qpn) -> Result<(&mut Qp, &mut Ctx), VerbsError> {
         let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
-        Ok((qp.ok_or(VerbsError::Unknown("such queue pair"))?, ctx!(self)))
+        Ok((qp.ok_or(VerbsError::Unknown("such queue pair"))?, &mut self.ctx))
     }
 }
 

@@ -23,6 +23,7 @@ pub mod counters;
 pub mod device;
 pub mod flow;
 mod memory;
+mod packet;
 mod qp;
 pub mod queue;
 mod send_queue;

@@ -4,6 +4,7 @@ use crate::table::{Id, Table};
 use crate::types::{Access, AccessError, MrId, MrInfo, Pd, Sge};
 use rand_core::Rng;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// What a peer wants to do.
@@ -14,13 +15,16 @@ pub(crate) enum Right {
     Atomic,
 }
 
-/// Bytes of a region that an access may touch.
+/// Bytes of a region that an access may touch. What was checked stays so as long as the region is there: then its handle opens it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     region: Id,
     start: usize,
-    len: usize,
+    len: u32,
 }
+
+/// The memory of a work request, checked; up to two pieces in place.
+pub(crate) type Spans = SmallVec<[Span; 2]>;
 
 struct Region {
     pd: Pd,
@@ -46,6 +50,9 @@ pub(crate) struct Memory {
     regions: Table<Region>,
     local: BTreeMap<u32, Id>,
     remote: BTreeMap<u32, Id>,
+    /// Regions whose keys were used last, local and remote, by the keys' low bits.
+    recent_local: [Cell<Option<Id>>; Memory::RECENT],
+    recent_remote: [Cell<Option<Id>>; Memory::RECENT],
     /// Address of the next region that does not choose its own.
     next_addr: u64,
     bytes: u64,
@@ -54,12 +61,16 @@ pub(crate) struct Memory {
 impl Memory {
     /// Regions begin at multiples of this.
     const PAGE: u64 = 4_096;
+    /// Keys for which the region is found at once.
+    const RECENT: usize = 16;
 
     pub(crate) fn new() -> Memory {
         Memory {
             regions: Table::new(),
             local: BTreeMap::new(),
             remote: BTreeMap::new(),
+            recent_local: [const { Cell::new(None) }; Memory::RECENT],
+            recent_remote: [const { Cell::new(None) }; Memory::RECENT],
             next_addr: 0x1_0000_0000,
             bytes: 0,
         }
@@ -141,10 +152,26 @@ impl Memory {
         Ok(())
     }
 
+    /// The region that `key` opens: one that was used lately, or else the one that `keys` names.
+    fn opened(
+        &self, recent: &[Cell<Option<Id>>; Memory::RECENT], keys: &BTreeMap<u32, Id>, key: u32,
+        key_of: impl Fn(&Region) -> u32,
+    ) -> Option<(Id, &Region)> {
+        let recent = &recent[key as usize % Memory::RECENT];
+        if let Some(id) = recent.get()
+            && let Some(region) = self.regions.get(id).filter(|region| key_of(region) == key)
+        {
+            return Some((id, region));
+        }
+        let id = *keys.get(&key)?;
+        recent.set(Some(id));
+        self.regions.get(id).map(|region| (id, region))
+    }
+
     /// Checks an access of the peer: all of it or nothing.
-    pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u64, right: Right) -> Result<Span, AccessError> {
-        let index = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
-        let region = self.regions.get(index).ok_or(AccessError::Key)?;
+    pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
+        let found = self.opened(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
+        let (id, region) = found.ok_or(AccessError::Key)?;
         if region.invalidated {
             return Err(AccessError::Invalidated);
         }
@@ -162,18 +189,14 @@ impl Memory {
         if right == Right::Atomic && !addr.is_multiple_of(8) {
             return Err(AccessError::Alignment);
         }
-        let start = region.offset(addr, len)?;
-        Ok(Span { region: index, start, len: len as usize })
+        let start = region.offset(addr, u64::from(len))?;
+        Ok(Span { region: id, start, len })
     }
 
-    /// Checks a scatter-gather element; one without bytes names no memory.
-    pub(crate) fn check(&self, pd: Pd, sge: &Sge, write: bool) -> Result<(), AccessError> {
-        if sge.len == 0 { Ok(()) } else { self.local(pd, sge, write).map(|_| ()) }
-    }
-
+    /// Checks a scatter-gather element.
     fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
-        let index = *self.local.get(&sge.lkey).ok_or(AccessError::Key)?;
-        let region = self.regions.get(index).ok_or(AccessError::Key)?;
+        let found = self.opened(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
+        let (id, region) = found.ok_or(AccessError::Key)?;
         if region.pd != pd {
             return Err(AccessError::Domain);
         }
@@ -181,49 +204,63 @@ impl Memory {
             return Err(AccessError::Rights);
         }
         let start = region.offset(sge.addr, u64::from(sge.len))?;
-        Ok(Span { region: index, start, len: sge.len as usize })
+        Ok(Span { region: id, start, len: sge.len })
     }
 
-    /// The bytes that a check has admitted just before.
-    pub(crate) fn slice(&self, span: Span) -> &[u8] {
-        self.regions.get(span.region).map_or(&[], |region| &region.bytes[span.start..span.start + span.len])
+    /// Checks the memory of a work request. Elements without bytes name none.
+    ///
+    /// # Errors
+    /// The element that is wrong, and why.
+    pub(crate) fn check(&self, pd: Pd, sges: &[Sge], write: bool) -> Result<Spans, (usize, AccessError)> {
+        let mut spans = Spans::new();
+        for (index, sge) in sges.iter().enumerate().filter(|(_, sge)| sge.len > 0) {
+            spans.push(self.local(pd, sge, write).map_err(|why| (index, why))?);
+        }
+        Ok(spans)
+    }
+
+    /// The bytes that a check has admitted; `None` if the region is gone since.
+    pub(crate) fn slice(&self, span: Span) -> Option<&[u8]> {
+        self.regions.get(span.region).map(|region| &region.bytes[span.start..span.start + span.len as usize])
     }
 
     /// The same, to write.
-    pub(crate) fn slice_mut(&mut self, span: Span) -> &mut [u8] {
-        match self.regions.get_mut(span.region) {
-            Some(region) => &mut region.bytes[span.start..span.start + span.len],
-            None => &mut [],
-        }
+    pub(crate) fn slice_mut(&mut self, span: Span) -> Option<&mut [u8]> {
+        self.regions.get_mut(span.region).map(|region| &mut region.bytes[span.start..span.start + span.len as usize])
     }
 
-    /// Copies `out.len()` bytes from `offset` on of the memory that `sges` describe.
-    pub(crate) fn gather(&self, pd: Pd, sges: &[Sge], offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
-        let mut done = 0;
-        for piece in pieces(sges, offset, out.len() as u32) {
-            let bytes = self.slice(self.local(pd, &piece, false)?);
-            out[done..done + bytes.len()].copy_from_slice(bytes);
-            done += bytes.len();
+    /// Copies `out.len()` bytes from `offset` on of the memory of a work request.
+    ///
+    /// # Errors
+    /// If a region is gone, or there are not that many bytes.
+    pub(crate) fn gather(&self, spans: &[Span], offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
+        let mut rest = out;
+        for piece in pieces(spans, offset, rest.len() as u32) {
+            let (here, after) = rest.split_at_mut(piece.len as usize);
+            here.copy_from_slice(self.slice(piece).ok_or(AccessError::Key)?);
+            rest = after;
         }
-        if done == out.len() { Ok(()) } else { Err(AccessError::Bounds) }
+        if rest.is_empty() { Ok(()) } else { Err(AccessError::Bounds) }
     }
 
-    /// Copies `data` to `offset` on of the memory that `sges` describe, all of it or nothing.
-    pub(crate) fn scatter(&mut self, pd: Pd, sges: &[Sge], offset: u32, data: &[u8]) -> Result<(), AccessError> {
-        let mut spans: SmallVec<[Span; 4]> = SmallVec::new();
+    /// Copies `data` to `offset` on of the memory of a work request, all of it or nothing.
+    ///
+    /// # Errors
+    /// If a region is gone, or there is no room.
+    pub(crate) fn scatter(&mut self, spans: &[Span], offset: u32, data: &[u8]) -> Result<(), AccessError> {
+        let len = data.len() as u32;
         let mut room = 0;
-        for piece in pieces(sges, offset, data.len() as u32) {
-            let span = self.local(pd, &piece, true)?;
-            room += span.len;
-            spans.push(span);
+        for piece in pieces(spans, offset, len) {
+            self.regions.get(piece.region).ok_or(AccessError::Key)?;
+            room += piece.len;
         }
-        if room != data.len() {
+        if room != len {
             return Err(AccessError::Bounds);
         }
         let mut rest = data;
-        for span in spans {
-            let (here, after) = rest.split_at(span.len);
-            self.slice_mut(span).copy_from_slice(here);
+        for piece in pieces(spans, offset, len) {
+            let (here, after) = rest.split_at(piece.len as usize);
+            self.slice_mut(piece).ok_or(AccessError::Key)?.copy_from_slice(here);
             rest = after;
         }
         Ok(())
@@ -235,15 +272,15 @@ pub(crate) fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.len)).sum()
 }
 
-/// The parts of `sges` that make up `len` bytes from `offset` on.
-fn pieces(sges: &[Sge], offset: u32, len: u32) -> impl Iterator<Item = Sge> {
+/// The parts of `spans` that make up `len` bytes from `offset` on.
+fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     let (mut skip, mut left) = (offset, len);
-    sges.iter().filter_map(move |sge| {
-        let skipped = skip.min(sge.len);
+    spans.iter().filter_map(move |span| {
+        let skipped = skip.min(span.len);
         skip -= skipped;
-        let take = (sge.len - skipped).min(left);
+        let take = (span.len - skipped).min(left);
         left -= take;
-        (take > 0).then(|| Sge { addr: sge.addr.wrapping_add(u64::from(skipped)), len: take, lkey: sge.lkey })
+        (take > 0).then(|| Span { start: span.start + skipped as usize, len: take, ..*span })
     })
 }
 

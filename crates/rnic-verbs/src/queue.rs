@@ -1,7 +1,7 @@
 //! Completion queues and receive queues.
 
-use crate::types::{Completion, Pd, Sge, Status, VerbsError};
-use smallvec::SmallVec;
+use crate::memory::Spans;
+use crate::types::{Completion, Pd, Status, VerbsError};
 use std::collections::VecDeque;
 
 /// Which completions raise an event.
@@ -83,14 +83,11 @@ impl CompletionQueue {
     }
 }
 
-/// Scatter-gather elements, up to four of them in place.
-pub(crate) type Sges = SmallVec<[Sge; 4]>;
-
 /// A posted receive.
 #[derive(Clone, Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
-    pub(crate) scatter: Sges,
+    pub(crate) scatter: Spans,
     /// Bytes that fit.
     pub(crate) room: u64,
 }

@@ -1,20 +1,15 @@
 //! The send queue: work requests in order, and the packets that they become.
 
-use crate::memory::Memory;
-use crate::queue::Sges;
-use crate::types::{AccessError, Pd, SendFlags, SendOp, Service};
+use crate::memory::{Memory, Spans};
+use crate::types::{AccessError, SendFlags, SendOp, Service};
 use rnic_transport::Psn;
-use rnic_wire::{
-    AtomicEth, Bth, Extra, Headers, ICRC_LEN, Ieth, ImmDt, Opcode, Operation, Position, ReadEth, RecvEth, Reth,
-    SendEth, pad_count,
-};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// The local bytes of a work request.
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
-    Gather(Sges),
+    Gather(Spans),
     Inline(SmallVec<[u8; 64]>),
 }
 
@@ -186,11 +181,15 @@ impl SendQueue {
     }
 
     /// The first released send that is not `before`; looks at `near` and the next first.
+    #[inline]
     fn search(&self, near: usize, before: impl Fn(&Wqe) -> bool) -> usize {
         let is_before = |at: usize| self.wqes.get(at).is_some_and(&before);
-        for at in near..self.released.min(near + 2) {
-            if !is_before(at) && (at == 0 || is_before(at - 1)) {
-                return at;
+        if near < self.released && (near == 0 || is_before(near - 1)) {
+            if !is_before(near) {
+                return near;
+            }
+            if near + 1 < self.released && !is_before(near + 1) {
+                return near + 1;
             }
         }
         let (mut low, mut high) = (0, self.released);
@@ -234,129 +233,23 @@ impl SendQueue {
     }
 }
 
-/// What every packet of a queue pair needs to know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    pub(crate) service: Service,
-    pub(crate) peer_qpn: u32,
-    pub(crate) mtu: u32,
-}
-
-impl Route {
-    const fn wire(&self) -> rnic_wire::Service {
-        match self.service {
-            Service::Rc => rnic_wire::Service::Rc,
-            Service::Irn => rnic_wire::Service::Irn,
-            Service::Uc => rnic_wire::Service::Uc,
-        }
-    }
-
-    /// The headers of a packet; services have all operations that queue pairs ask for.
-    pub(crate) fn headers(&self, operation: Operation, position: Position, extra: Extra, psn: u32) -> Headers {
-        let opcode = Opcode::new(self.wire(), operation, position, extra).unwrap_or(Opcode::CNP);
-        debug_assert!(opcode != Opcode::CNP, "{operation:?} {position:?} {extra:?} of {:?}", self.service);
-        Headers::new(Bth::new(opcode, self.peer_qpn, psn))
-    }
-
-    /// Packet `index` of a send: its headers, and which of its bytes it carries.
-    pub(crate) fn request(&self, wqe: &Wqe, index: u32, psn: u32) -> (Headers, u32, u32) {
-        let irn = self.service == Service::Irn;
-        let done = index * self.mtu;
-        let read = irn.then_some(ReadEth { read_wqe_sn: wqe.serial });
-        let atomic = |operation, va, rkey, swap_add, compare| {
-            let headers = self.headers(operation, Position::Only, Extra::None, psn);
-            let atomic = Some(AtomicEth { va, rkey, swap_add, compare });
-            (Headers { atomic, read, ..headers }, 0, 0)
-        };
-        let (operation, extra, target) = match wqe.op {
-            SendOp::FetchAdd { addr, rkey, add } => return atomic(Operation::FetchAdd, addr, rkey, add, 0),
-            SendOp::CompareSwap { addr, rkey, compare, swap } => {
-                return atomic(Operation::CompareSwap, addr, rkey, swap, compare);
-            }
-            SendOp::Read { addr, rkey } => {
-                let headers = self.headers(Operation::ReadRequest, Position::Only, Extra::None, psn);
-                let reth = Reth { va: addr.wrapping_add(u64::from(done)), rkey, dma_len: wqe.len - done };
-                return (Headers { reth: Some(reth), read, ..headers }, 0, 0);
-            }
-            SendOp::Send => (Operation::Send, Extra::None, None),
-            SendOp::SendImm(_) => (Operation::Send, Extra::Immediate, None),
-            SendOp::SendInv(_) => (Operation::Send, Extra::Invalidate, None),
-            SendOp::Write { addr, rkey } => (Operation::Write, Extra::None, Some((addr, rkey))),
-            SendOp::WriteImm { addr, rkey, .. } => (Operation::Write, Extra::Immediate, Some((addr, rkey))),
-        };
-        let (position, len) = place(wqe.len, index, self.mtu);
-        let ends = matches!(position, Position::Last | Position::Only);
-        let starts = matches!(position, Position::First | Position::Only);
-        let mut headers = self.headers(operation, position, if ends { extra } else { Extra::None }, psn);
-        headers.bth.solicited = ends && wqe.flags.solicited;
-        match target {
-            Some((addr, rkey)) if irn || starts => {
-                let va = addr.wrapping_add(u64::from(done));
-                headers.reth = Some(Reth { va, rkey, dma_len: wqe.len - done });
-            }
-            None if irn => headers.send = Some(SendEth { recv_wqe_sn: wqe.serial, offset: done }),
-            _ => {}
-        }
-        if ends {
-            match wqe.op {
-                SendOp::SendImm(imm) => headers.imm = Some(ImmDt(imm)),
-                SendOp::WriteImm { imm, .. } => {
-                    headers.imm = Some(ImmDt(imm));
-                    headers.recv = irn.then_some(RecvEth { recv_wqe_sn: wqe.serial });
-                }
-                SendOp::SendInv(rkey) => headers.ieth = Some(Ieth { rkey }),
-                _ => {}
-            }
-        }
-        (headers, done, len)
-    }
-}
-
-/// Position and payload length of packet `index` of a message of `len` bytes.
-pub(crate) fn place(len: u32, index: u32, mtu: u32) -> (Position, u32) {
-    let done = index * mtu;
-    let here = (len - done).min(mtu);
-    let last = done + here == len;
-    let position = match (index == 0, last) {
-        (true, true) => Position::Only,
-        (true, false) => Position::First,
-        (false, true) => Position::Last,
-        (false, false) => Position::Middle,
-    };
-    (position, here)
-}
-
-/// Writes a packet with `len` bytes of payload, which `fill` provides, and room for its ICRC; returns its length.
-pub(crate) fn write(
-    headers: &Headers, len: u32, out: &mut [u8], fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
-) -> Result<usize, AccessError> {
-    let mut headers = *headers;
-    let pad = pad_count(len as usize);
-    headers.bth.pad = pad as u8;
-    let start = headers.emit(out);
-    let end = start + len as usize;
-    fill(&mut out[start..end])?;
-    out[end..end + pad + ICRC_LEN].fill(0);
-    Ok(end + pad + ICRC_LEN)
-}
-
 impl Local {
     /// Copies bytes from `offset` on into a packet.
-    pub(crate) fn gather(&self, memory: &Memory, pd: Pd, offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
+    pub(crate) fn gather(&self, memory: &Memory, offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(bytes) => {
                 out.copy_from_slice(&bytes[offset as usize..offset as usize + out.len()]);
                 Ok(())
             }
-            Local::Gather(sges) => memory.gather(pd, sges, offset, out),
+            Local::Gather(spans) => memory.gather(spans, offset, out),
         }
     }
 
     /// Copies the answer's bytes to where they belong.
-    pub(crate) fn scatter(&self, memory: &mut Memory, pd: Pd, offset: u32, data: &[u8]) -> Result<(), AccessError> {
+    pub(crate) fn scatter(&self, memory: &mut Memory, offset: u32, data: &[u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(_) => Err(AccessError::Rights),
-            Local::Gather(sges) => memory.scatter(pd, sges, offset, data),
+            Local::Gather(spans) => memory.scatter(spans, offset, data),
         }
     }
 }

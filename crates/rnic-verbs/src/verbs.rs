@@ -1,12 +1,13 @@
 //! The verbs: objects are made, changed and ended, work is posted, completions are taken.
 
 use crate::common::Common;
-use crate::device::{Device, ctx, index};
+use crate::device::{Device, index};
 use crate::flow::Congestion;
-use crate::memory::total;
+use crate::memory::{Spans, total};
+use crate::packet::Route;
 use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
-use crate::send_queue::{Local, Route, Wqe};
+use crate::send_queue::{Local, Wqe};
 use crate::types::{
     Access, Completion, Connection, CqId, Data, Event, LONGEST_MTU, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest,
     SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
@@ -26,13 +27,13 @@ impl Device {
     /// While something belongs to it.
     pub fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
         let busy = |by| Err(VerbsError::Busy { what: "protection domain", by });
-        if self.memory.has_domain(pd) {
+        if self.ctx.memory.has_domain(pd) {
             return busy("a memory region");
         }
         if self.qps.iter().any(|(_, qp)| qp.common.pd == pd) {
             return busy("a queue pair");
         }
-        if self.srqs.values().any(|srq| srq.pd == pd) {
+        if self.ctx.srqs.values().any(|srq| srq.pd == pd) {
             return busy("a shared receive queue");
         }
         self.domains.remove(pd.0).ok_or(VerbsError::Unknown("such protection domain"))
@@ -53,13 +54,13 @@ impl Device {
     ) -> Result<MrInfo, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
-        if self.memory.count() >= limits.regions as usize {
+        if self.ctx.memory.count() >= limits.regions as usize {
             return Err(VerbsError::Limit { what: "memory regions", limit: limits.regions.into() });
         }
-        if self.memory.bytes() + bytes.len() as u64 > limits.bytes {
+        if self.ctx.memory.bytes() + bytes.len() as u64 > limits.bytes {
             return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
         }
-        let info = self.memory.register(pd, bytes, addr, access, &mut self.rng);
+        let info = self.ctx.memory.register(pd, bytes, addr, access, &mut self.rng);
         let possible = "what leaves room for the region below 2^64";
         info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
     }
@@ -69,7 +70,7 @@ impl Device {
     /// # Errors
     /// If there is no such region.
     pub fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError> {
-        self.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))
+        self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))
     }
 
     /// A new remote key for a region; the old one, invalidated or not, is no longer valid.
@@ -77,27 +78,24 @@ impl Device {
     /// # Errors
     /// If there is no such region.
     pub fn rekey(&mut self, id: MrId) -> Result<MrInfo, VerbsError> {
-        self.memory.rekey(id, &mut self.rng).ok_or(VerbsError::Unknown("such memory region"))
+        self.ctx.memory.rekey(id, &mut self.rng).ok_or(VerbsError::Unknown("such memory region"))
     }
 
     /// The bytes of a region.
     pub fn bytes(&self, id: MrId) -> Option<&[u8]> {
-        self.memory.bytes_of(id)
+        self.ctx.memory.bytes_of(id)
     }
 
     /// The bytes of a region, to change.
     pub fn bytes_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
-        self.memory.bytes_of_mut(id)
+        self.ctx.memory.bytes_of_mut(id)
     }
 
-    fn check_sges(&self, pd: Pd, sges: &[Sge], most: u32, write: bool) -> Result<(), VerbsError> {
+    fn check_sges(&self, pd: Pd, sges: &[Sge], most: u32, write: bool) -> Result<Spans, VerbsError> {
         if sges.len() > most as usize {
             return Err(VerbsError::Limit { what: "scatter-gather elements", limit: most.into() });
         }
-        for (index, sge) in sges.iter().enumerate() {
-            self.memory.check(pd, sge, write).map_err(|why| VerbsError::Memory { index, why })?;
-        }
-        Ok(())
+        self.ctx.memory.check(pd, sges, write).map_err(|(index, why)| VerbsError::Memory { index, why })
     }
 }
 
@@ -109,11 +107,11 @@ impl Device {
     /// When a limit is reached.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
         let limits = self.config.limits;
-        if self.cqs.len() >= limits.completion_queues as usize {
+        if self.ctx.cqs.len() >= limits.completion_queues as usize {
             return Err(VerbsError::Limit { what: "completion queues", limit: limits.completion_queues.into() });
         }
         range("the capacity of a completion queue", capacity, 1, limits.completions, "1 up to the device's limit")?;
-        Ok(CqId(self.cqs.insert(CompletionQueue::new(capacity))))
+        Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity))))
     }
 
     /// Ends a completion queue.
@@ -124,12 +122,12 @@ impl Device {
         if self.cq(cq)?.users > 0 {
             return Err(VerbsError::Busy { what: "completion queue", by: "a queue pair" });
         }
-        self.cqs.remove(cq.0);
+        self.ctx.cqs.remove(cq.0);
         Ok(())
     }
 
     fn cq(&mut self, cq: CqId) -> Result<&mut CompletionQueue, VerbsError> {
-        self.cqs.get_mut(cq.0).ok_or(VerbsError::Unknown("such completion queue"))
+        self.ctx.cqs.get_mut(cq.0).ok_or(VerbsError::Unknown("such completion queue"))
     }
 
     /// Takes completions, oldest first; returns how many.
@@ -142,7 +140,7 @@ impl Device {
 
     /// Completions that wait to be taken.
     pub fn cq_len(&self, cq: CqId) -> usize {
-        self.cqs.get(cq.0).map_or(0, CompletionQueue::len)
+        self.ctx.cqs.get(cq.0).map_or(0, CompletionQueue::len)
     }
 
     /// Asks that the next completion of this kind be notified ([`Device::take_notification`]), once. An overflow is notified too.
@@ -156,7 +154,7 @@ impl Device {
 
     /// Whether the notification that was asked for has come; then it is forgotten.
     pub fn take_notification(&mut self, cq: CqId) -> bool {
-        self.cqs.get_mut(cq.0).is_some_and(CompletionQueue::take_notification)
+        self.ctx.cqs.get_mut(cq.0).is_some_and(CompletionQueue::take_notification)
     }
 }
 
@@ -169,14 +167,14 @@ impl Device {
     pub fn create_srq(&mut self, pd: Pd, capacity: u32, max_sge: u32) -> Result<SrqId, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
-        if self.srqs.len() >= limits.shared_receive_queues as usize {
+        if self.ctx.srqs.len() >= limits.shared_receive_queues as usize {
             let limit = limits.shared_receive_queues.into();
             return Err(VerbsError::Limit { what: "shared receive queues", limit });
         }
         range("the capacity of a receive queue", capacity, 1, limits.work_requests, "1 up to the device's limit")?;
         range("the number of elements", max_sge, 0, limits.scatter_gather, "0 up to the device's limit")?;
         let receives = ReceiveQueue::new(capacity, max_sge);
-        Ok(SrqId(self.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
+        Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
     /// Raises an event, once, as soon as fewer than `limit` receives are left: at once, if there are. 0 takes the request back.
@@ -187,7 +185,7 @@ impl Device {
         let queue = self.srq(srq)?;
         queue.limit = limit;
         if queue.reaches_limit() {
-            self.events.push_back(Event::SharedReceiveLimit(srq));
+            self.ctx.events.push_back(Event::SharedReceiveLimit(srq));
         }
         Ok(())
     }
@@ -200,12 +198,12 @@ impl Device {
         if self.srq(srq)?.users > 0 {
             return Err(VerbsError::Busy { what: "shared receive queue", by: "a queue pair" });
         }
-        self.srqs.remove(srq.0);
+        self.ctx.srqs.remove(srq.0);
         Ok(())
     }
 
     fn srq(&mut self, srq: SrqId) -> Result<&mut SharedReceiveQueue, VerbsError> {
-        self.srqs.get_mut(srq.0).ok_or(VerbsError::Unknown("such shared receive queue"))
+        self.ctx.srqs.get_mut(srq.0).ok_or(VerbsError::Unknown("such shared receive queue"))
     }
 
     /// Posts a receive for whichever queue pair needs one next.
@@ -222,8 +220,8 @@ impl Device {
     }
 
     fn receive_request(&self, pd: Pd, max_sge: u32, request: &RecvRequest<'_>) -> Result<Receive, VerbsError> {
-        self.check_sges(pd, request.scatter, max_sge, true)?;
-        Ok(Receive { wr_id: request.wr_id, scatter: request.scatter.into(), room: total(request.scatter) })
+        let scatter = self.check_sges(pd, request.scatter, max_sge, true)?;
+        Ok(Receive { wr_id: request.wr_id, scatter, room: total(request.scatter) })
     }
 }
 
@@ -403,7 +401,7 @@ impl Device {
             qp.release();
         }
         self.now = self.now.max(now);
-        self.wake(index(qpn) as u32);
+        self.touch(index(qpn) as u32);
         Ok(())
     }
 
@@ -413,12 +411,12 @@ impl Device {
     /// # Errors
     /// If the state is another.
     pub fn to_sqd(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
-        let (qp, mut ctx) = self.qp_and_ctx(qpn)?;
+        let (qp, ctx) = self.qp_and_ctx(qpn)?;
         require(qp.common.state, &[State::ReadyToSend], "go to SQD")?;
         qp.common.state = State::SendQueueDrain;
         qp.common.draining = true;
         qp.drain();
-        qp.common.retire(&mut ctx, 0);
+        qp.common.retire(ctx, 0);
         Ok(())
     }
 
@@ -427,10 +425,10 @@ impl Device {
     /// # Errors
     /// If there is no such queue pair.
     pub fn to_error(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
-        let (qp, mut ctx) = self.qp_and_ctx(qpn)?;
+        let (qp, ctx) = self.qp_and_ctx(qpn)?;
         if qp.common.state != State::Error {
             qp.common.state = State::Error;
-            qp.common.flush(&mut ctx);
+            qp.common.flush(ctx);
         }
         self.settle();
         Ok(())
@@ -473,8 +471,8 @@ impl Device {
                 (Local::Inline(bytes.into()), bytes.len() as u64)
             }
             Data::Gather(sges) => {
-                self.check_sges(c.pd, sges, c.init.capacities.send_sge, op.is_fetching())?;
-                (Local::Gather(sges.into()), total(sges))
+                let spans = self.check_sges(c.pd, sges, c.init.capacities.send_sge, op.is_fetching())?;
+                (Local::Gather(spans), total(sges))
             }
         };
         if len > 1 << 31 {
@@ -496,13 +494,13 @@ impl Device {
         let wqe = Wqe::new(request.wr_id, op, local, len, request.flags);
         let qp = &mut self.qps[index(qpn)];
         if matches!(qp.common.state, State::Error | State::SendQueueError) {
-            qp.common.sent(&mut ctx!(self), &wqe, Status::WorkRequestFlushed);
+            qp.common.sent(&mut self.ctx, &wqe, Status::WorkRequestFlushed);
             self.settle();
             return Ok(());
         }
         qp.common.sends.push(wqe);
         qp.release();
-        self.wake(index(qpn) as u32);
+        self.touch(index(qpn) as u32);
         Ok(())
     }
 
@@ -524,7 +522,7 @@ impl Device {
         let taken = c.inbox_len();
         c.receives.post(receive, taken)?;
         if c.state == State::Error {
-            c.flush(&mut ctx!(self));
+            c.flush(&mut self.ctx);
             self.settle();
         }
         Ok(())

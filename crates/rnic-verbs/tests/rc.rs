@@ -508,26 +508,24 @@ fn messages_of_both_directions_take_turns() {
 
 #[test]
 fn a_duplicate_of_the_past_disturbs_nothing_that_is_owed() {
-    // A read request comes twice, the second time together with a Write and another read.
+    // A read request comes once more, together with a Write and another read, and behind them.
     let mut pair = pair();
     pair.sides[1].fill(0, &pattern(1_024, 7));
-    let mut first = true;
-    pair.script(move |seen| {
-        let twice = first && seen.from == 0;
-        first &= !twice;
-        if twice { Fate::Twice(Time::from_us(4)) } else { Fate::Arrives }
-    });
     pair.post(0, 1, pair.read_op(1, 0), 300);
-    pair.run_for(Time::from_us(4));
+    let old = pair.take(0);
+    assert_eq!(pair.arrive(1, &old[0]), Ok(()));
+    pair.run();
     pair.trace.clear();
     pair.post_with(0, 2, pair.write_op(1, 8_000), 0, 10, SendFlags::SIGNALED);
     pair.post_with(0, 3, pair.read_op(1, 500), 1_000, 300, SendFlags::SIGNALED);
+    for new in pair.take(0) {
+        assert_eq!(pair.arrive(1, &new), Ok(()));
+    }
+    assert_eq!(pair.arrive(1, &old[0]), Err(Dropped::Duplicate));
     pair.run();
-    // At 15 us all three are there; the old answer has its place before the rest.
+    // The old answer has its place before the rest.
     pair.expect(
-        "A RDMA WRITE Only #102 10 B va +0x1f40 len 10 ask
-         A RDMA READ Request #103 va +0x1f4 len 300 ask
-         B RDMA READ Response First #100 256 B msn 3 credits 0
+        "B RDMA READ Response First #100 256 B msn 3 credits 0
          B RDMA READ Response Last #101 44 B msn 3 credits 0
          B ACK #102 msn 3 credits 0
          B RDMA READ Response First #103 256 B msn 3 credits 0
@@ -536,6 +534,55 @@ fn a_duplicate_of_the_past_disturbs_nothing_that_is_owed() {
     assert_eq!(pair.sides[0].dropped(Dropped::Stale), 2);
     assert_eq!(pair.sides[0].device.counters().implied_naks, 0);
     assert_eq!(pair.sides[0].bytes(1_000, 300), &pattern(1_024, 7)[500..800]);
+}
+
+#[test]
+fn an_answer_that_is_asked_for_again_takes_the_place_of_what_is_left_of_it() {
+    let mut pair = pair();
+    pair.sides[1].batch = rnic_verbs::Batch::new(2);
+    pair.post(0, 1, pair.read_op(1, 0), 256 * 5);
+    let first = pair.take(0).remove(0);
+    assert_eq!(pair.arrive(1, &first), Ok(()));
+    // Two of five packets are out, and lost, when the requester asks again: from the second packet on, then from the first.
+    let side = &mut pair.sides[1];
+    assert!(side.device.transmit(pair.now, &mut side.batch));
+    let (va, rkey) = pair.target(1);
+    for psn in [101, 100] {
+        let mut again = pair.headers(1, Opcode::RC_READ_REQUEST, psn);
+        let done = (psn - 100) * 256;
+        again.reth = Some(Reth { va: va + u64::from(done), rkey, dma_len: 256 * 5 - done });
+        assert_eq!(pair.arrive(1, &bytes_of(again, &[])), Err(Dropped::Duplicate));
+    }
+    pair.run();
+    pair.expect(
+        "B RDMA READ Response First #100 256 B msn 1 credits 0
+         B RDMA READ Response Middle #101 256 B
+         B RDMA READ Response Middle #102 256 B
+         B RDMA READ Response Middle #103 256 B
+         B RDMA READ Response Last #104 256 B msn 1 credits 0",
+    );
+}
+
+#[test]
+fn a_loss_after_a_message_that_had_to_wait_is_reported() {
+    let mut pair = pair();
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.run_for(Time::from_us(50));
+    pair.recv(1, 7, 0, 100);
+    pair.run();
+    pair.trace.clear();
+    pair.lose_once(|seen| seen.is(0, Operation::Write, 101));
+    pair.post(0, 2, pair.write_op(1, 0), 10);
+    pair.post(0, 3, pair.write_op(1, 0), 10);
+    pair.run();
+    pair.expect(
+        "A RDMA WRITE Only #101 10 B va +0x0 len 10 ask lost
+         A RDMA WRITE Only #102 10 B va +0x0 len 10 ask
+         B NAK PSN sequence error #101 msn 1
+         A RDMA WRITE Only #101 10 B va +0x0 len 10 ask
+         A RDMA WRITE Only #102 10 B va +0x0 len 10 ask
+         B ACK #102 msn 3 credits 0",
+    );
 }
 
 #[test]

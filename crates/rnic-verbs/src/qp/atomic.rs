@@ -11,7 +11,7 @@ pub(crate) fn execute(memory: &mut Memory, pd: Pd, request: &AtomicEth, compare:
         AccessError::Alignment => Refusal::INVALID,
         _ => Refusal::ACCESS,
     })?;
-    let bytes = memory.slice_mut(span);
+    let bytes = memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
     let mut original = [0; 8];
     original.copy_from_slice(bytes);
     let value = u64::from_ne_bytes(original);

@@ -17,7 +17,7 @@ pub(crate) enum Incoming {
 impl Incoming {
     /// Takes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the message ends.
     pub(crate) fn take(
-        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
         match packet.headers.bth.opcode.operation() {
             Operation::Send => Incoming::take_send(incoming, c, ctx, packet),
@@ -27,7 +27,7 @@ impl Incoming {
     }
 
     fn take_send(
-        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
         let headers = &packet.headers;
         let opcode = headers.bth.opcode;
@@ -43,7 +43,7 @@ impl Incoming {
         if bytes > receive.room.min(u64::from(MOST_BYTES)) {
             return Err(Refusal::TOO_LONG);
         }
-        ctx.memory.scatter(pd, &receive.scatter, done, packet.payload).map_err(|_| Refusal::RECEIVE)?;
+        ctx.memory.scatter(&receive.scatter, done, packet.payload).map_err(|_| Refusal::RECEIVE)?;
         let bytes = bytes as u32;
         if !opcode.ends_message() {
             *incoming = Some(Incoming::Send { done: bytes });
@@ -61,7 +61,7 @@ impl Incoming {
     }
 
     fn take_write(
-        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>,
+        incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
         let headers = &packet.headers;
         let opcode = headers.bth.opcode;
@@ -84,8 +84,8 @@ impl Incoming {
         }
         if left > 0 {
             // The rest of the message too: what cannot be written whole is not begun.
-            let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Right::Write);
-            let place = ctx.memory.slice_mut(span.map_err(|_| Refusal::ACCESS)?);
+            let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
+            let place = ctx.memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
             place[..packet.payload.len()].copy_from_slice(packet.payload);
         }
         let bytes = done + len;

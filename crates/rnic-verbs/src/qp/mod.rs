@@ -93,7 +93,7 @@ impl Qp {
     }
 
     pub(crate) fn handle(
-        &mut self, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         match &mut self.engine {
             Engine::None => Err(Dropped::State),
@@ -104,7 +104,7 @@ impl Qp {
     }
 
     /// Writes the next packet; 0 if there is none for now.
-    pub(crate) fn emit(&mut self, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let bytes = match &mut self.engine {
             Engine::None => 0,
             Engine::Rc(rc) => {
@@ -145,7 +145,7 @@ impl Qp {
         .time()
     }
 
-    pub(crate) fn on_deadline(&mut self, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, ctx: &mut Ctx, now: Time) {
         match &mut self.engine {
             Engine::None => {}
             Engine::Rc(rc) => rc.on_deadline(&mut self.common, ctx, now),

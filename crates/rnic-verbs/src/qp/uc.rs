@@ -8,7 +8,6 @@ use super::incoming::Incoming;
 use super::sending::{Due, Marks};
 use crate::common::{Common, Ctx, Refusal};
 use crate::flow::Pace;
-use crate::send_queue::write;
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{FlowConfig, Psn, Time};
@@ -58,7 +57,7 @@ impl Uc {
     }
 
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let opcode = packet.headers.bth.opcode;
         if opcode.operation() == Operation::Cnp {
@@ -98,7 +97,7 @@ impl Uc {
         Err(Dropped::Refused)
     }
 
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if self.marks.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
@@ -107,11 +106,11 @@ impl Uc {
             return 0;
         }
         let packet = self.next;
-        let (route, pd) = (c.route, c.pd);
+        let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
         let psn = self.first.plus(packet as u32).value();
-        let (headers, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn);
-        match write(&headers, len, out, |payload| wqe.local.gather(ctx.memory, pd, offset, payload)) {
+        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn, false, out);
+        match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 self.next += 1;
                 ctx.counters.sent(false, len);

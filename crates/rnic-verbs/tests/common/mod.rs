@@ -70,6 +70,8 @@ impl Setup {
         let mut pair = self.unconnected();
         pair.connect(0);
         pair.connect(1);
+        // Nothing is to be sent yet.
+        pair.drain();
         pair
     }
 
@@ -354,6 +356,16 @@ impl Pair {
                 }
             }
         }
+    }
+
+    /// Takes what side `from` has to send, away from the wire.
+    pub(crate) fn take(&mut self, from: usize) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let side = &mut self.sides[from];
+        while side.device.transmit(self.now, &mut side.batch) {
+            all.extend(side.batch.packets_mut().map(|packet| packet.to_vec()));
+        }
+        all
     }
 
     fn launch(&mut self, from: usize, bytes: Vec<u8>) {

@@ -29,14 +29,14 @@ mod responder;
 
 use super::sending::{Due, Marks};
 use crate::common::{Common, Ctx};
-use crate::send_queue::write;
+use crate::packet::Writer;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
 use acks::Cause;
 use requester::Requester;
 use responder::Responder;
 use rnic_transport::{FlowConfig, Psn, Time};
-use rnic_wire::{Aeth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
+use rnic_wire::{Aeth, NakCode, Operation, Packet, RnrTimer, Syndrome};
 
 /// State of an IRN connection.
 pub(crate) struct Irn {
@@ -76,7 +76,7 @@ impl Irn {
 
     /// A packet of the connection came in.
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
@@ -106,7 +106,7 @@ impl Irn {
         result
     }
 
-    fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, out: &mut [u8]) -> usize {
+    fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx, out: &mut [u8]) -> usize {
         if self.marks.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
@@ -114,10 +114,12 @@ impl Irn {
         const LOST: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
         let msn = self.responder.msn();
         let mut acknowledge = |operation, psn: Psn, syndrome, cause: Cause, msn| {
-            let mut headers = c.route.headers(operation, Position::Only, Extra::None, psn.value());
-            headers.bth.becn = cause.marked;
-            let (aeth, sack) = (Some(Aeth { syndrome, msn }), Some(cause.sack()));
-            write(&Headers { aeth, sack, ..headers }, 0, out, |_| Ok(())).unwrap_or(0)
+            let mut bth = c.route.only(operation, psn.value());
+            bth.becn = cause.marked;
+            let mut writer = Writer::begin(&bth, 0, out);
+            writer.put(&Aeth { syndrome, msn }.emit());
+            writer.put(&cause.sack().emit());
+            writer.end()
         };
         let last = |expected: Psn| expected.plus(Psn::MODULUS - 1);
         let expected = self.responder.expected();
@@ -152,7 +154,7 @@ impl Irn {
         0
     }
 
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let bytes = self.emit_control(c, ctx, out);
         if bytes > 0 || !c.receives_packets() {
             return bytes;
@@ -185,7 +187,7 @@ impl Irn {
         due
     }
 
-    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         self.responder.on_deadline(c, ctx, now);
         if c.sends_packets() {
             self.requester.on_deadline(c, ctx, now);

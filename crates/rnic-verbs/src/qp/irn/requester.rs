@@ -3,9 +3,9 @@
 use super::acks::{Acknowledgements, Cause, run};
 use crate::common::{Common, Ctx, status_of};
 use crate::flow::Flow;
+use crate::packet::place;
 use crate::qp::AROUND_PACKET;
 use crate::qp::sending::{Due, Stamps, Waiting};
-use crate::send_queue::{place, write};
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
@@ -98,7 +98,7 @@ impl Requester {
     }
 
     pub(crate) fn on_acknowledge(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, headers: &Headers,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, headers: &Headers,
     ) -> Result<(), Dropped> {
         let (Some(aeth), Some(sack)) = (headers.aeth, headers.sack) else { return Err(Dropped::Opcode) };
         let at = self.position(headers.bth.psn);
@@ -153,9 +153,7 @@ impl Requester {
     }
 
     /// A NAK of something acknowledged is news only for a read whose answer is outstanding.
-    fn on_late_refusal(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, at: i64, syndrome: Syndrome,
-    ) -> Result<(), Dropped> {
+    fn on_late_refusal(&mut self, c: &mut Common, ctx: &mut Ctx, at: i64, syndrome: Syndrome) -> Result<(), Dropped> {
         match (syndrome, u64::try_from(at)) {
             (Syndrome::Nak(code), Ok(packet))
                 if code != NakCode::PsnSequenceError && c.sends.find(packet).is_some_and(|wqe| !wqe.is_answered()) =>
@@ -168,12 +166,12 @@ impl Requester {
     }
 
     /// The send that `packet` belongs to failed: nothing from there on is sent any more.
-    fn fail_at(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, packet: u64, status: Status) {
+    fn fail_at(&mut self, c: &mut Common, ctx: &mut Ctx, packet: u64, status: Status) {
         c.fail_at(ctx, packet, status);
         self.flow.truncate(packet.saturating_sub(self.acked));
     }
 
-    fn advance(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, pdu: Pdu) {
+    fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, pdu: Pdu) {
         let progress = self.flow.handle(now, pdu);
         if progress.acked > 0 {
             self.acked += u64::from(progress.acked);
@@ -183,14 +181,14 @@ impl Requester {
     }
 
     pub(crate) fn on_answer(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let psn = Psn::new(packet.headers.bth.psn);
         let expected = self.expected();
         let new = matches!(self.answers.recovery().foresee(psn), Arrival::InOrder | Arrival::Ahead);
         if new {
             let answer = self.answers_expected + u64::from(psn.since(expected));
-            let (pd, mtu, sent) = (c.pd, c.route.mtu, self.sent());
+            let (mtu, sent) = (c.route.mtu, self.sent());
             let Some(wqe) = c.sends.find_answer(answer).filter(|wqe| wqe.first < sent) else {
                 return Err(Dropped::Stale);
             };
@@ -209,7 +207,7 @@ impl Requester {
                 self.fail_at(c, ctx, request, Status::BadResponse);
                 return Ok(());
             }
-            if wqe.local.scatter(ctx.memory, pd, index * mtu, data).is_err() {
+            if wqe.local.scatter(&mut ctx.memory, index * mtu, data).is_err() {
                 self.fail_at(c, ctx, request, Status::LocalProtection);
                 return Ok(());
             }
@@ -235,7 +233,7 @@ impl Requester {
     }
 
     /// Writes the next request; 0 if there is none for now.
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if !c.sends_packets() || self.waiting.is_waiting() {
             return 0;
         }
@@ -250,14 +248,13 @@ impl Requester {
 
     #[expect(clippy::too_many_arguments, reason = "what a packet is made of")]
     fn emit_packet(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: u64, psn: Psn, again: bool, out: &mut [u8],
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: u64, psn: Psn, again: bool, out: &mut [u8],
     ) -> usize {
-        let (route, pd) = (c.route, c.pd);
+        let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
-        let (mut headers, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn.value());
-        headers.bth.ack_request = true;
         self.stamps.set(psn, now);
-        match write(&headers, len, out, |payload| wqe.local.gather(ctx.memory, pd, offset, payload)) {
+        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn.value(), true, out);
+        match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 ctx.counters.sent(again, len);
                 self.flow.sent(now, bytes as u32 + AROUND_PACKET);
@@ -301,7 +298,7 @@ impl Requester {
         due
     }
 
-    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         if self.waiting.is_waiting() {
             if self.waiting.ends(now) {
                 self.flow.resend(now);

@@ -5,11 +5,12 @@ use super::part::{Kind, Parked, Part};
 use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
 use crate::flow::Flow;
 use crate::memory::Right;
+use crate::packet::{Writer, place};
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::qp::{AROUND_PACKET, atomic};
-use crate::send_queue::{packets, place, write};
-use crate::types::{Status, VerbsError};
+use crate::send_queue::packets;
+use crate::types::{AccessError, Status, VerbsError};
 use crate::{Congestion, Dropped, MOST_IN_FLIGHT};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
@@ -125,7 +126,7 @@ impl Responder {
     // Requests in.
 
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         if self.ending.is_some() {
             return Err(Dropped::State);
@@ -214,9 +215,7 @@ impl Responder {
 
     /// Checks what a packet wants and places its data; `ahead` is its distance from the one whose turn it is. Nothing is written before
     /// all checks, and nothing else happens.
-    fn place(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, payload: &[u8], part: &Part, ahead: u32,
-    ) -> Result<(), Refusal> {
+    fn place(&mut self, c: &mut Common, ctx: &mut Ctx, payload: &[u8], part: &Part, ahead: u32) -> Result<(), Refusal> {
         // Each message takes at least one packet: the receives ahead are no more than the packets since the message began.
         let most = self.turn + u64::from(ahead) - self.message;
         let receives_ahead = |c: &Common, serial: u32| {
@@ -226,13 +225,12 @@ impl Responder {
         match part.kind {
             Kind::Send { serial, offset, .. } => {
                 let place = receives_ahead(c, serial)?;
-                let pd = c.pd;
                 let receive = c.receive(ctx, place, ahead > 0).ok_or(Refusal::NotReady)?;
                 let end = u64::from(offset) + u64::from(part.len);
                 if end > receive.room.min(u64::from(MOST_BYTES)) {
                     return Err(Refusal::TOO_LONG);
                 }
-                ctx.memory.scatter(pd, &receive.scatter, offset, payload).map_err(|_| Refusal::RECEIVE)
+                ctx.memory.scatter(&receive.scatter, offset, payload).map_err(|_| Refusal::RECEIVE)
             }
             Kind::Write { addr, rkey, left, serial } => {
                 if !c.access.remote_write {
@@ -247,8 +245,8 @@ impl Responder {
                 }
                 if left > 0 {
                     // The rest of the message too: what cannot be written whole is not begun.
-                    let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(left), Right::Write);
-                    let place = ctx.memory.slice_mut(span.map_err(|_| Refusal::ACCESS)?);
+                    let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
+                    let place = ctx.memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
                     place[..payload.len()].copy_from_slice(payload);
                 }
                 Ok(())
@@ -258,7 +256,7 @@ impl Responder {
     }
 
     /// A packet's turn has come, its data is in place: what it causes.
-    fn finish(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, part: &Part) -> Result<(), Refusal> {
+    fn finish(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, part: &Part) -> Result<(), Refusal> {
         match part.kind {
             Kind::Send { offset, rkey, .. } => {
                 let bytes = offset + part.len;
@@ -294,7 +292,7 @@ impl Responder {
                     return Err(Refusal::INVALID);
                 }
                 self.make_room(now, serial)?;
-                let value = atomic::execute(ctx.memory, c.pd, &request, compare)?;
+                let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
                 self.answer(serial, 1, AnswerKind::Atomic { value });
             }
         }
@@ -305,7 +303,7 @@ impl Responder {
     }
 
     /// The request in packet `request` cannot be taken. What precedes it is answered still, then a NAK ends the connection.
-    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, request: u64, refusal: Refusal, uses_receive: bool) {
+    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, request: u64, refusal: Refusal, uses_receive: bool) {
         let Refusal::Never(code, status) = refusal else { return };
         if self.ending.is_none_or(|ending| request < ending.request) {
             self.ending = Some(Ending { request, code, status, uses_receive });
@@ -313,7 +311,7 @@ impl Responder {
         self.end_when_answered(c, ctx);
     }
 
-    fn end_when_answered(&mut self, c: &mut Common, ctx: &mut Ctx<'_>) {
+    fn end_when_answered(&mut self, c: &mut Common, ctx: &mut Ctx) {
         if !self.answering.is_empty() {
             return;
         }
@@ -325,14 +323,13 @@ impl Responder {
 
     // Answers out.
 
-    fn answer_read(&mut self, c: &Common, ctx: &Ctx<'_>, now: Time, reth: &Reth, serial: u32) -> Result<(), Refusal> {
+    fn answer_read(&mut self, c: &Common, ctx: &Ctx, now: Time, reth: &Reth, serial: u32) -> Result<(), Refusal> {
         if !c.access.remote_read || reth.dma_len > MOST_BYTES {
             return Err(Refusal::INVALID);
         }
         self.make_room(now, serial)?;
         if reth.dma_len > 0 {
-            let all = u64::from(reth.dma_len);
-            let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read);
+            let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, reth.dma_len, Right::Read);
             span.map_err(|_| Refusal::ACCESS)?;
         }
         let kind = AnswerKind::Read { addr: reth.va, rkey: reth.rkey, len: reth.dma_len };
@@ -373,7 +370,7 @@ impl Responder {
     }
 
     pub(crate) fn on_read_acknowledge(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, headers: &Headers,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, headers: &Headers,
     ) -> Result<(), Dropped> {
         let (Some(aeth), Some(sack)) = (headers.aeth, headers.sack) else { return Err(Dropped::Opcode) };
         let psn = Psn::new(headers.bth.psn);
@@ -405,32 +402,34 @@ impl Responder {
     }
 
     /// Writes the next packet of an answer; 0 if there is none for now.
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let Some(pick) = self.flow.poll(now) else { return 0 };
         let packet = self.acked + u64::from(pick.psn.since(self.first.plus(self.acked as u32)));
         let at = self.answering.partition_point(|answer| answer.first + u64::from(answer.packets) <= packet);
         let Some(answer) = self.answering.get(at).copied() else { return 0 };
         let index = (packet - answer.first) as u32;
-        let aeth = Some(Aeth { syndrome: c.credits(), msn: self.msn() });
+        let aeth = Aeth { syndrome: c.credits(), msn: self.msn() }.emit();
         self.stamps.set(pick.psn, now);
         let psn = pick.psn.value();
         let (written, len) = match answer.kind {
             AnswerKind::Atomic { value } => {
-                let headers = c.route.headers(Operation::AtomicAcknowledge, Position::Only, Extra::None, psn);
-                let headers = Headers { aeth, atomic_ack: Some(AtomicAckEth { original: value }), ..headers };
-                (write(&headers, 0, out, |_| Ok(())), 0)
+                let mut writer = Writer::begin(&c.route.only(Operation::AtomicAcknowledge, psn), 0, out);
+                writer.put(&aeth);
+                writer.put(&AtomicAckEth { original: value }.emit());
+                (Ok(writer.end()), 0)
             }
             AnswerKind::Read { addr, rkey, len } => {
                 let (position, here) = place(len, index, c.route.mtu);
-                let mut headers = c.route.headers(Operation::ReadResponse, position, Extra::None, psn);
+                let bth = c.route.bth(Operation::ReadResponse, position, Extra::None, psn);
+                let mut writer = Writer::begin(&bth, here, out);
                 if position != Position::Middle {
-                    headers.aeth = aeth;
+                    writer.put(&aeth);
                 }
                 let addr = addr.wrapping_add(u64::from(index * c.route.mtu));
-                let written = write(&headers, here, out, |payload| {
+                let written = writer.end_with(here, |payload| {
                     if here > 0 {
-                        let span = ctx.memory.remote(c.pd, rkey, addr, u64::from(here), Right::Read)?;
-                        payload.copy_from_slice(ctx.memory.slice(span));
+                        let span = ctx.memory.remote(c.pd, rkey, addr, here, Right::Read)?;
+                        payload.copy_from_slice(ctx.memory.slice(span).ok_or(AccessError::Key)?);
                     }
                     Ok(())
                 });
@@ -464,7 +463,7 @@ impl Responder {
         self.flow.deadline()
     }
 
-    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         if self.flow.on_deadline(now) == Some(Timer::Retransmit) {
             ctx.counters.timeouts += 1;
             if !self.waiting.timed_out() {

@@ -67,7 +67,7 @@ impl Rc {
 
     /// A packet of the connection came in.
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
@@ -95,7 +95,7 @@ impl Rc {
         result
     }
 
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if self.marks.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
@@ -130,7 +130,7 @@ impl Rc {
         due
     }
 
-    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         self.responder.on_deadline(now);
         self.requester.on_deadline(c, ctx, now);
     }

@@ -92,6 +92,10 @@ impl Replies {
     /// little, whatever comes in.
     pub(crate) fn control(&mut self, reply: Reply) {
         let same = |other: &Reply| std::mem::discriminant(other) == std::mem::discriminant(&reply);
+        if let Some(last) = self.queue.back_mut().filter(|last| same(last)) {
+            *last = reply;
+            return;
+        }
         let since = self.queue.iter().rposition(Reply::is_answer).map_or(0, |answer| answer + 1);
         if let Some(old) = self.queue.iter().skip(since).position(same) {
             self.queue.remove(since + old);

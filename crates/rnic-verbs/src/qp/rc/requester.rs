@@ -2,9 +2,9 @@
 
 use crate::common::{Common, Ctx, status_of};
 use crate::flow::Flow;
+use crate::packet::place;
 use crate::qp::AROUND_PACKET;
 use crate::qp::sending::{Due, Stamps, Waiting};
-use crate::send_queue::{place, write};
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::pdu::Stamp;
@@ -91,7 +91,7 @@ impl Requester {
     }
 
     pub(crate) fn on_acknowledge(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, headers: &Headers,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, headers: &Headers,
     ) -> Result<(), Dropped> {
         let Some(aeth) = headers.aeth else { return Err(Dropped::Opcode) };
         let at = self.position(headers.bth.psn);
@@ -131,13 +131,13 @@ impl Requester {
     }
 
     /// The send that `packet` belongs to failed: nothing from there on is sent any more.
-    fn fail_at(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, packet: u64, status: Status) {
+    fn fail_at(&mut self, c: &mut Common, ctx: &mut Ctx, packet: u64, status: Status) {
         c.fail_at(ctx, packet, status);
         self.flow.truncate(packet.saturating_sub(self.acked));
     }
 
     /// Everything before packet `upto` has arrived, unless an answer is missing; a NACK asks for `upto` again.
-    fn advance(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, upto: u64, kind: PduKind, mark: bool) {
+    fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, mark: bool) {
         let stamp = self.stamps.get(self.psn(upto.saturating_sub(1)));
         self.advance_with(c, ctx, now, upto, kind, stamp, mark);
     }
@@ -145,7 +145,7 @@ impl Requester {
     /// The same, caused by a packet that left at `stamp`.
     #[expect(clippy::too_many_arguments, reason = "what an acknowledgement says")]
     fn advance_with(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, upto: u64, kind: PduKind, stamp: Stamp, mark: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, stamp: Stamp, mark: bool,
     ) {
         self.rtt = stamp.elapsed(now);
         let upto = c.failing().map_or(upto, |failing| upto.min(failing));
@@ -172,10 +172,10 @@ impl Requester {
     }
 
     pub(crate) fn on_answer(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>,
     ) -> Result<(), Dropped> {
         let at = self.position(packet.headers.bth.psn);
-        let (pd, mtu, sent) = (c.pd, c.route.mtu, self.sent());
+        let (mtu, sent) = (c.route.mtu, self.sent());
         let Some(wqe) = c.sends.unanswered() else { return Err(Dropped::Stale) };
         let expected = wqe.first + u64::from(wqe.answered);
         if at < expected as i64 || at as u64 >= sent {
@@ -199,7 +199,7 @@ impl Requester {
         };
         let wrong = if !fits {
             Some(Status::BadResponse)
-        } else if wqe.local.scatter(ctx.memory, pd, wqe.answered * mtu, data).is_err() {
+        } else if wqe.local.scatter(&mut ctx.memory, wqe.answered * mtu, data).is_err() {
             Some(Status::LocalProtection)
         } else {
             None
@@ -221,29 +221,29 @@ impl Requester {
     }
 
     /// Writes the next request; 0 if there is none for now.
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if !c.sends_packets() || self.waiting.is_waiting() {
             return 0;
         }
         let Some(pick) = self.flow.poll(now) else { return 0 };
         let packet = self.acked + u64::from(pick.psn.since(self.psn(self.acked)));
-        let (route, pd) = (c.route, c.pd);
+        let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
         let index = (packet - wqe.first) as u32;
-        let (mut headers, offset, len) = route.request(wqe, index, pick.psn.value());
-        let fetching = wqe.op.is_fetching();
-        let claimed = if fetching { wqe.packets - index - 1 } else { 0 };
-        let ends = packet + 1 == wqe.end() || fetching;
-        self.flow.claim(claimed);
+        let mut ends = index + 1 == wqe.packets;
+        if wqe.op.is_fetching() {
+            self.flow.claim(wqe.packets - index - 1);
+            ends = true;
+        }
         self.unasked += 1;
         let asks =
             ends || pick.retransmission || self.unasked >= Requester::ASK_EVERY || self.flow.next_transmit().is_none();
-        headers.bth.ack_request = asks;
         if asks {
             self.unasked = 0;
         }
         self.stamps.set(pick.psn, now);
-        match write(&headers, len, out, |payload| wqe.local.gather(ctx.memory, pd, offset, payload)) {
+        let (writer, offset, len) = route.request(wqe, index, pick.psn.value(), asks, out);
+        match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 ctx.counters.sent(pick.retransmission, len);
                 self.flow.sent(now, bytes as u32 + AROUND_PACKET);
@@ -268,7 +268,7 @@ impl Requester {
         self.waiting.until().or_else(|| self.flow.deadline())
     }
 
-    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time) {
+    pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         if self.waiting.is_waiting() {
             if self.waiting.ends(now) {
                 self.implied = None;

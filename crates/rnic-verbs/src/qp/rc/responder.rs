@@ -4,15 +4,16 @@ use super::reply::{Executed, ReadAnswer, Replies, Reply, Resources};
 use crate::common::{Common, Ctx, MOST_BYTES, Refusal};
 use crate::flow::Pace;
 use crate::memory::Right;
+use crate::packet::{Writer, place};
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::Due;
 use crate::qp::{AROUND_PACKET, atomic};
-use crate::send_queue::{packets, place, write};
-use crate::types::{Status, VerbsError};
+use crate::send_queue::packets;
+use crate::types::{AccessError, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, GoBackN, StreamReceiver};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
-use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
+use rnic_wire::{Aeth, AtomicAckEth, Extra, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
 
 pub(crate) struct Responder {
     cfg: FlowConfig,
@@ -52,7 +53,7 @@ impl Responder {
     }
 
     pub(crate) fn handle(
-        &mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let bth = &packet.headers.bth;
         let psn = Psn::new(bth.psn);
@@ -96,7 +97,7 @@ impl Responder {
     }
 
     /// Carries out a packet in order. Reads and atomics return how many sequence numbers they take.
-    fn execute(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
+    fn execute(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
         let headers = &packet.headers;
         let operation = headers.bth.opcode.operation();
         if matches!(operation, Operation::Send | Operation::Write) {
@@ -117,8 +118,7 @@ impl Responder {
                     return Err(Refusal::INVALID);
                 }
                 if reth.dma_len > 0 {
-                    let all = u64::from(reth.dma_len);
-                    let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read);
+                    let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, reth.dma_len, Right::Read);
                     span.map_err(|_| Refusal::ACCESS)?;
                 }
                 let (addr, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
@@ -128,7 +128,7 @@ impl Responder {
             }
             (None, Some(request)) => {
                 let compare = operation == Operation::CompareSwap;
-                let value = atomic::execute(ctx.memory, c.pd, &request, compare)?;
+                let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
                 self.resources.keep(psn, 1, Executed::Atomic { value });
                 self.replies.answer(Reply::Atomic { psn, value });
                 1
@@ -140,13 +140,13 @@ impl Responder {
     }
 
     /// A packet that was carried out before: answers again.
-    fn repeat(&mut self, c: &Common, ctx: &Ctx<'_>, packet: &Packet<'_>) {
+    fn repeat(&mut self, c: &Common, ctx: &Ctx, packet: &Packet<'_>) {
         let headers = &packet.headers;
         let psn = Psn::new(headers.bth.psn);
         let answer = match headers.bth.opcode.operation() {
             Operation::ReadRequest => {
                 let Some(reth) = headers.reth else { return };
-                let all = u64::from(reth.dma_len);
+                let all = reth.dma_len;
                 let count = packets(reth.dma_len, c.route.mtu);
                 let again = (reth.va, reth.rkey, reth.dma_len);
                 let Some(answer) = self.resources.read_again(psn, again, c.route.mtu, count) else { return };
@@ -172,7 +172,7 @@ impl Responder {
     }
 
     /// The connection ends with a NAK, after what is owed for the requests before it.
-    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, psn: Psn, code: NakCode, status: Status) {
+    fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn, code: NakCode, status: Status) {
         self.refusal = Some((psn, code));
         c.fail_receive(ctx, status, true);
     }
@@ -185,45 +185,52 @@ impl Responder {
     }
 
     /// Writes the next reply; 0 if there is none for now.
-    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, out: &mut [u8]) -> usize {
-        let aeth = |syndrome| Some(Aeth { syndrome, msn: self.msn & rnic_wire::MAX_24 });
-        let acknowledge = |psn: Psn, syndrome, becn| {
-            let mut headers = c.route.headers(Operation::Acknowledge, Position::Only, Extra::None, psn.value());
-            headers.aeth = aeth(syndrome);
-            headers.bth.becn = becn;
-            headers
-        };
-        let headers = match self.replies.front().copied() {
+    pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
+        let (syndrome, psn) = match self.replies.front().copied() {
             None => {
                 let Some((psn, code)) = self.refusal.take() else { return 0 };
                 ctx.counters.naks_sent += 1;
-                return write(&acknowledge(psn, Syndrome::Nak(code), false), 0, out, |_| Ok(())).unwrap_or(0);
+                return self.acknowledge(c, psn, Syndrome::Nak(code), out);
             }
             Some(Reply::Read(read)) => return self.emit_read(c, ctx, now, &read, out),
+            Some(Reply::Atomic { psn, value }) => {
+                self.replies.pop();
+                let mut writer = Writer::begin(&c.route.only(Operation::AtomicAcknowledge, psn.value()), 0, out);
+                writer.put(&self.aeth(c.credits()).emit());
+                writer.put(&AtomicAckEth { original: value }.emit());
+                return writer.end();
+            }
             Some(Reply::Ack(psn)) => {
                 ctx.counters.acks_sent += 1;
-                acknowledge(psn, c.credits(), self.echo)
+                (c.credits(), psn)
             }
             Some(Reply::OutOfSequence(psn)) => {
                 ctx.counters.naks_sent += 1;
-                acknowledge(psn, Syndrome::Nak(NakCode::PsnSequenceError), self.echo)
+                (Syndrome::Nak(NakCode::PsnSequenceError), psn)
             }
             Some(Reply::NotReady(psn)) => {
                 ctx.counters.rnr_naks_sent += 1;
                 let timer = RnrTimer::from_code(c.connection.map_or(0, |connection| connection.min_rnr_timer));
-                acknowledge(psn, Syndrome::RnrNak { timer }, self.echo)
-            }
-            Some(Reply::Atomic { psn, value }) => {
-                let headers = c.route.headers(Operation::AtomicAcknowledge, Position::Only, Extra::None, psn.value());
-                Headers { aeth: aeth(c.credits()), atomic_ack: Some(AtomicAckEth { original: value }), ..headers }
+                (Syndrome::RnrNak { timer }, psn)
             }
         };
-        self.echo &= !headers.bth.becn;
         self.replies.pop();
-        write(&headers, 0, out, |_| Ok(())).unwrap_or(0)
+        self.acknowledge(c, psn, syndrome, out)
     }
 
-    fn emit_read(&mut self, c: &mut Common, ctx: &mut Ctx<'_>, now: Time, read: &ReadAnswer, out: &mut [u8]) -> usize {
+    fn aeth(&self, syndrome: Syndrome) -> Aeth {
+        Aeth { syndrome, msn: self.msn & rnic_wire::MAX_24 }
+    }
+
+    fn acknowledge(&mut self, c: &Common, psn: Psn, syndrome: Syndrome, out: &mut [u8]) -> usize {
+        let mut bth = c.route.only(Operation::Acknowledge, psn.value());
+        bth.becn = std::mem::take(&mut self.echo);
+        let mut writer = Writer::begin(&bth, 0, out);
+        writer.put(&self.aeth(syndrome).emit());
+        writer.end()
+    }
+
+    fn emit_read(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, read: &ReadAnswer, out: &mut [u8]) -> usize {
         if self.pace.not_before() > now {
             return 0;
         }
@@ -231,14 +238,15 @@ impl Responder {
         let position = read.position(position);
         let addr = read.addr.wrapping_add(u64::from(read.sent * c.route.mtu));
         let psn = read.psn.plus(read.sent);
-        let mut headers = c.route.headers(Operation::ReadResponse, position, Extra::None, psn.value());
+        let bth = c.route.bth(Operation::ReadResponse, position, Extra::None, psn.value());
+        let mut writer = Writer::begin(&bth, here, out);
         if position != Position::Middle {
-            headers.aeth = Some(Aeth { syndrome: c.credits(), msn: self.msn & rnic_wire::MAX_24 });
+            writer.put(&self.aeth(c.credits()).emit());
         }
-        let written = write(&headers, here, out, |payload| {
+        let written = writer.end_with(here, |payload| {
             if here > 0 {
-                let span = ctx.memory.remote(c.pd, read.rkey, addr, u64::from(here), Right::Read)?;
-                payload.copy_from_slice(ctx.memory.slice(span));
+                let span = ctx.memory.remote(c.pd, read.rkey, addr, here, Right::Read)?;
+                payload.copy_from_slice(ctx.memory.slice(span).ok_or(AccessError::Key)?);
             }
             Ok(())
         });

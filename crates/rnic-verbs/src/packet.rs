@@ -1,0 +1,155 @@
+//! Packets as queue pairs write them.
+
+use crate::send_queue::Wqe;
+use crate::types::{AccessError, SendOp, Service};
+use rnic_wire::{
+    AtomicEth, Bth, Extra, ICRC_LEN, Ieth, ImmDt, Opcode, Operation, Position, ReadEth, RecvEth, Reth, SendEth,
+    pad_count,
+};
+
+/// What every packet of a queue pair needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) service: Service,
+    pub(crate) peer_qpn: u32,
+    pub(crate) mtu: u32,
+}
+
+impl Route {
+    const fn wire(&self) -> rnic_wire::Service {
+        match self.service {
+            Service::Rc => rnic_wire::Service::Rc,
+            Service::Irn => rnic_wire::Service::Irn,
+            Service::Uc => rnic_wire::Service::Uc,
+        }
+    }
+
+    /// The base transport header of a packet; services have all operations that queue pairs ask for.
+    pub(crate) fn bth(&self, operation: Operation, position: Position, extra: Extra, psn: u32) -> Bth {
+        let opcode = Opcode::new(self.wire(), operation, position, extra).unwrap_or(Opcode::CNP);
+        debug_assert!(opcode != Opcode::CNP, "{operation:?} {position:?} {extra:?} of {:?}", self.service);
+        Bth::new(opcode, self.peer_qpn, psn)
+    }
+
+    /// The same for what is always one packet without payload.
+    pub(crate) fn only(&self, operation: Operation, psn: u32) -> Bth {
+        self.bth(operation, Position::Only, Extra::None, psn)
+    }
+
+    /// Begins packet `index` of a send with its headers; returns which of its bytes it carries, too: from where, and how many.
+    pub(crate) fn request<'a>(
+        &self, wqe: &Wqe, index: u32, psn: u32, ask: bool, out: &'a mut [u8],
+    ) -> (Writer<'a>, u32, u32) {
+        let irn = self.service == Service::Irn;
+        let done = index * self.mtu;
+        let fetch = |operation, header: &[u8], out: &'a mut [u8]| {
+            let mut bth = self.only(operation, psn);
+            bth.ack_request = ask;
+            let mut writer = Writer::begin(&bth, 0, out);
+            writer.put(header);
+            if irn {
+                writer.put(&ReadEth { read_wqe_sn: wqe.serial }.emit());
+            }
+            (writer, 0, 0)
+        };
+        let (operation, extra, target) = match wqe.op {
+            SendOp::FetchAdd { addr: va, rkey, add: swap_add } => {
+                return fetch(Operation::FetchAdd, &AtomicEth { va, rkey, swap_add, compare: 0 }.emit(), out);
+            }
+            SendOp::CompareSwap { addr: va, rkey, compare, swap: swap_add } => {
+                return fetch(Operation::CompareSwap, &AtomicEth { va, rkey, swap_add, compare }.emit(), out);
+            }
+            SendOp::Read { addr, rkey } => {
+                let reth = Reth { va: addr.wrapping_add(u64::from(done)), rkey, dma_len: wqe.len - done };
+                return fetch(Operation::ReadRequest, &reth.emit(), out);
+            }
+            SendOp::Send => (Operation::Send, Extra::None, None),
+            SendOp::SendImm(_) => (Operation::Send, Extra::Immediate, None),
+            SendOp::SendInv(_) => (Operation::Send, Extra::Invalidate, None),
+            SendOp::Write { addr, rkey } => (Operation::Write, Extra::None, Some((addr, rkey))),
+            SendOp::WriteImm { addr, rkey, .. } => (Operation::Write, Extra::Immediate, Some((addr, rkey))),
+        };
+        let (position, len) = place(wqe.len, index, self.mtu);
+        let ends = matches!(position, Position::Last | Position::Only);
+        let starts = matches!(position, Position::First | Position::Only);
+        let mut bth = self.bth(operation, position, if ends { extra } else { Extra::None }, psn);
+        bth.ack_request = ask;
+        bth.solicited = ends && wqe.flags.solicited;
+        let mut writer = Writer::begin(&bth, len, out);
+        match target {
+            Some((addr, rkey)) if irn || starts => {
+                let va = addr.wrapping_add(u64::from(done));
+                writer.put(&Reth { va, rkey, dma_len: wqe.len - done }.emit());
+            }
+            None if irn => writer.put(&SendEth { recv_wqe_sn: wqe.serial, offset: done }.emit()),
+            _ => {}
+        }
+        if ends {
+            match wqe.op {
+                SendOp::SendImm(imm) => writer.put(&ImmDt(imm).emit()),
+                SendOp::WriteImm { imm, .. } => {
+                    writer.put(&ImmDt(imm).emit());
+                    if irn {
+                        writer.put(&RecvEth { recv_wqe_sn: wqe.serial }.emit());
+                    }
+                }
+                SendOp::SendInv(rkey) => writer.put(&Ieth { rkey }.emit()),
+                _ => {}
+            }
+        }
+        (writer, done, len)
+    }
+}
+
+/// Position and payload length of packet `index` of a message of `len` bytes.
+pub(crate) fn place(len: u32, index: u32, mtu: u32) -> (Position, u32) {
+    let done = index * mtu;
+    let here = (len - done).min(mtu);
+    let last = done + here == len;
+    let position = match (index == 0, last) {
+        (true, true) => Position::Only,
+        (true, false) => Position::First,
+        (false, true) => Position::Last,
+        (false, false) => Position::Middle,
+    };
+    (position, here)
+}
+
+/// Writes a packet: the base transport header, the extension headers in their order, the payload.
+pub(crate) struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// A packet that will have `len` bytes of payload.
+    pub(crate) fn begin(bth: &Bth, len: u32, out: &'a mut [u8]) -> Writer<'a> {
+        let bth = Bth { pad: pad_count(len as usize) as u8, ..*bth };
+        let mut writer = Writer { out, at: 0 };
+        writer.put(&bth.emit());
+        writer
+    }
+
+    pub(crate) fn put(&mut self, header: &[u8]) {
+        self.out[self.at..self.at + header.len()].copy_from_slice(header);
+        self.at += header.len();
+    }
+
+    /// No payload; returns the length with the padding and the room for the ICRC.
+    pub(crate) fn end(self) -> usize {
+        let end = self.at + ICRC_LEN;
+        self.out[self.at..end].fill(0);
+        end
+    }
+
+    /// `len` bytes of payload, which `fill` provides; returns the length with the padding and the room for the ICRC.
+    pub(crate) fn end_with(
+        self, len: u32, fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
+    ) -> Result<usize, AccessError> {
+        let end = self.at + len as usize;
+        fill(&mut self.out[self.at..end])?;
+        let rest = pad_count(len as usize) + ICRC_LEN;
+        self.out[end..end + rest].fill(0);
+        Ok(end + rest)
+    }
+}
