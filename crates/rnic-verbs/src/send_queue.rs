@@ -253,3 +253,150 @@ impl Local {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a naive queue knows of a released send.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Released {
+        id: u64,
+        first: u64,
+        end: u64,
+        answer: u64,
+        answer_end: u64,
+        serial: u32,
+    }
+
+    fn operation(kind: u8) -> SendOp {
+        match kind {
+            0 => SendOp::Send,
+            1 => SendOp::Write { addr: 0, rkey: 0 },
+            2 => SendOp::Read { addr: 0, rkey: 0 },
+            _ => SendOp::FetchAdd { addr: 0, rkey: 0, add: 1 },
+        }
+    }
+
+    proptest! {
+        /// Whatever is posted, released, held and completed, packets and answers are found where a list of all sends has them.
+        #[test]
+        fn agrees_with_a_list(
+            irn: bool,
+            steps in prop::collection::vec((0u8..7, 0u8..4, 0u32..2_000, 0u64..60), 1..200),
+        ) {
+            let service = if irn { Service::Irn } else { Service::Rc };
+            let (mut queue, mut posted) = (SendQueue::default(), VecDeque::new());
+            let mut list: VecDeque<Released> = VecDeque::new();
+            let (mut packet, mut answer, mut receives, mut fetches, mut id) = (0, 0, 0, 0, 0);
+            for (action, kind, len, at) in steps {
+                match action {
+                    0 | 1 => {
+                        let local = Local::Inline(SmallVec::new());
+                        let wqe = Wqe::new(id, operation(kind), local, len, SendFlags::default());
+                        posted.push_back((id, operation(kind), len));
+                        queue.push(wqe);
+                        id += 1;
+                    }
+                    2 | 3 => {
+                        let count = queue.release(service, 256);
+                        let Some((id, op, len)) = posted.pop_front() else {
+                            prop_assert_eq!(count, 0);
+                            continue;
+                        };
+                        let cut = u64::from(len.div_ceil(256).max(1));
+                        let (packets, answers) = match (op, irn) {
+                            (SendOp::Read { .. }, false) => (cut, cut),
+                            (SendOp::Read { .. }, true) => (1, cut),
+                            (SendOp::FetchAdd { .. }, _) => (1, 1),
+                            _ => (cut, 0),
+                        };
+                        prop_assert_eq!(u64::from(count), packets);
+                        let counter = if answers > 0 { &mut fetches } else { &mut receives };
+                        let counts = answers > 0 || op.takes_receive();
+                        let serial = if counts { *counter } else { 0 };
+                        *counter += u32::from(counts);
+                        let (end, answer_end) = (packet + packets, answer + answers);
+                        list.push_back(Released { id, first: packet, end, answer, answer_end, serial });
+                        (packet, answer) = (end, answer_end);
+                    }
+                    4 => {
+                        // Everything from some packet on was not sent.
+                        let sent = packet.saturating_sub(at);
+                        queue.hold(sent);
+                        while let Some(last) = list.back().copied().filter(|last| last.first >= sent) {
+                            list.pop_back();
+                            let op = operation_of(&queue, list.len());
+                            posted.push_front((last.id, op.0, op.1));
+                            (packet, answer) = (last.first, last.answer);
+                            if last.answer_end > last.answer {
+                                fetches = last.serial;
+                            } else if op.0.takes_receive() {
+                                receives = last.serial;
+                            }
+                        }
+                    }
+                    5 => {
+                        // The oldest is answered and acknowledged.
+                        let Some(oldest) = list.front().copied() else { continue };
+                        if oldest.answer_end > oldest.answer {
+                            prop_assert!(queue.pop_done(oldest.end).is_none());
+                            for at in oldest.answer..oldest.answer_end {
+                                let wqe = if irn { queue.find_answer(at) } else { queue.unanswered() };
+                                let wqe = wqe.unwrap();
+                                prop_assert_eq!(wqe.wr_id, oldest.id);
+                                wqe.answered += 1;
+                            }
+                        }
+                        prop_assert!(queue.pop_done(oldest.end - 1).is_none());
+                        prop_assert_eq!(queue.pop_done(oldest.end).map(|wqe| wqe.wr_id), Some(oldest.id));
+                        list.pop_front();
+                    }
+                    _ => {
+                        let wanted = packet.saturating_sub(at);
+                        let found = queue.find(wanted).map(|wqe| (wqe.wr_id, wqe.first, wqe.end(), wqe.serial));
+                        let holds = list.iter().find(|send| (send.first..send.end).contains(&wanted));
+                        prop_assert_eq!(found, holds.map(|send| (send.id, send.first, send.end, send.serial)));
+                        if irn {
+                            let wanted = answer.saturating_sub(at);
+                            let found = queue.find_answer(wanted).map(|wqe| (wqe.wr_id, wqe.answer));
+                            let holds = list.iter().find(|send| (send.answer..send.answer_end).contains(&wanted));
+                            prop_assert_eq!(found, holds.map(|send| (send.id, send.answer)));
+                        }
+                    }
+                }
+                prop_assert_eq!((queue.released(), queue.next_packet()), (list.len(), packet));
+                let fetching = list.iter().filter(|send| send.answer_end > send.answer).count();
+                prop_assert_eq!(queue.fetching() as usize, fetching);
+                prop_assert_eq!(queue.len(), list.len() + posted.len());
+                prop_assert_eq!(queue.messages as usize, id as usize - posted.len());
+            }
+        }
+    }
+
+    fn operation_of(queue: &SendQueue, at: usize) -> (SendOp, u32) {
+        queue.wqes.get(at).map_or((SendOp::Send, 0), |wqe| (wqe.op, wqe.len))
+    }
+
+    #[test]
+    fn messages_are_held_beyond_the_credits_but_for_the_first() {
+        let mut queue = SendQueue::default();
+        for id in 0..4 {
+            queue.push(Wqe::new(id, SendOp::Send, Local::Inline(SmallVec::new()), 0, SendFlags::default()));
+        }
+        assert!(!queue.lacks_credits(Some(0)));
+        queue.release(Service::Rc, 256);
+        // The next is message 2.
+        assert_eq!(
+            [None, Some(1), Some(2), Some(0xff_ffff)].map(|limit| queue.lacks_credits(limit)),
+            [false, true, false, true]
+        );
+        // Numbers of 24 bits wrap.
+        queue.messages = 0x1ff_ffff;
+        assert_eq!(
+            [Some(0), Some(0xff_ffff), Some(0x7f_ffff)].map(|limit| queue.lacks_credits(limit)),
+            [false, true, false]
+        );
+    }
+}

@@ -171,6 +171,7 @@ impl World {
             free_answers: (0..ANSWERS).collect(),
             invalidable: None,
             drained: false,
+            dead: false,
         }
     }
 

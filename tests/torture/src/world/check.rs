@@ -251,6 +251,7 @@ impl World {
             let (from, qpn) = (self.directions[end].from, self.directions[end].qpn);
             self.hosts[from].device.to_error(qpn).map_err(|why| why.to_string())?;
             self.directions[end].drained = false;
+            self.directions[end].dead = false;
         }
         for queue in 0..self.queues.len() {
             self.poll(queue)?;

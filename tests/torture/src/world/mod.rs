@@ -57,6 +57,8 @@ pub struct Report {
     pub notified: u64,
     /// Send queues drained.
     pub drained: u64,
+    /// Ends of connections that went away in silence.
+    pub killed: u64,
     /// Connections that failed and were made anew.
     pub failed: u64,
     /// Work requests flushed by that.
@@ -83,6 +85,7 @@ impl Report {
             checked: self.checked + other.checked,
             notified: self.notified + other.notified,
             drained: self.drained + other.drained,
+            killed: self.killed + other.killed,
             failed: self.failed + other.failed,
             flushed: self.flushed + other.flushed,
             packets: self.packets + other.packets,
@@ -185,6 +188,8 @@ struct Direction {
     invalidable: Option<MrInfo>,
     /// Its send queue is drained, and held.
     drained: bool,
+    /// It is in error, and the other end does not know.
+    dead: bool,
 }
 
 /// Everything.
@@ -302,6 +307,10 @@ impl World {
     fn finish(&mut self, at: usize) -> Result<bool, String> {
         self.resume(at)?;
         let direction = &mut self.directions[at];
+        if direction.dead {
+            // Its peer's last operation fails, and both begin again.
+            return Ok(true);
+        }
         if direction.state(&self.hosts) != Ok(State::ReadyToSend) {
             return Ok(false);
         }

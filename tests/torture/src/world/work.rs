@@ -14,6 +14,7 @@ impl World {
             300..304 => self.hold(at),
             304..330 => self.resume(at),
             330..360 => self.ask(at),
+            360 => self.kill(at),
             _ => self.post(at),
         }
     }
@@ -21,6 +22,9 @@ impl World {
     /// Posts receives where there is room for them.
     pub(super) fn refill(&mut self, at: usize) -> Result<(), String> {
         let direction = &mut self.directions[at];
+        if direction.dead {
+            return Ok(());
+        }
         let host = &mut self.hosts[direction.from];
         let (places, shared) = match &mut host.shared {
             Some(shared) if direction.uses_shared => (&mut shared.places, Some((shared.srq, &mut shared.posted))),
@@ -46,6 +50,19 @@ impl World {
             None => direction.posted.extend(taken),
         }
         Ok(())
+    }
+
+    /// One end of a reliable connection goes away in silence. The other has to notice as soon as it wants something.
+    fn kill(&mut self, at: usize) -> Result<(), String> {
+        let peer_is_dead = self.directions[self.directions[at].peer].dead;
+        let direction = &mut self.directions[at];
+        if direction.service == Service::Uc || peer_is_dead || self.dice.chance(700) {
+            return Ok(());
+        }
+        direction.dead = true;
+        direction.drained = false;
+        self.report.killed += 1;
+        self.hosts[direction.from].device.to_error(direction.qpn).map_err(|why| why.to_string())
     }
 
     /// Drains a send queue.

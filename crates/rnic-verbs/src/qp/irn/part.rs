@@ -110,3 +110,40 @@ impl Parked {
         next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Packets come out in order, each when all before it have, whatever order they came in.
+        #[test]
+        fn agrees_with_a_map(arrivals in prop::collection::vec(0u64..40, 1..300)) {
+            let (mut parked, mut map, mut turn) = (Parked::default(), BTreeMap::new(), 0);
+            for (number, ahead) in arrivals.into_iter().enumerate() {
+                let part = Part {
+                    kind: Kind::Send { serial: 0, offset: number as u32, rkey: None },
+                    begins: true,
+                    ends: true,
+                    solicited: false,
+                    imm: None,
+                    len: 0,
+                };
+                if ahead > 0 {
+                    parked.park(ahead as usize, part);
+                    map.insert(turn + ahead, number as u32);
+                    continue;
+                }
+                turn += 1;
+                while let Some(next) = parked.next() {
+                    let Kind::Send { offset, .. } = next.kind else { unreachable!() };
+                    prop_assert_eq!(Some(offset), map.remove(&turn));
+                    turn += 1;
+                }
+                prop_assert_eq!(map.get(&turn), None);
+            }
+        }
+    }
+}

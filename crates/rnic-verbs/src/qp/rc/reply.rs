@@ -185,3 +185,70 @@ impl Resources {
         Some(ReadAnswer { psn, addr: again.0, rkey, len: again.2, count, sent: 0, resumed: before > 0 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(psn: u32, count: u32) -> Reply {
+        let (len, resumed) = (count * 256, false);
+        Reply::Read(ReadAnswer { psn: Psn::new(psn), addr: 0, rkey: 0, len, count, sent: 0, resumed })
+    }
+
+    /// Sequence numbers for which answers wait, in order.
+    fn owed(replies: &Replies) -> Vec<u32> {
+        let answers = replies.queue.iter().filter(|reply| reply.is_answer());
+        answers
+            .flat_map(|reply| {
+                let (psn, count) = reply.span();
+                (0..count).map(move |at| psn.plus(at).value())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn replies_that_are_no_answers_take_the_place_of_their_like() {
+        let mut replies = Replies::default();
+        let [a, b] = [Psn::new(0xff_ffff), Psn::new(0)];
+        for reply in [Reply::Ack(a), Reply::OutOfSequence(b), Reply::Ack(b), Reply::OutOfSequence(b)] {
+            replies.control(reply);
+        }
+        assert_eq!(replies.queue, [Reply::Ack(b), Reply::OutOfSequence(b)]);
+        // Not across an answer.
+        replies.answer(read(1, 2));
+        replies.control(Reply::Ack(Psn::new(3)));
+        assert_eq!(replies.queue.len(), 4);
+        // A connection that is over answers nothing, nor what would come behind an answer.
+        replies.drop_answers();
+        assert_eq!(replies.queue, [Reply::Ack(b), Reply::OutOfSequence(b)]);
+    }
+
+    proptest! {
+        /// What is asked for again is owed once, and everything in the order of its numbers.
+        #[test]
+        fn each_answer_is_owed_once_and_in_order(
+            start in 0..Psn::MODULUS, lengths in prop::collection::vec(1u32..6, 1..8),
+            again in prop::collection::vec((0usize..8, 0u32..6), 0..12),
+        ) {
+            let mut replies = Replies::default();
+            let (mut psn, mut reads) = (start, Vec::new());
+            for count in lengths {
+                replies.answer(read(psn, count));
+                replies.control(Reply::Ack(Psn::new(psn + count)));
+                reads.push((psn, count));
+                psn = (psn + count + 1) % Psn::MODULUS;
+            }
+            let all = owed(&replies);
+            for (which, from) in again {
+                let Some((psn, count)) = reads.get(which) else { continue };
+                let from = from.min(count - 1);
+                replies.answer_again(read(psn + from, count - from));
+                prop_assert_eq!(&owed(&replies), &all);
+                prop_assert_eq!(replies.answers(), replies.queue.iter().filter(|reply| reply.is_answer()).count());
+                let order = replies.queue.iter().map(|reply| reply.span().0.since(Psn::new(start)));
+                prop_assert!(order.is_sorted());
+            }
+        }
+    }
+}
