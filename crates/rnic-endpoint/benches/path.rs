@@ -107,7 +107,10 @@ struct End {
 }
 
 fn end(port: Box<dyn Port>, service: Service, len: usize) -> End {
-    let config = Config { mode: Mode::Polled, ..Config::default() };
+    let mut config = Config { mode: Mode::Polled, ..Config::default() };
+    if let Some(us) = std::env::args().nth(2).and_then(|us| us.parse().ok()) {
+        config.verbs.timeouts.dynamic = Some(rnic_transport::Time::from_us(us));
+    }
     let device = Device::on_port(port, config).expect("a device");
     let cq = device.completion_queue(4_096).expect("a queue");
     let domain = device.protection_domain();

@@ -9,6 +9,7 @@ use crate::table::Table;
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,
 };
+use rnic_transport::Time;
 use rnic_wire::{Credits, NakCode, Syndrome};
 use std::collections::VecDeque;
 
@@ -86,6 +87,8 @@ pub(crate) struct Common {
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
     pub(crate) attributes: SendAttributes,
+    /// IRN: retries within this time count once.
+    pub(crate) patience: Time,
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
@@ -118,6 +121,7 @@ impl Common {
             state: State::Reset,
             connection: None,
             attributes: SendAttributes::default(),
+            patience: Time::ZERO,
             sends: SendQueue::default(),
             receives: ReceiveQueue::new(capacity, max_sge),
             inbox: VecDeque::new(),

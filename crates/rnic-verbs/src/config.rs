@@ -58,6 +58,9 @@ pub struct DeviceConfig {
     pub in_flight_bytes: u64,
     /// IRN: its retransmission timeouts. RC's come with each connection.
     pub timeouts: Timeouts,
+    /// IRN: timeouts within this time use up one retry. So a short timeout, which makes little of a lost retransmission, does not
+    /// make a short patience with a peer that is busy.
+    pub patience: Time,
     /// Congestion control of queue pairs that choose none.
     pub congestion: Congestion,
     /// Where keys and numbers of queue pairs come from: to be unpredictable for a peer, it must be.
@@ -78,6 +81,7 @@ impl Default for DeviceConfig {
                 low_packets: 3,
                 dynamic: Some(Time::from_ms(2)),
             },
+            patience: Time::ZERO,
             congestion: Congestion::of::<NoCongestionControl>(Settings::new(&[])),
             seed: 0,
         }

@@ -343,6 +343,7 @@ impl Device {
         range("the RNR timer", min_rnr_timer.into(), 0, 31, "0 to 31")?;
         range("the DSCP", dscp.into(), 0, 63, "0 to 63")?;
         let (line_rate, base_rtt, timeouts) = (self.config.line_rate, self.config.base_rtt, self.config.timeouts);
+        let patience = if service == Service::Irn { self.config.patience } else { Time::ZERO };
         if line_rate.as_bps() == 0 {
             return Err(VerbsError::Range { name: "the link's rate", value: 0, possible: "1 bit per second or more" });
         }
@@ -368,6 +369,7 @@ impl Device {
         cfg.cnp_interval = qp.congestion.check(&cfg).map_err(VerbsError::Congestion)?;
         qp.cfg = cfg;
         qp.common.connection = Some(connection);
+        qp.common.patience = patience;
         qp.common.route = Route { service, peer_qpn: peer_qpn.0, mtu: path_mtu };
         qp.connect(now)?;
         qp.common.state = State::ReadyToReceive;

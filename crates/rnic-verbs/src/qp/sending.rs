@@ -1,5 +1,6 @@
 //! Small things that queue pairs of several services have in common.
 
+use crate::common::Common;
 use crate::types::SendAttributes;
 use rnic_transport::pdu::Stamp;
 use rnic_transport::{Notifier, Psn, Time};
@@ -89,6 +90,9 @@ pub(crate) struct Waiting {
     rnr_retry: u8,
     retries: u8,
     rnr_retries: u8,
+    patience: Time,
+    /// When a retry was last used up for a timeout.
+    counted: Option<Time>,
     until: Option<Time>,
 }
 
@@ -96,24 +100,30 @@ impl Waiting {
     /// A `rnr_retry` of this never ends.
     const FOREVER: u8 = 7;
 
-    pub(crate) fn new(attributes: &SendAttributes) -> Waiting {
-        let SendAttributes { retry_count, rnr_retry, .. } = *attributes;
-        Waiting { retry_count, rnr_retry, retries: retry_count, rnr_retries: rnr_retry, until: None }
+    pub(crate) fn new(c: &Common) -> Waiting {
+        let SendAttributes { retry_count, rnr_retry, .. } = c.attributes;
+        let (retries, rnr_retries) = (retry_count, rnr_retry);
+        Waiting { retry_count, rnr_retry, retries, rnr_retries, patience: c.patience, counted: None, until: None }
     }
 
     /// The peer has acknowledged something new.
     pub(crate) fn progress(&mut self) {
-        self.retries = self.retry_count;
+        self.sign_of_life();
         self.rnr_retries = self.rnr_retry;
     }
 
     /// The peer lives, though nothing new has happened.
     pub(crate) fn sign_of_life(&mut self) {
         self.retries = self.retry_count;
+        self.counted = None;
     }
 
     /// The peer did not answer in time: whether to ask again.
-    pub(crate) fn timed_out(&mut self) -> bool {
+    pub(crate) fn timed_out(&mut self, now: Time) -> bool {
+        if self.counted.is_some_and(|counted| now < counted + self.patience) {
+            return true;
+        }
+        self.counted = Some(now);
         let again = self.retries > 0;
         self.retries = self.retries.saturating_sub(1);
         again
@@ -149,5 +159,30 @@ impl Waiting {
             self.until = None;
         }
         over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_within_the_patience_use_up_one_retry() {
+        let patience = Time::from_ms(10);
+        let mut waiting = Waiting { retry_count: 2, retries: 2, patience, ..Waiting::default() };
+        let times = [(0, true), (1, true), (9, true), (10, true), (19, true), (20, false)];
+        for (ms, again) in times {
+            assert_eq!(waiting.timed_out(Time::from_ms(ms)), again, "at {ms} ms");
+        }
+        waiting.progress();
+        for (ms, again) in [(21, true), (30, true), (31, true), (40, true), (41, false)] {
+            assert_eq!(waiting.timed_out(Time::from_ms(ms)), again, "at {ms} ms");
+        }
+    }
+
+    #[test]
+    fn without_patience_each_timeout_counts() {
+        let mut waiting = Waiting { retry_count: 1, retries: 1, ..Waiting::default() };
+        assert!(waiting.timed_out(Time::ZERO) && !waiting.timed_out(Time::ZERO));
     }
 }

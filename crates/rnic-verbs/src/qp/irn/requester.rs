@@ -42,7 +42,7 @@ impl Requester {
             first,
             acked: 0,
             stamps: Stamps::new(cfg.bdp_cap),
-            waiting: Waiting::new(&c.attributes),
+            waiting: Waiting::new(c),
             credit_limit: None,
             answers: Receiver::stream(&answer_cfg, now),
             answer_cfg,
@@ -308,7 +308,7 @@ impl Requester {
         let silent = self.patience_ends(c).is_some_and(|end| end <= now);
         if self.flow.on_deadline(now) == Some(Timer::Retransmit) || silent {
             ctx.counters.timeouts += 1;
-            if !self.waiting.timed_out() {
+            if !self.waiting.timed_out(now) {
                 c.fail_send(ctx, Status::TransportRetryExceeded);
             } else if silent {
                 self.heard = now;

@@ -105,13 +105,13 @@ impl Responder {
             stamps,
             answering: VecDeque::new(),
             max_dest: u32::from(connection.max_dest_rd_atomic),
-            waiting: Waiting::new(&c.attributes),
+            waiting: Waiting::new(c),
         })
     }
 
     /// RTR to RTS: how patient it is.
     pub(crate) fn start(&mut self, c: &Common) {
-        self.waiting = Waiting::new(&c.attributes);
+        self.waiting = Waiting::new(c);
     }
 
     /// The packet whose turn it is.
@@ -466,7 +466,7 @@ impl Responder {
     pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         if self.flow.on_deadline(now) == Some(Timer::Retransmit) {
             ctx.counters.timeouts += 1;
-            if !self.waiting.timed_out() {
+            if !self.waiting.timed_out(now) {
                 c.fail(ctx, Status::TransportRetryExceeded);
             }
         }

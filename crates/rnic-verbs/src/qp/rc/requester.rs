@@ -43,7 +43,7 @@ impl Requester {
             acked: 0,
             stamps: Stamps::new(cfg.bdp_cap),
             implied: None,
-            waiting: Waiting::new(&c.attributes),
+            waiting: Waiting::new(c),
             credit_limit: None,
             unasked: 0,
             rtt: cfg.base_rtt,
@@ -279,7 +279,7 @@ impl Requester {
         if self.flow.on_deadline(now) == Some(Timer::Retransmit) {
             ctx.counters.timeouts += 1;
             self.implied = None;
-            if !self.waiting.timed_out() {
+            if !self.waiting.timed_out(now) {
                 c.fail_send(ctx, Status::TransportRetryExceeded);
             }
         }
