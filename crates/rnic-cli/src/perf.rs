@@ -121,7 +121,7 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "N", default_value_t = 128)]
     tx_depth: u32,
 
-    /// Payload bytes of a packet: 256, 512, 1024, 2048, 4096 or 8192 (not rc) [default: what the path carries]
+    /// Payload bytes of a packet: IRN 256 to 8960, a multiple of 4; RC 256, 512, 1024, 2048 or 4096 [default: what the path carries]
     #[arg(short, long, value_name = "BYTES")]
     mtu: Option<u32>,
 

@@ -96,7 +96,7 @@ fn a_line_for_each_packet() {
             &Envelope { ip: v6, ..envelope() },
             Headers {
                 aeth: Some(Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequenceError), msn: 3 }),
-                sack: Some(SackEth { psn: 9 }),
+                sack: Some(SackEth { psn: 9, before: 2 }),
                 ..of(Opcode::IRN_ACKNOWLEDGE, 7)
             },
             &[],
@@ -144,7 +144,7 @@ fn a_line_for_each_packet() {
     let expected = "    \
     1  0.000000000  10.0.0.1 > 10.0.0.2  RC RDMA WRITE Only  qp 0x11 psn 5 ack-req  va 0x1000 rkey 0x22 dma_len 5  len 5  icrc ok
     2  0.000001000  10.0.0.1 > 10.0.0.2  RC SEND Middle  qp 0x12 psn 6  ecn CE  len 1024  icrc ok
-    3  0.000002000  fd00::1 > fd00::2  IRN Acknowledge  qp 0x12 psn 7  NAK, PSN sequence error msn 3  arrived 9  len 0  icrc ok
+    3  0.000002000  fd00::1 > fd00::2  IRN Acknowledge  qp 0x12 psn 7  NAK, PSN sequence error msn 3  arrived 9 and 2 before  len 0  icrc ok
     4  0.000003000  10.0.0.1 > 10.0.0.2  RC Acknowledge  qp 0x12 psn 7  ACK, 4 credits msn 3  len 0  icrc ok
     5  0.000004000  10.0.0.1 > 10.0.0.2  IRN SEND Last with Immediate  qp 0x12 psn 8  recv 4 offset 4096  imm 0xab  len 1  icrc ok
     6  0.000005000  10.0.0.1 > 10.0.0.2  IRN RDMA WRITE Only with Immediate  qp 0x12 psn 9  va 0x2000 rkey 0x1 dma_len 0  imm 0x1  recv 5  len 0  icrc ok

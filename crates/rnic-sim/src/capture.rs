@@ -239,7 +239,7 @@ impl Capture {
         let opcode = if self.irn { Opcode::IRN_ACKNOWLEDGE } else { Opcode::RC_ACKNOWLEDGE };
         Headers {
             aeth: Some(Aeth { syndrome, msn }),
-            sack: self.irn.then_some(SackEth { psn: arrived.value() }),
+            sack: self.irn.then_some(SackEth { psn: arrived.value(), before: 0 }),
             ..Headers::new(Bth::new(opcode, requester_qp(flow), psn.value()))
         }
     }
@@ -382,13 +382,13 @@ mod tests {
         let edge = 1 << 19;
         assert_eq!([0, 1, edge - 1, edge, edge + 1, edge + 2].map(msn), [0, 0, 0, 1, 1, 2].map(Some));
         let ack = of(9);
-        assert_eq!((ack.bth.psn, ack.bth.dest_qp, ack.sack), (8, 16, Some(SackEth { psn: 8 })));
+        assert_eq!((ack.bth.psn, ack.bth.dest_qp, ack.sack), (8, 16, Some(SackEth { psn: 8, before: 0 })));
         let nack = Pdu::nack(Psn::new(9), Psn::new(12), Default::default());
         let nack = capture(true).acknowledgement(&flow, nack, 9);
         let syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
         assert_eq!(
             (nack.bth.psn, nack.aeth, nack.sack),
-            (9, Some(Aeth { syndrome, msn: 0 }), Some(SackEth { psn: 12 }))
+            (9, Some(Aeth { syndrome, msn: 0 }), Some(SackEth { psn: 12, before: 0 }))
         );
         let plain = capture(false).acknowledgement(&flow, Pdu::ack(Psn::new(0), Default::default()), 0);
         assert_eq!((plain.bth.opcode, plain.bth.psn, plain.sack), (Opcode::RC_ACKNOWLEDGE, MAX_24, None));

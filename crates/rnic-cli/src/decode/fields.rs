@@ -190,7 +190,7 @@ fn extensions(headers: &Headers) -> Vec<Section> {
         add("read_eth", vec![("read_wqe_sn", number(header.read_wqe_sn))]);
     }
     if let Some(header) = headers.sack {
-        add("sack_eth", vec![("psn", number(header.psn))]);
+        add("sack_eth", vec![("psn", number(header.psn)), ("before", number(header.before))]);
     }
     sections
 }

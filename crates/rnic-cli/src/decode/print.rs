@@ -127,7 +127,8 @@ fn summary(headers: &Headers) -> String {
         add(format!("  read {}", header.read_wqe_sn));
     }
     if let Some(header) = headers.sack {
-        add(format!("  arrived {}", header.psn));
+        let more = if header.before > 0 { format!(" and {} before", header.before) } else { String::new() };
+        add(format!("  arrived {}{more}", header.psn));
     }
     line
 }

@@ -387,7 +387,10 @@ impl Fuzz {
             let fetch = matches!(operation, Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd);
             headers.read = fetch.then_some(ReadEth { read_wqe_sn: small });
             let ack = matches!(operation, Operation::Acknowledge | Operation::ReadAcknowledge);
-            headers.sack = ack.then_some(SackEth { psn: headers.bth.psn.wrapping_add(small) & 0xff_ffff });
+            headers.sack = ack.then_some(SackEth {
+                psn: headers.bth.psn.wrapping_add(small) & 0xff_ffff,
+                before: self.dice.pick(&[0, 1, 2, 255]),
+            });
         }
     }
 
