@@ -49,23 +49,14 @@ pub(crate) struct Driver {
     counters: DriverCounters,
 }
 
-/// What a call of [`Driver::progress`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Progress {
-    /// Something arrived, left or was due.
-    pub(crate) worked: bool,
-    /// When something is due next.
-    pub(crate) next: Option<Time>,
-    /// What ends a wait.
-    pub(crate) interest: Interest,
-}
-
 impl Driver {
     /// Arrivals, and bytes of them, taken before anything is sent: so that acknowledgements follow while more arrives.
     const ARRIVALS: usize = 32;
     const ARRIVED_BYTES: usize = 256 << 10;
     /// Batches sent before arrivals are looked at again.
     const BATCHES: usize = 4;
+    /// Packets that come at once where messages are exchanged one by one: a message and an acknowledgement.
+    const LONE: usize = 2;
 
     pub(crate) fn new(port: Box<dyn Port>, clock: Clock, config: &Config) -> Driver {
         Driver {
@@ -89,18 +80,15 @@ impl Driver {
         self.counters
     }
 
-    /// Takes what arrived, lets timers fire, sends.
-    pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<Progress> {
+    /// Takes what arrived, lets timers fire, sends; whether there was anything to do.
+    pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let mut worked = self.send_first && self.send(device);
         worked |= self.receive(device)?;
         worked |= !self.send_first && self.send(device);
         if worked {
             self.idle.worked(self.clock.now());
         }
-        let device = lock(device);
-        let next = if self.waiting { None } else { device.next_time(&self.batch) };
-        let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
-        Ok(Progress { worked, next, interest })
+        Ok(worked)
     }
 
     /// Sends what is owed, before nobody can any more.
@@ -110,13 +98,15 @@ impl Driver {
 
     /// After a call of [`Driver::progress`] that did nothing: spins, or sleeps until something arrives, is due or is posted, but not
     /// beyond `end`.
-    pub(crate) fn rest(&mut self, progress: &Progress, end: Option<Time>) -> io::Result<()> {
+    pub(crate) fn rest(&mut self, device: &Mutex<Device>, end: Option<Time>) -> io::Result<()> {
+        let next = if self.waiting { None } else { lock(device).next_time(&self.batch) };
+        let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
         let now = self.clock.now();
-        match self.idle.plan(now, progress.next) {
+        match self.idle.plan(now, next) {
             Plan::Spin => std::hint::spin_loop(),
             Plan::Block(timeout) => {
                 let left = end.map(|end| end.saturating_sub(now));
-                self.port.wait(progress.interest, [timeout, left].into_iter().flatten().min())?;
+                self.port.wait(interest, [timeout, left].into_iter().flatten().min())?;
             }
         }
         Ok(())
@@ -133,6 +123,8 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
+            // The application shall see it before more is looked for: maybe it is what it waits for.
+            let lone = self.send_first && arrival.data.len() <= arrival.segment * Driver::LONE;
             let meta = arrival.meta;
             let marked = meta.traffic_class.ecn() == Ecn::Congestion;
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
@@ -148,6 +140,9 @@ impl Driver {
                     }
                     None => self.counters.bad_icrc += 1,
                 }
+            }
+            if lone {
+                break;
             }
         }
         Ok(worked)

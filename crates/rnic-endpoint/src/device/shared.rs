@@ -172,7 +172,7 @@ impl Shared {
             return Ok(false);
         }
         let Some(mut driver) = self.try_lead() else { return Ok(false) };
-        let worked = driver.progress(&self.verbs)?.worked;
+        let worked = driver.progress(&self.verbs)?;
         drop(driver);
         if worked {
             self.notify();
@@ -185,14 +185,14 @@ impl Shared {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
         let Some(mut driver) = lead else { return self.follow(cq, end) };
-        let progress = driver.progress(&self.verbs)?;
+        let worked = driver.progress(&self.verbs)?;
         // Whatever completes later, and not by this thread, wakes the port.
         let complete = || cq.is_some_and(|cq| self.verbs().cq_len(cq) > 0);
-        if !progress.worked && !self.is_wanted() && !complete() {
-            driver.rest(&progress, Some(end))?;
+        if !worked && !self.is_wanted() && !complete() {
+            driver.rest(&self.verbs, Some(end))?;
         }
         drop(driver);
-        if progress.worked {
+        if worked {
             self.notify();
         }
         while self.asking.load(Ordering::Acquire) > 0 {
@@ -321,11 +321,11 @@ impl Shared {
     fn run_until_wanted(&self) -> std::io::Result<()> {
         let mut driver = self.lead();
         while !self.is_wanted() {
-            let progress = driver.progress(&self.verbs)?;
-            if progress.worked {
+            let worked = driver.progress(&self.verbs)?;
+            if worked {
                 self.notify();
             } else {
-                driver.rest(&progress, None)?;
+                driver.rest(&self.verbs, None)?;
             }
         }
         Ok(())
