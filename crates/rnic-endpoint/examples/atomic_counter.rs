@@ -18,6 +18,7 @@ use rnic_endpoint::{
 };
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -111,20 +112,31 @@ pub(crate) fn count(server: SocketAddr, clients: usize, times: u64) -> Result<Ve
     block_on(try_join_all(clients.into_iter().map(|client| client.count(times))))
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve", address] => {
             let address: IpAddr = address.parse()?;
             let counter = Counter::new(&Device::open(address, Config::default())?)?;
             let listener = TcpListener::bind((address, PORT))?;
+            println!("serving on {address}");
             std::thread::scope(|scope| {
                 loop {
                     let (stream, client) = listener.accept()?;
                     let counter = &counter;
                     scope.spawn(move || match counter.serve(stream).and_then(|()| counter.value()) {
                         Ok((value, told)) => {
-                            println!("a client has left: the counter is {value}, those who left added {told}")
+                            println!("a client has left: the counter is {value}, clients that have left added {told}")
                         }
                         Err(error) => eprintln!("{client}: {error}"),
                     });

@@ -19,6 +19,7 @@ use rnic_endpoint::{
 };
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -185,7 +186,17 @@ impl Client {
     }
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let connect = |server: &str| Client::connect(SocketAddr::new(server.parse()?, PORT));
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -193,6 +204,7 @@ fn main() -> Result<()> {
             let address: IpAddr = address.parse()?;
             let table = Table::new(&Device::open(address, Config::default())?)?;
             let listener = TcpListener::bind((address, PORT))?;
+            println!("serving on {address}");
             std::thread::scope(|scope| {
                 loop {
                     let (stream, client) = listener.accept()?;

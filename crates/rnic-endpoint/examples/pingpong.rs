@@ -15,6 +15,7 @@ use rnic_endpoint::{
 };
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -113,13 +114,24 @@ pub(crate) fn play(server: SocketAddr, rounds: u64) -> Result<Vec<Time>> {
     Ok(trips)
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve", address] => {
             let address: IpAddr = address.parse()?;
             let device = Device::open(address, Config::default())?;
             let listener = TcpListener::bind((address, PORT))?;
+            println!("serving on {address}");
             loop {
                 let (stream, client) = listener.accept()?;
                 match serve(&device, stream) {
