@@ -15,16 +15,16 @@ use rnic_endpoint::{Config, Device};
 use std::net::{SocketAddr, TcpListener};
 
 /// A server's device, and where it listens.
-fn server() -> (Device, TcpListener, SocketAddr) {
+fn server(config: Config) -> (Device, TcpListener, SocketAddr) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = TcpListener::bind(any).unwrap();
     let address = listener.local_addr().unwrap();
-    (Device::open_at(any, Config::default()).unwrap(), listener, address)
+    (Device::open_at(any, config).unwrap(), listener, address)
 }
 
 #[test]
 fn pingpong_has_a_time_for_each_round() {
-    let (device, listener, address) = server();
+    let (device, listener, address) = server(pingpong::config());
     let serving = std::thread::spawn(move || pingpong::serve(&device, listener.accept().unwrap().0));
     assert_eq!(pingpong::play(address, 200).unwrap().len(), 200);
     serving.join().unwrap().unwrap();
@@ -32,7 +32,7 @@ fn pingpong_has_a_time_for_each_round() {
 
 #[test]
 fn key_value_puts_and_gets_while_others_do() {
-    let (device, listener, address) = server();
+    let (device, listener, address) = server(Config::default());
     let table = key_value::Table::new(&device).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -82,7 +82,7 @@ fn a_slot_half_written_is_torn() {
 
 #[test]
 fn atomic_counter_draws_each_number_once() {
-    let (device, listener, address) = server();
+    let (device, listener, address) = server(Config::default());
     let counter = atomic_counter::Counter::new(&device).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
