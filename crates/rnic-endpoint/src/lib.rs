@@ -38,7 +38,8 @@ pub use device::{
 };
 pub use driver::Identification;
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
-pub use rnic_transport::Time;
+pub use rnic_transport::{Time, Timeouts};
 pub use rnic_verbs::{
-    Access, Completion, Data, Notify, Opcode, SendFlags, SendOp, SendRequest, Service, Sge, State, Status,
+    Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, Limits, Notify, Opcode, Qpn, SendFlags,
+    SendOp, SendRequest, Service, Sge, State, Status, VerbsError,
 };
