@@ -11,7 +11,8 @@ mod key_value;
 mod pingpong;
 
 use key_value::Slot;
-use rnic_endpoint::{Config, Device};
+use rnic_endpoint::port::{Faults, Probability, UdpConfig};
+use rnic_endpoint::{Config, Device, FaultyPort, UdpPort};
 use std::net::{SocketAddr, TcpListener};
 
 /// A server's device, and where it listens.
@@ -28,6 +29,23 @@ fn pingpong_has_a_time_for_each_round() {
     let serving = std::thread::spawn(move || pingpong::serve(&device, listener.accept().unwrap().0));
     assert_eq!(pingpong::play(address, 200).unwrap().len(), 200);
     serving.join().unwrap().unwrap();
+}
+
+/// Also when the last acknowledgement is lost: nobody leaves before both are done.
+#[test]
+fn pingpong_ends_well_on_a_path_that_loses() {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let loss = Faults { loss: Probability::new(0.2).unwrap(), ..Faults::default() };
+    for seed in 0..20 {
+        let listener = TcpListener::bind(any).unwrap();
+        let address = listener.local_addr().unwrap();
+        let port = UdpPort::bind(any, &UdpConfig::default()).unwrap();
+        let port = FaultyPort::new(port, Faults::default(), loss, seed);
+        let device = Device::on_port(Box::new(port), pingpong::config()).unwrap();
+        let serving = std::thread::spawn(move || pingpong::serve(&device, listener.accept().unwrap().0));
+        assert_eq!(pingpong::play(address, 4).unwrap().len(), 4);
+        serving.join().unwrap().unwrap();
+    }
 }
 
 #[test]
