@@ -25,7 +25,7 @@ fn end(namespace: &Namespace, address: IpAddr, service: Service, control: &str) 
         let device = Device::open(address, config).unwrap();
         let cq = device.completion_queue(16).unwrap();
         let domain = device.protection_domain();
-        let region = domain.register((0..BYTES).map(|at| (at * 7 >> 3) as u8).collect(), Access::ALL).unwrap();
+        let region = domain.register((0..BYTES).map(|at| (at * 7) as u8).collect(), Access::ALL).unwrap();
         let qp = domain.queue_pair(&QpOptions { service, ..QpOptions::new(&cq) }).unwrap();
         End { device, cq, qp, region }
     })
