@@ -123,8 +123,10 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
-            // The application shall see it before more is looked for: maybe it is what it waits for.
-            let lone = self.send_first && arrival.data.len() <= arrival.segment * Driver::LONE;
+            // The application shall see a lone message before more is looked for: maybe it is what it waits for. Acknowledgements are
+            // gathered, so that what they make room for leaves together.
+            let few = arrival.data.len() <= arrival.segment * Driver::LONE;
+            let lone = self.send_first && few && !arrival.segments().all(rnic_verbs::acknowledges);
             let meta = arrival.meta;
             let marked = meta.traffic_class.ecn() == Ecn::Congestion;
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };

@@ -168,8 +168,8 @@ impl Batch {
     }
 }
 
-/// Whether a packet only acknowledges, so that packets which follow it may overtake it.
-fn acknowledges(packet: &[u8]) -> bool {
+/// Whether a packet only acknowledges, so that packets which follow it may overtake it; its ICRC need not have been checked.
+pub fn acknowledges(packet: &[u8]) -> bool {
     let operation = packet.first().and_then(|opcode| Opcode::from_u8(*opcode)).map(Opcode::operation);
     matches!(operation, Some(Operation::Acknowledge | Operation::ReadAcknowledge))
 }
