@@ -7,6 +7,7 @@
 //! | [`port`] | datagrams in batches: UDP sockets, a pair in memory, a port with faults |
 //! | [`clock`] | monotonic time |
 //! | [`idle`] | what a progress loop does between two packets: spin or sleep |
+//! | [`perf`] | bandwidth and latency between two hosts |
 //! | [`ibverbs`] | exchange and traffic of `ibv_rc_pingpong` and of perftest |
 //! | [`raw`] | how fast and how soon plain datagrams are: the bound for any transport on top |
 
@@ -21,6 +22,7 @@ pub mod driver;
 pub mod exchange;
 pub mod ibverbs;
 pub mod idle;
+mod peak;
 pub mod perf;
 pub mod port;
 pub mod raw;
