@@ -9,14 +9,13 @@ use crate::ensure;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, Faults};
 use crate::glibc::random_bytes;
-use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT};
+use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
 use crate::host::Gid;
 use crate::port::FaultControl;
 use rnic_endpoint::ibverbs::perftest::{Op, Options, Role, Session, pattern};
 use rnic_endpoint::{Counters, Device};
 use rnic_transport::Time;
 use rnic_verbs::Counters as Verbs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "perftest-requester", about: "rnic asks: write, read, send, atomics; IPv4", run: requester },
@@ -117,18 +116,17 @@ impl Setup {
         let before = self.device.counters();
         let command = run.command(self.gid);
         let start: u32 = self.guest.run("date +%s")?.trim().parse().map_err(failed)?;
-        let io = Error::io("the exchange");
         let (job, stream) = match run.ours {
             Role::Client => {
                 let job = self.guest.spawn(&command)?;
                 self.guest.await_listener(&job, OUT_OF_BAND_PORT)?;
-                (job, TcpStream::connect(self.guest.out_of_band()).map_err(io)?)
+                (job, self.guest.connect()?)
             }
             Role::Server => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("the exchange"))?;
-                let port = listener.local_addr().map_err(Error::io("the exchange"))?.port();
+                let (listener, port) = listener()?;
                 let job = self.guest.spawn(&format!("{command} -p {port} {HOST_SEEN_BY_GUEST}"))?;
-                (job, listener.accept().map_err(io)?.0)
+                let stream = self.guest.accept(&listener, &job)?;
+                (job, stream)
             }
         };
         let mut session = Session::start(&self.device, run.options, run.ours, stream).map_err(failed)?;
