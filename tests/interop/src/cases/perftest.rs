@@ -12,10 +12,11 @@ use crate::glibc::random_bytes;
 use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
 use crate::host::Gid;
 use crate::port::FaultControl;
-use rnic_endpoint::ibverbs::perftest::{Op, Options, Role, Session, pattern};
+use rnic_endpoint::ibverbs::perftest::{Op, Options, Outcome, Role, Session, pattern};
 use rnic_endpoint::{Counters, Device};
 use rnic_transport::Time;
 use rnic_verbs::Counters as Verbs;
+use std::net::TcpStream;
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "perftest-requester", about: "rnic asks: write, read, send, atomics; IPv4", run: requester },
@@ -129,13 +130,13 @@ impl Setup {
                 (job, stream)
             }
         };
-        let mut session = Session::start(&self.device, run.options, run.ours, stream).map_err(failed)?;
-        session.traffic().map_err(failed)?;
-        // Nothing holds perftest's process after the traffic of ib_write_lat.
-        if !(run.options.latency && run.options.op == Op::Write) {
-            compare(&mut self.guest, run, &session, start)?;
-        }
-        let outcome = session.finish().map_err(failed)?;
+        let outcome = match self.play(run, stream, start) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let printed = self.guest.kill(job, "TERM")?.output;
+                return Err(Error::Check(format!("{error}; perftest has printed:\n{printed}")));
+            }
+        };
         let output = self.guest.finish(job, COMMAND_PATIENCE)?;
         // A server prints no figures in most tests; that it ends well is enough.
         let measured = run.ours == Role::Client || output.contains(&format!(" {} ", outcome.size));
@@ -145,6 +146,17 @@ impl Setup {
         let bad = driver.bad_icrc - before.driver.bad_icrc;
         ensure!(bad == corrupted, "{bad} packets had a wrong ICRC, {corrupted} were changed on the way");
         Ok(since(&before.verbs, &verbs))
+    }
+
+    /// Our side of a test, and a look at all bytes.
+    fn play(&mut self, run: &Run, stream: TcpStream, start: u32) -> Result<Outcome> {
+        let mut session = Session::start(&self.device, run.options, run.ours, stream).map_err(failed)?;
+        session.traffic().map_err(failed)?;
+        // Nothing holds perftest's process after the traffic of ib_write_lat.
+        if !(run.options.latency && run.options.op == Op::Write) {
+            compare(&mut self.guest, run, &session, start)?;
+        }
+        session.finish().map_err(failed)
     }
 }
 
