@@ -145,6 +145,7 @@ fn what_perftest_cannot_do_is_refused() {
         ),
         ("--cc dcqcn", "--cc: perftest has no congestion control; leave it out"),
         ("--set g=1", "--set: perftest has no congestion control; leave it out"),
+        ("--line-rate 1Gbps", "--line-rate: perftest has no congestion control; leave it out"),
         ("--in-flight 5", "--in-flight: the device's default holds; --tx-depth limits the messages"),
         ("--verify", "--verify: perftest sends bytes that nobody knows; leave it out"),
         ("--loss 1", "--loss: faults are injected on both sides, which perftest cannot do; leave it out"),

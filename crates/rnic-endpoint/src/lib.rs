@@ -7,9 +7,14 @@
 //! | [`port`] | datagrams in batches: UDP sockets, a pair in memory, a port with faults |
 //! | [`clock`] | monotonic time |
 //! | [`idle`] | what a progress loop does between two packets: spin or sleep |
-//! | [`perf`] | bandwidth and latency between two hosts |
+//! | [`exchange`] | what two ends tell each other over TCP before the first packet |
+//! | [`perf`] | bandwidth and latency between two ends |
 //! | [`ibverbs`] | exchange and traffic of `ibv_rc_pingpong` and of perftest |
 //! | [`raw`] | how fast and how soon plain datagrams are: the bound for any transport on top |
+
+//!
+//! The programs in `examples` are the way in: `pingpong`, `key_value` and `atomic_counter`. What happens underneath is told in
+//! `docs/concepts/endpoint.md`.
 
 #![forbid(unsafe_code)]
 
@@ -34,3 +39,8 @@ pub use device::{
 };
 pub use driver::Identification;
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
+pub use rnic_transport::{Time, Timeouts};
+pub use rnic_verbs::{
+    Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, Limits, Notify, Opcode, Qpn, SendFlags,
+    SendOp, SendRequest, Service, Sge, State, Status, VerbsError,
+};

@@ -1,6 +1,6 @@
 //! Verbs between two devices of this host, over real sockets.
 
-use rnic_endpoint::{CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
+use rnic_endpoint::{CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
 use rnic_transport::Time;
 use rnic_verbs::{Access, Completion, Opcode, Qpn, SendOp, Service, Status};
 use std::net::SocketAddr;
@@ -112,6 +112,23 @@ fn waiting_sleeps_until_something_completes() {
     a.qp.post(1, SendOp::Send, &[a.region.slice(0, 33).unwrap()]).unwrap();
     assert_eq!(waiting.join().unwrap(), (1, 33));
     assert_eq!(a.cq.wait(&mut out, Time::from_ms(10_000)).unwrap(), 1);
+}
+
+#[test]
+fn one_completion_at_a_time_and_failures_are_errors() {
+    let (a, b) = pair(Service::Rc, Mode::Thread, 64);
+    assert!(a.cq.poll_one().unwrap().is_none());
+    let early = a.cq.wait_one(Time::from_ms(5)).unwrap_err();
+    assert_eq!(early.to_string(), "nothing completed within 5 ms");
+    let (all, addr, rkey) = (a.region.slice(0, 64).unwrap(), b.region.addr(), b.region.rkey());
+    a.qp.post(3, SendOp::Write { addr, rkey }, &[all]).unwrap();
+    assert_eq!(a.cq.wait_one(Time::from_ms(10_000)).unwrap().wr_id, 3);
+    a.qp.post(4, SendOp::Write { addr: addr + 1, rkey }, &[all]).unwrap();
+    let refused = a.cq.wait_one(Time::from_ms(10_000)).unwrap_err();
+    assert!(matches!(refused, Error::Failed { wr_id: 4, status: Status::RemoteAccess }), "{refused}");
+    a.qp.post_recv(5, &[all]).unwrap();
+    let flushed = a.cq.poll_one().unwrap_err();
+    assert!(matches!(flushed, Error::Failed { wr_id: 5, status: Status::WorkRequestFlushed }), "{flushed}");
 }
 
 #[test]

@@ -13,6 +13,9 @@ use rnic_transport::Time;
 use rnic_wire::{Credits, NakCode, Syndrome};
 use std::collections::VecDeque;
 
+/// Events that wait for the application; with more the oldest is lost.
+pub const MOST_EVENTS: usize = 65_536;
+
 /// The device around its queue pairs.
 pub(crate) struct Ctx {
     pub(crate) memory: Memory,
@@ -36,10 +39,19 @@ impl Ctx {
         }
     }
 
+    /// Keeps an event until the application asks for it, or so many have come since that it never will.
+    pub(crate) fn raise(&mut self, event: Event) {
+        if self.events.len() >= MOST_EVENTS {
+            self.events.pop_front();
+            self.counters.events_lost += 1;
+        }
+        self.events.push_back(event);
+    }
+
     fn complete(&mut self, cq: CqId, completion: Completion, solicited: bool) {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         if !queue.push(completion, solicited) {
-            self.events.push_back(Event::CompletionQueueOverflow(cq));
+            self.raise(Event::CompletionQueueOverflow(cq));
             self.overflow = true;
         }
     }
@@ -184,7 +196,7 @@ impl Common {
                 let srq = ctx.srqs.get_mut(id.0)?;
                 let next = srq.receives.queue.pop_front()?;
                 if srq.reaches_limit() {
-                    ctx.events.push_back(Event::SharedReceiveLimit(id));
+                    ctx.raise(Event::SharedReceiveLimit(id));
                 }
                 self.inbox.insert(place, (number, next));
                 place
@@ -276,7 +288,7 @@ impl Common {
         }
         if self.draining && self.sends.released() == 0 {
             self.draining = false;
-            ctx.events.push_back(Event::SendQueueDrained(self.qpn));
+            ctx.raise(Event::SendQueueDrained(self.qpn));
         }
     }
 
@@ -308,7 +320,7 @@ impl Common {
         }
         self.state = State::Error;
         ctx.counters.queue_pair_errors += 1;
-        ctx.events.push_back(Event::QueuePairError(self.qpn, status));
+        ctx.raise(Event::QueuePairError(self.qpn, status));
         self.flush(ctx);
     }
 
@@ -324,7 +336,7 @@ impl Common {
             self.receive_failed(ctx, &receive, Status::WorkRequestFlushed);
         }
         if self.init.srq.is_some() {
-            ctx.events.push_back(Event::LastReceiveTaken(self.qpn));
+            ctx.raise(Event::LastReceiveTaken(self.qpn));
         }
     }
 

@@ -102,6 +102,8 @@ pub struct Counters {
     pub marked: u64,
     /// Queue pairs that went into error.
     pub queue_pair_errors: u64,
+    /// Events that the application did not take in time.
+    pub events_lost: u64,
 }
 
 impl Counters {

@@ -67,7 +67,7 @@ impl Device {
         self.rng.next_u32() & (Psn::MODULUS - 1)
     }
 
-    /// The next event, oldest first.
+    /// The next event, oldest first. [`MOST_EVENTS`](crate::MOST_EVENTS) wait; when there are more, the oldest are lost, and counted.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.ctx.events.pop_front()
     }
@@ -119,7 +119,7 @@ impl Device {
         if !qp.common.established {
             qp.common.established = true;
             if qp.common.state == State::ReadyToReceive {
-                self.ctx.events.push_back(Event::CommunicationEstablished(qpn));
+                self.ctx.raise(Event::CommunicationEstablished(qpn));
             }
         }
         let result = qp.handle(&mut self.ctx, now, &packet, marked);

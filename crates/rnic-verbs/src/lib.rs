@@ -31,6 +31,7 @@ mod table;
 pub mod types;
 mod verbs;
 
+pub use common::MOST_EVENTS;
 pub use counters::{Counters, Dropped};
 pub use device::{Batch, Device, DeviceConfig, Limits};
 pub use flow::Congestion;

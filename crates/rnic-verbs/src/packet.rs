@@ -2,6 +2,7 @@
 
 use crate::send_queue::Wqe;
 use crate::types::{AccessError, SendOp, Service};
+use rnic_transport::Psn;
 use rnic_wire::{
     AtomicEth, Bth, Extra, ICRC_LEN, Ieth, ImmDt, Opcode, Operation, Position, ReadEth, RecvEth, Reth, SendEth,
     pad_count,
@@ -13,6 +14,22 @@ pub(crate) struct Route {
     pub(crate) service: Service,
     pub(crate) peer_qpn: u32,
     pub(crate) mtu: u32,
+}
+
+/// What distinguishes one departure of a packet from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) psn: Psn,
+    /// It asks for an acknowledgement.
+    pub(crate) ask: bool,
+    /// IRN: how often it left before.
+    pub(crate) attempt: u8,
+}
+
+impl Turn {
+    pub(crate) fn mark(&self, bth: Bth) -> Bth {
+        Bth { ack_request: self.ask, attempt: self.attempt, ..bth }
+    }
 }
 
 impl Route {
@@ -37,14 +54,11 @@ impl Route {
     }
 
     /// Begins packet `index` of a send with its headers; returns which of its bytes it carries, too: from where, and how many.
-    pub(crate) fn request<'a>(
-        &self, wqe: &Wqe, index: u32, psn: u32, ask: bool, out: &'a mut [u8],
-    ) -> (Writer<'a>, u32, u32) {
+    pub(crate) fn request<'a>(&self, wqe: &Wqe, index: u32, turn: Turn, out: &'a mut [u8]) -> (Writer<'a>, u32, u32) {
         let irn = self.service == Service::Irn;
         let done = index * self.mtu;
         let fetch = |operation, header: &[u8], out: &'a mut [u8]| {
-            let mut bth = self.only(operation, psn);
-            bth.ack_request = ask;
+            let bth = turn.mark(self.only(operation, turn.psn.value()));
             let mut writer = Writer::begin(&bth, 0, out);
             writer.put(header);
             if irn {
@@ -72,8 +86,8 @@ impl Route {
         let (position, len) = place(wqe.len, index, self.mtu);
         let ends = matches!(position, Position::Last | Position::Only);
         let starts = matches!(position, Position::First | Position::Only);
-        let mut bth = self.bth(operation, position, if ends { extra } else { Extra::None }, psn);
-        bth.ack_request = ask;
+        let mut bth =
+            turn.mark(self.bth(operation, position, if ends { extra } else { Extra::None }, turn.psn.value()));
         bth.solicited = ends && wqe.flags.solicited;
         let mut writer = Writer::begin(&bth, len, out);
         match target {

@@ -185,7 +185,7 @@ impl Device {
         let queue = self.srq(srq)?;
         queue.limit = limit;
         if queue.reaches_limit() {
-            self.ctx.events.push_back(Event::SharedReceiveLimit(srq));
+            self.ctx.raise(Event::SharedReceiveLimit(srq));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{PSN_A, Pair, address, bytes_of};
+use rnic_transport::Time;
 use rnic_verbs::{Dropped, Service};
 use rnic_wire::{Aeth, Bth, Deth, Headers, Opcode, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome};
 
@@ -148,6 +149,32 @@ fn marks_earn_notifications_at_their_distance() {
         assert_eq!(pair.sides[1].device.counters().cnps_sent, 1, "{service:?}");
         assert_eq!(pair.sides[0].device.counters().cnps_received, 1);
         assert_eq!(pair.sides[1].device.counters().marked, 79);
+    }
+}
+
+/// The first notification finds alpha at 1 and halves the rate, from 1 Gbps to 0.5. A packet of 256 bytes payload is of 12 + 256 + 4 bytes,
+/// 16 more with a RETH, 46 around it: 16 ns for each byte at that rate. DCQCN's rate begins to rise 55 us later.
+#[test]
+fn a_notification_slows_down_what_follows() {
+    // The only one has a RETH; of IRN's packets each.
+    let ten_packets = |reths: u64| Time::from_ns(16 * (9 * (12 + 256 + 4 + 46) + 16 * reths));
+    for (service, reths) in [(Service::Rc, 1), (Service::Irn, 9), (Service::Uc, 1)] {
+        let mut setup = common::Setup::new(service);
+        setup.config.congestion = rnic_verbs::Congestion::named("dcqcn").unwrap();
+        setup.config.line_rate = rnic_transport::BitRate::from_gbps(1);
+        let mut pair = setup.build();
+        let write = pair.write_op(1, 0);
+        let mut spans = Vec::new();
+        for marks in [false, true, false] {
+            pair.marks = marks;
+            let (posted, lines) = (pair.now, pair.trace.len());
+            pair.post(0, 1, write, 2_560);
+            pair.run_for(Time::from_us(50));
+            let last = pair.departures[lines..].iter().filter(|(from, _)| *from == 0).map(|(_, at)| *at).max();
+            spans.push(last.unwrap() - posted);
+        }
+        // At line rate the link is the pace, and the first marked packet tells nothing before the last has left.
+        assert_eq!(spans, [Time::ZERO, Time::ZERO, ten_packets(reths)], "{service:?}");
     }
 }
 

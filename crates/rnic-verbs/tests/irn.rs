@@ -511,3 +511,22 @@ fn congestion_marks_come_back_with_the_acknowledgement() {
          A READ ACK #100 msn 0 for #100 becn",
     );
 }
+
+/// Packets that are only late: the timeout sends one of them again for nothing, and their arrival must not pass for that of the second
+/// one, which would make each look lost in turn.
+#[test]
+fn what_is_late_is_not_taken_for_lost() {
+    let mut pair = pair();
+    pair.sides[0].fill(0, &pattern(5_000, 4));
+    // The timeout is 1 ms, and the path takes longer just then, one packet after the other.
+    pair.script(|seen: &Seen<'_>| match seen.from {
+        0 => Fate::Late(Time::from_us(1_500 + 5 * seen.number)),
+        _ => Fate::Arrives,
+    });
+    pair.post(0, 1, pair.write_op(1, 5_000), 5_000);
+    pair.run();
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+    assert_eq!(pair.sides[1].bytes(5_000, 5_000), pattern(5_000, 4));
+    let counters = pair.sides[0].device.counters();
+    assert_eq!((counters.timeouts, counters.retransmitted), (1, 1));
+}

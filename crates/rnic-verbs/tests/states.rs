@@ -5,8 +5,8 @@ mod common;
 use common::{Pair, Setup, address, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Congestion, Data, Dropped, Event, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service,
-    State, Status, VerbsError,
+    Access, Congestion, Data, Dropped, Event, MOST_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest,
+    Service, State, Status, VerbsError,
 };
 use rnic_wire::{Opcode, Operation};
 
@@ -492,4 +492,22 @@ fn addresses_are_compared_as_what_they_mean() {
     // The port is free: it spreads connections over paths.
     let mapped = address("[::ffff:10.0.0.1]:55555");
     assert_eq!(device.receive(pair.now, mapped, false, &bytes), Ok(()));
+}
+
+/// An application that never asks for events costs bounded memory.
+#[test]
+fn the_oldest_of_too_many_events_are_lost() {
+    let mut pair = Pair::new(Service::Rc);
+    let (qpn, pd) = (pair.sides[0].qpn, pair.sides[0].pd);
+    let device = &mut pair.sides[0].device;
+    device.to_error(qpn).unwrap();
+    let srq = device.create_srq(pd, 4, 1).unwrap();
+    for _ in 0..MOST_EVENTS + 5 {
+        // An empty queue has fewer receives than any limit.
+        device.arm_srq(srq, 1).unwrap();
+    }
+    let errors = device.counters().queue_pair_errors;
+    assert_eq!(device.counters().events_lost, errors + 5);
+    let events = std::iter::from_fn(|| device.poll_event()).collect::<Vec<_>>();
+    assert_eq!(events, vec![Event::SharedReceiveLimit(srq); MOST_EVENTS]);
 }

@@ -4,7 +4,7 @@
 //! Reserved bits are zero on emission and ignored on reception.
 
 use crate::bytes::{array, put, read_u16, read_u32, read_u64};
-use crate::opcode::Opcode;
+use crate::opcode::{Opcode, Service};
 use crate::syndrome::Syndrome;
 
 const LOW_24: u32 = crate::MAX_24;
@@ -30,6 +30,9 @@ pub struct Bth {
     pub dest_qp: u32,
     /// The requester wants an acknowledgement of this packet.
     pub ack_request: bool,
+    /// IRN: how often the packet was sent before, at most 127; in an acknowledgement, that of the packet which caused it. Reserved, and 0,
+    /// in packets of other services.
+    pub attempt: u8,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
 }
@@ -37,6 +40,8 @@ pub struct Bth {
 impl Bth {
     /// Bytes on the wire.
     pub const LEN: usize = 12;
+    /// The largest number of attempts that is told.
+    pub const MOST_ATTEMPTS: u8 = 127;
     /// The partition that every port is a full member of.
     pub const DEFAULT_PKEY: u16 = 0xffff;
 
@@ -53,6 +58,7 @@ impl Bth {
             becn: is_cnp,
             dest_qp,
             ack_request: false,
+            attempt: 0,
             psn,
         }
     }
@@ -66,7 +72,9 @@ impl Bth {
         let mut out = [0; Bth::LEN];
         put(&mut out, 0, &first);
         put(&mut out, 4, &(congestion | self.dest_qp & LOW_24).to_be_bytes());
-        put(&mut out, 8, &(u32::from(self.ack_request) << 31 | self.psn & LOW_24).to_be_bytes());
+        let attempt = if self.opcode.service() == Service::Irn { self.attempt & Bth::MOST_ATTEMPTS } else { 0 };
+        let reliability = u32::from(self.ack_request) << 31 | u32::from(attempt) << 24;
+        put(&mut out, 8, &(reliability | self.psn & LOW_24).to_be_bytes());
         out
     }
 }
@@ -138,6 +146,11 @@ impl<'a> BthView<'a> {
     pub fn ack_request(self) -> bool {
         self.bytes[8] & 0x80 != 0
     }
+    /// IRN: how often the packet was sent before; reserved in other packets.
+    #[inline]
+    pub fn attempt(self) -> u8 {
+        self.bytes[8] & Bth::MOST_ATTEMPTS
+    }
     /// Packet sequence number.
     #[inline]
     pub fn psn(self) -> u32 {
@@ -156,6 +169,7 @@ impl<'a> BthView<'a> {
             becn: self.becn(),
             dest_qp: self.dest_qp(),
             ack_request: self.ack_request(),
+            attempt: if opcode.service() == Service::Irn { self.attempt() } else { 0 },
             psn: self.psn(),
         }
     }

@@ -33,6 +33,13 @@ fn base_transport_header() {
     assert_eq!(Headers::parse(&[&bytes[..], &[0; 4]].concat()).unwrap().bth, bth);
     assert_eq!(Bth::LEN, 12);
 
+    // Only IRN's packets say how often they were sent.
+    for (opcode, byte) in [(Opcode::IRN_ACKNOWLEDGE, 0xff), (Opcode::RC_ACKNOWLEDGE, 0x80)] {
+        let bth = Bth { ack_request: true, attempt: 255, ..Bth::new(opcode, 1, 2) };
+        assert_eq!(bth.emit()[8], byte);
+        assert_eq!(BthView::new(&bth.emit()).unwrap().attempt(), byte & 127);
+    }
+
     let plain = Bth { fecn: true, ..Bth::new(Opcode::UC_SEND_MIDDLE, 1, 2) };
     assert_eq!(plain.emit(), [0x21, 0x40, 0xff, 0xff, 0x80, 0, 0, 1, 0, 0, 0, 2]);
 }

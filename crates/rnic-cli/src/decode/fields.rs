@@ -1,7 +1,7 @@
 //! Every header field of a packet by name.
 
 use super::packet::{Network, Roce};
-use rnic_wire::{Ethernet, Headers, Ip, Pfc, Syndrome};
+use rnic_wire::{Ethernet, Headers, Ip, Pfc, Service, Syndrome};
 
 /// A field's value.
 pub(super) enum Value {
@@ -113,7 +113,7 @@ pub(super) fn ecn(class: u8) -> &'static str {
 
 fn bth(headers: &Headers) -> Section {
     let bth = &headers.bth;
-    let fields = vec![
+    let mut fields = vec![
         ("opcode", hex(bth.opcode.to_u8(), 2)),
         ("name", text(bth.opcode)),
         ("solicited", Value::Flag(bth.solicited)),
@@ -126,6 +126,9 @@ fn bth(headers: &Headers) -> Section {
         ("ack_request", Value::Flag(bth.ack_request)),
         ("psn", number(bth.psn)),
     ];
+    if bth.opcode.service() == Service::Irn {
+        fields.push(("attempt", number(bth.attempt)));
+    }
     Section::new("bth", fields)
 }
 

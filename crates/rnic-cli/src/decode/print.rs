@@ -89,6 +89,9 @@ fn summary(headers: &Headers) -> String {
         add(format!(" from {:#x} qkey {:#x}", deth.src_qp, deth.qkey));
     }
     add(format!(" psn {}", bth.psn));
+    if bth.attempt > 0 {
+        add(format!(" attempt {}", bth.attempt + 1));
+    }
     if bth.ack_request {
         add(" ack-req".to_string());
     }

@@ -12,7 +12,7 @@ use rnic_endpoint::perf::{
 };
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_endpoint::raw::{self, Case};
-use rnic_transport::{Bytes, Time};
+use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
@@ -143,6 +143,10 @@ struct MeasureArgs {
     /// Change a parameter of the congestion control; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
+
+    /// Rate of the link, at which rate-based congestion control begins [default: 100Gbps]
+    #[arg(long, value_name = "RATE")]
+    line_rate: Option<BitRate>,
 
     /// Most packets in flight on a queue pair [default: as the device has it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
@@ -368,6 +372,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         },
         congestion: arguments.cc.clone(),
         settings: arguments.set.clone(),
+        line_rate: arguments.line_rate,
         in_flight: arguments.in_flight,
         verify: arguments.verify,
         faults: FaultPlan {

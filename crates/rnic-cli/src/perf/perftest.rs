@@ -105,6 +105,7 @@ fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
         (arguments.service == Some(ServiceName::Uc), "--service uc", service),
         (arguments.cc != "none", "--cc", tells),
         (!arguments.set.is_empty(), "--set", tells),
+        (arguments.line_rate.is_some(), "--line-rate", tells),
         (arguments.in_flight.is_some(), "--in-flight", "the device's default holds; --tx-depth limits the messages"),
         (arguments.verify, "--verify", "perftest sends bytes that nobody knows; leave it out"),
         (arguments.loss != 0.0, "--loss", faults),

@@ -3,7 +3,7 @@
 use super::{Device, Error, Mode};
 use crate::clock::TimeSource;
 use rnic_transport::Time;
-use rnic_verbs::{Completion, CqId, Notify};
+use rnic_verbs::{Completion, CqId, Notify, Opcode, Qpn, Status};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -65,12 +65,54 @@ impl CompletionQueue {
         }
     }
 
+    /// Takes the oldest completion, if there is one, and makes an error of a request that failed.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`]; the request failed.
+    pub fn poll_one(&self) -> Result<Option<Completion>, Error> {
+        let mut out = [NOTHING];
+        match self.poll(&mut out)? {
+            0 => Ok(None),
+            _ => succeeded(out[0]).map(Some),
+        }
+    }
+
+    /// Waits for a completion, takes it, and makes an error of a request that failed.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::wait`]; the request failed, or nothing came within `timeout`.
+    pub fn wait_one(&self, timeout: Time) -> Result<Completion, Error> {
+        let mut out = [NOTHING];
+        match self.wait(&mut out, timeout)? {
+            0 => Err(Error::TimedOut(timeout)),
+            _ => succeeded(out[0]),
+        }
+    }
+
     /// Resolves when completions are there; [`CompletionQueue::poll`] takes them. With [`Notify::Solicited`] it sleeps on over
     /// completions that the peer did not mark as solicited, unless there are some at the start.
     ///
     /// With a progress thread the task sleeps. Without one it asks to be run again and again, and makes progress each time.
     pub fn completions(&self, notify: Notify) -> Completions<'_> {
         Completions { queue: self, notify }
+    }
+}
+
+/// What a completion is written over.
+const NOTHING: Completion = Completion {
+    wr_id: 0,
+    status: Status::Success,
+    opcode: Opcode::Send,
+    byte_len: 0,
+    imm: None,
+    invalidated: None,
+    qpn: Qpn(0),
+};
+
+fn succeeded(completion: Completion) -> Result<Completion, Error> {
+    match completion.status {
+        Status::Success => Ok(completion),
+        status => Err(Error::Failed { wr_id: completion.wr_id, status }),
     }
 }
 

@@ -32,7 +32,7 @@ use crate::port::{self, BindError, Port, UdpConfig, UdpPort};
 use completion::CqInner;
 use memory::DomainInner;
 use rnic_transport::{Time, Timeouts};
-use rnic_verbs::{DeviceConfig, Event, VerbsError};
+use rnic_verbs::{DeviceConfig, Event, Status, VerbsError};
 use shared::Shared;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -53,6 +53,17 @@ pub enum Error {
     /// The device was shut down, or its thread failed.
     #[error("the device is closed: {0}")]
     Closed(String),
+    /// Nothing completed.
+    #[error("nothing completed within {} ms", .0.as_us() / 1e3)]
+    TimedOut(Time),
+    /// A work request failed.
+    #[error("work request {wr_id} failed: {status:?}")]
+    Failed {
+        /// Of the request.
+        wr_id: u64,
+        /// How it ended.
+        status: Status,
+    },
     /// A range is not within a region.
     #[error("bytes {start} to {end} are not within the region of {len} bytes")]
     Range {

@@ -10,7 +10,7 @@ use super::report::process_cpu_time;
 use super::{Latencies, PerfError, Report, Row, Side, Verified};
 use crate::device::Mode;
 use crate::exchange::{Channel, RemoteMemory, service_name};
-use rnic_transport::Time;
+use rnic_transport::{BitRate, Time};
 use rnic_verbs::Service;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;
@@ -77,6 +77,7 @@ fn setup(plan: &Plan) -> Setup {
         stride: plan.stride(),
         congestion: plan.congestion.clone(),
         settings: plan.settings.clone(),
+        line_rate: plan.line_rate.map(BitRate::as_bps),
         in_flight: plan.in_flight,
         verify: plan.verify,
         seed: plan.faults.seed,

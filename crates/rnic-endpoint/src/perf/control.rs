@@ -48,6 +48,8 @@ pub(super) struct Setup {
     pub(super) stride: u32,
     pub(super) congestion: String,
     pub(super) settings: Vec<(String, String)>,
+    /// Bits per second.
+    pub(super) line_rate: Option<u64>,
     pub(super) in_flight: Option<u32>,
     pub(super) verify: bool,
     pub(super) seed: u64,

@@ -28,6 +28,7 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
         ("cnps_received", verbs.cnps_received),
         ("marked", verbs.marked),
         ("queue_pair_errors", verbs.queue_pair_errors),
+        ("events_lost", verbs.events_lost),
         ("bad_icrc", driver.bad_icrc),
         ("unsendable_batches", driver.unsendable),
         ("port_sent_batches", port.sent_batches),

@@ -12,7 +12,7 @@ use crate::exchange::RemoteMemory;
 use crate::port::{
     Arrival, Batch, Counters, FaultCounters, Faults, FaultyPort, Interest, Limits, Port, SendError, UdpConfig, UdpPort,
 };
-use rnic_transport::Time;
+use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Access, Capacities, Completion, Opcode, Qpn, Service, Sge, Status};
 use std::io;
 use std::net::SocketAddr;
@@ -64,6 +64,9 @@ impl End {
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
         let mut config = Config { mode: if setup.polled { Mode::Polled } else { Mode::Thread }, ..Config::default() };
         config.verbs.congestion = congestion(&setup.congestion, &setup.settings)?;
+        if let Some(bps) = setup.line_rate {
+            config.verbs.line_rate = BitRate::from_bps(bps);
+        }
         config.acknowledge = Acknowledge::WithNextPoll;
         let mut config = config.fitting(&port)?;
         if let Some(in_flight) = setup.in_flight {

@@ -5,7 +5,7 @@ use crate::device::Mode;
 use crate::port::{Faults, Probability};
 use rnic_transport::congestion::{CongestionControl, Kind, Settings, Value};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
-use rnic_transport::{Bytes, Time};
+use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::{Congestion, Service};
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +131,8 @@ pub struct Plan {
     pub congestion: String,
     /// Its parameters, those that are not to be the default.
     pub settings: Vec<(String, String)>,
+    /// Rate of the link, at which rate-based congestion control begins; `None`: the device's default.
+    pub line_rate: Option<BitRate>,
     /// Most packets in flight on each queue pair; `None`: the device's default.
     pub in_flight: Option<u32>,
     /// Check every byte.
@@ -156,6 +158,7 @@ impl Default for Plan {
             service: Service::Irn,
             congestion: "none".to_string(),
             settings: Vec::new(),
+            line_rate: None,
             in_flight: None,
             verify: false,
             faults: FaultPlan::default(),

@@ -275,9 +275,13 @@ impl Report {
         for (name, side) in [("client", &row.client), ("server", &row.server)] {
             let Some(side) = side else { continue };
             let count = |name| side.count(name);
+            let congestion = match [count("marked"), count("cnps_sent"), count("cnps_received")] {
+                [0, 0, 0] => String::new(),
+                [marked, sent, received] => format!(", {marked} marked, {sent} CNPs sent, {received} CNPs received"),
+            };
             writeln!(
                 out,
-                "   {name}: {} packets sent, {} retransmitted, {} timeouts, {} NAKs received, {} bad ICRC, {} dropped, {} overflowed; CPU {:.3} s",
+                "   {name}: {} packets sent, {} retransmitted, {} timeouts, {} NAKs received, {} bad ICRC, {} dropped, {} overflowed{congestion}; CPU {:.3} s",
                 count("packets_sent"),
                 count("retransmitted"),
                 count("timeouts"),

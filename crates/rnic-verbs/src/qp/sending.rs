@@ -4,6 +4,7 @@ use crate::common::Common;
 use crate::types::SendAttributes;
 use rnic_transport::pdu::Stamp;
 use rnic_transport::{Notifier, Psn, Time};
+use rnic_wire::Bth;
 
 /// The earliest of several times, if there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,26 +61,51 @@ impl Marks {
     }
 }
 
-/// When the packets of a window left.
+/// When the packets of a window left, and how often.
 pub(crate) struct Stamps {
     /// By sequence number, modulo their count.
-    stamps: Vec<Stamp>,
+    packets: Vec<Departure>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Departure {
+    first: Stamp,
+    last: Stamp,
+    /// How often it left before the last time, at most [`Bth::MOST_ATTEMPTS`].
+    attempt: u8,
 }
 
 impl Stamps {
     /// For at least `window` packets in flight.
     pub(crate) fn new(window: u32) -> Stamps {
-        Stamps { stamps: vec![Stamp::default(); window.max(1).next_power_of_two() as usize] }
+        Stamps { packets: vec![Departure::default(); window.max(1).next_power_of_two() as usize] }
     }
 
-    pub(crate) fn set(&mut self, psn: Psn, now: Time) {
-        let at = psn.value() as usize & (self.stamps.len() - 1);
-        self.stamps[at] = Stamp::at(now);
+    fn at(&self, psn: Psn) -> usize {
+        psn.value() as usize & (self.packets.len() - 1)
     }
 
-    /// When packet `psn` left; for one that is older than the window, something in the past.
-    pub(crate) fn get(&self, psn: Psn) -> Stamp {
-        self.stamps[psn.value() as usize & (self.stamps.len() - 1)]
+    /// Packet `psn` leaves, `again` or for the first time; returns how often it left before.
+    pub(crate) fn set(&mut self, psn: Psn, again: bool, now: Time) -> u8 {
+        let (at, now) = (self.at(psn), Stamp::at(now));
+        let packet = &mut self.packets[at];
+        *packet = match again {
+            false => Departure { first: now, last: now, attempt: 0 },
+            true => Departure { last: now, attempt: (packet.attempt + 1).min(Bth::MOST_ATTEMPTS), ..*packet },
+        };
+        packet.attempt
+    }
+
+    /// When packet `psn` last left; for one that is older than the window, something in the past.
+    pub(crate) fn last(&self, psn: Psn) -> Stamp {
+        self.packets[self.at(psn)].last
+    }
+
+    /// When packet `psn` left that arrived as the peer says; if it left again since, and more than once, when it first left: what arrived
+    /// then proves nothing about what left later.
+    pub(crate) fn of(&self, psn: Psn, attempt: u8) -> Stamp {
+        let packet = self.packets[self.at(psn)];
+        if attempt == packet.attempt { packet.last } else { packet.first }
     }
 }
 
@@ -178,6 +204,23 @@ mod tests {
         for (ms, again) in [(21, true), (30, true), (31, true), (40, true), (41, false)] {
             assert_eq!(waiting.timed_out(Time::from_ms(ms)), again, "at {ms} ms");
         }
+    }
+
+    #[test]
+    fn an_arrival_is_that_of_the_attempt_it_names() {
+        let mut stamps = Stamps::new(3);
+        let (psn, us) = (Psn::new(0xff_ffff), Time::from_us);
+        assert_eq!(stamps.set(psn, false, us(10)), 0);
+        assert_eq!(stamps.of(psn, 0), Stamp::at(us(10)));
+        assert_eq!([stamps.set(psn, true, us(20)), stamps.set(psn, true, us(30))], [1, 2]);
+        // The second attempt's time is forgotten: the first is the earliest that it can be.
+        let times = [(0, 10), (1, 10), (2, 30)];
+        assert!(times.iter().all(|(attempt, at)| stamps.of(psn, *attempt) == Stamp::at(us(*at))));
+        assert_eq!(stamps.last(psn), Stamp::at(us(30)));
+        // The same place, four packets on.
+        assert_eq!(stamps.set(psn.plus(4), false, us(40)), 0);
+        assert_eq!(stamps.of(psn.plus(4), 0), Stamp::at(us(40)));
+        assert_eq!((0..200).map(|_| stamps.set(psn, true, us(50))).last(), Some(127));
     }
 
     #[test]

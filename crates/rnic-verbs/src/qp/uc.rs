@@ -8,6 +8,7 @@ use super::incoming::Incoming;
 use super::sending::{Due, Marks};
 use crate::common::{Common, Ctx, Refusal};
 use crate::flow::Pace;
+use crate::packet::Turn;
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{FlowConfig, Psn, Time};
@@ -108,8 +109,8 @@ impl Uc {
         let packet = self.next;
         let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
-        let psn = self.first.plus(packet as u32).value();
-        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn, false, out);
+        let turn = Turn { psn: self.first.plus(packet as u32), ask: false, attempt: 0 };
+        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, turn, out);
         match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 self.next += 1;

@@ -84,6 +84,7 @@ impl Setup {
             now: Time::from_us(10),
             wire: VecDeque::new(),
             trace: Vec::new(),
+            departures: Vec::new(),
             script: Box::new(|_| Fate::Arrives),
             number: 0,
             last: Time::ZERO,
@@ -217,6 +218,8 @@ pub(crate) struct Pair {
     pub(crate) now: Time,
     wire: VecDeque<Flight>,
     pub(crate) trace: Vec<String>,
+    /// Of each packet in the trace, who sent it and when.
+    pub(crate) departures: Vec<(usize, Time)>,
     pub(crate) script: Box<dyn FnMut(&Seen<'_>) -> Fate>,
     number: u64,
     /// When the last packet left or arrived.
@@ -374,6 +377,7 @@ impl Pair {
         let fate = (self.script)(&Seen { from, number: self.number, headers: &packet.headers });
         self.number += 1;
         self.last = self.now;
+        self.departures.push((from, self.now));
         let mark = match fate {
             Fate::Arrives => "",
             Fate::Lost => " lost",

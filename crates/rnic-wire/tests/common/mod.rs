@@ -67,7 +67,9 @@ pub(crate) fn any_packet() -> impl Strategy<Value = (Headers, Vec<u8>)> {
     (opcode, any::<[u32; 14]>(), flags, numbers, proptest::collection::vec(any::<u8>(), 0..300)).prop_map(
         |(opcode, words, [solicited, migrated, fecn, becn, ack_request], (pkey, dest_qp, psn), mut payload)| {
             let mut headers = headers_of(opcode, words);
-            headers.bth = Bth { opcode, solicited, migrated, pad: 0, pkey, fecn, becn, dest_qp, ack_request, psn };
+            let attempt = if opcode.service() == Service::Irn { words[0] as u8 & Bth::MOST_ATTEMPTS } else { 0 };
+            headers.bth =
+                Bth { opcode, solicited, migrated, pad: 0, pkey, fecn, becn, dest_qp, ack_request, attempt, psn };
             payload.resize(payload_len(opcode, payload.len()), 7);
             headers.bth.pad = (payload.len().wrapping_neg() % 4) as u8;
             (headers, payload)

@@ -2,7 +2,7 @@
 //! all that an ACK before it would.
 
 use rnic_transport::{Pdu, PduKind, Psn};
-use rnic_wire::SackEth;
+use rnic_wire::{Bth, SackEth};
 use std::collections::VecDeque;
 
 /// What a packet causes, and whether it bore a congestion mark.
@@ -11,12 +11,20 @@ pub(crate) struct Cause {
     pub(crate) psn: Psn,
     /// So many packets directly before it caused the same.
     pub(crate) before: u8,
+    /// How often it was sent before, as it says itself.
+    pub(crate) attempt: u8,
     pub(crate) marked: bool,
 }
 
 impl Cause {
-    pub(crate) fn new(psn: Psn, marked: bool) -> Cause {
-        Cause { psn, before: 0, marked }
+    /// The packet with this header.
+    pub(crate) fn new(bth: &Bth, marked: bool) -> Cause {
+        Cause { psn: Psn::new(bth.psn), before: 0, attempt: bth.attempt, marked }
+    }
+
+    /// A packet that is refused.
+    pub(crate) fn of(psn: Psn) -> Cause {
+        Cause { psn, before: 0, attempt: 0, marked: false }
     }
 
     /// What the other side is told.
@@ -48,9 +56,10 @@ impl Acknowledgements {
                 let marked = cause.marked || self.ack.take().is_some_and(|ack| ack.marked);
                 if let Some(last) = self.nacks.back_mut()
                     && last.psn.plus(1) == cause.psn
+                    && last.attempt == cause.attempt
                     && last.before < u8::MAX
                 {
-                    *last = Cause { psn: cause.psn, before: last.before + 1, marked: last.marked || marked };
+                    *last = Cause { before: last.before + 1, marked: last.marked || marked, ..cause };
                     return;
                 }
                 if self.nacks.len() >= Acknowledgements::MOST {

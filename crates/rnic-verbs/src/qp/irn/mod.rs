@@ -116,6 +116,7 @@ impl Irn {
         let mut acknowledge = |operation, psn: Psn, syndrome, cause: Cause, msn| {
             let mut bth = c.route.only(operation, psn.value());
             bth.becn = cause.marked;
+            bth.attempt = cause.attempt;
             let mut writer = Writer::begin(&bth, 0, out);
             writer.put(&Aeth { syndrome, msn }.emit());
             writer.put(&cause.sack().emit());
@@ -135,7 +136,7 @@ impl Irn {
         if let Some(psn) = self.responder.not_ready.take() {
             ctx.counters.rnr_naks_sent += 1;
             let timer = RnrTimer::from_code(c.connection.map_or(0, |connection| connection.min_rnr_timer));
-            return acknowledge(Operation::Acknowledge, psn, Syndrome::RnrNak { timer }, Cause::new(psn, false), msn);
+            return acknowledge(Operation::Acknowledge, psn, Syndrome::RnrNak { timer }, Cause::of(psn), msn);
         }
         let expected = self.requester.expected();
         if let Some((nack, cause)) = self.requester.answer_acks.next(expected) {
@@ -149,7 +150,7 @@ impl Irn {
         }
         if let Some((psn, code)) = self.responder.refusal.take() {
             ctx.counters.naks_sent += 1;
-            return acknowledge(Operation::Acknowledge, psn, Syndrome::Nak(code), Cause::new(psn, false), msn);
+            return acknowledge(Operation::Acknowledge, psn, Syndrome::Nak(code), Cause::of(psn), msn);
         }
         0
     }

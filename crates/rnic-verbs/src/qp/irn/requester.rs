@@ -3,7 +3,7 @@
 use super::acks::{Acknowledgements, Cause, run};
 use crate::common::{Common, Ctx, status_of};
 use crate::flow::Flow;
-use crate::packet::place;
+use crate::packet::{Turn, place};
 use crate::qp::AROUND_PACKET;
 use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::types::{State, Status, VerbsError};
@@ -110,7 +110,7 @@ impl Requester {
                 return Err(Dropped::Stale);
             }
             // What comes after a failed send is forgotten; that it arrived says that all before it did.
-            let stamp = self.stamps.get(Psn::new(sack.psn));
+            let stamp = self.stamps.of(Psn::new(sack.psn), headers.bth.attempt);
             self.advance(c, ctx, now, Pdu::ack(self.psn(sent as u64), stamp));
             return Ok(());
         }
@@ -126,11 +126,11 @@ impl Requester {
         if let Syndrome::Nak(NakCode::PsnSequenceError) = aeth.syndrome {
             ctx.counters.naks_received += 1;
             for cause in run(&sack) {
-                let pdu = Pdu::nack(first, cause, self.stamps.get(cause));
+                let pdu = Pdu::nack(first, cause, self.stamps.of(cause, headers.bth.attempt));
                 self.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
             }
         } else {
-            let pdu = Pdu::ack(first, self.stamps.get(Psn::new(sack.psn)));
+            let pdu = Pdu::ack(first, self.stamps.of(Psn::new(sack.psn), headers.bth.attempt));
             self.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
         }
         if let Syndrome::Ack { credits } = aeth.syndrome {
@@ -217,11 +217,11 @@ impl Requester {
             if request >= self.acked {
                 // The request has arrived, and all before it.
                 let upto = c.failing().map_or(request + 1, |failing| failing.min(request + 1));
-                self.advance(c, ctx, now, Pdu::ack(self.psn(upto), self.stamps.get(self.psn(request))));
+                self.advance(c, ctx, now, Pdu::ack(self.psn(upto), self.stamps.of(self.psn(request), 0)));
             }
         }
         let outcome = self.answers.handle(&self.answer_cfg, now, Pdu::data(psn, false, now), RxMeta::default());
-        self.answer_acks.note(outcome.reply, Cause::new(psn, marked));
+        self.answer_acks.note(outcome.reply, Cause::new(&packet.headers.bth, marked));
         self.answers_expected += u64::from(self.expected().since(expected));
         c.retire(ctx, self.acked);
         if new {
@@ -252,8 +252,9 @@ impl Requester {
     ) -> usize {
         let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
-        self.stamps.set(psn, now);
-        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, psn.value(), true, out);
+        let attempt = self.stamps.set(psn, again, now);
+        let index = (packet - wqe.first) as u32;
+        let (writer, offset, len) = route.request(wqe, index, Turn { psn, ask: true, attempt }, out);
         match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 ctx.counters.sent(again, len);

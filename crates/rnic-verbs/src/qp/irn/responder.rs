@@ -5,7 +5,7 @@ use super::part::{Kind, Parked, Part};
 use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
 use crate::flow::Flow;
 use crate::memory::Right;
-use crate::packet::{Writer, place};
+use crate::packet::{Turn, Writer, place};
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::qp::{AROUND_PACKET, atomic};
@@ -132,7 +132,7 @@ impl Responder {
             return Err(Dropped::State);
         }
         let psn = Psn::new(packet.headers.bth.psn);
-        let cause = Cause::new(psn, marked);
+        let cause = Cause::new(&packet.headers.bth, marked);
         let data = Pdu::data(psn, false, now);
         let arrival = self.receiver.recovery().foresee(psn);
         if matches!(arrival, Arrival::Duplicate | Arrival::Useless) {
@@ -344,7 +344,7 @@ impl Responder {
         if let Some(last) = self.answering.iter().rfind(|answer| arrived(answer)) {
             let end = (last.first + u64::from(last.packets)).min(self.acked + u64::from(self.flow.outstanding()));
             let psn = self.first.plus(end as u32);
-            let stamp = self.stamps.get(psn.plus(Psn::MODULUS - 1));
+            let stamp = self.stamps.of(psn.plus(Psn::MODULUS - 1), 0);
             self.slide(now, Pdu::ack(psn, stamp));
         }
         if self.answering.len() < self.max_dest as usize { Ok(()) } else { Err(Refusal::INVALID) }
@@ -386,11 +386,11 @@ impl Responder {
         if nack {
             ctx.counters.naks_received += 1;
             for cause in run(&sack) {
-                let pdu = Pdu::nack(upto, cause, self.stamps.get(cause));
+                let pdu = Pdu::nack(upto, cause, self.stamps.of(cause, headers.bth.attempt));
                 self.slide(now, pdu.with_mark_echo(headers.bth.becn));
             }
         } else {
-            let pdu = Pdu::ack(upto, self.stamps.get(Psn::new(sack.psn)));
+            let pdu = Pdu::ack(upto, self.stamps.of(Psn::new(sack.psn), headers.bth.attempt));
             self.slide(now, pdu.with_mark_echo(headers.bth.becn));
         }
         self.end_when_answered(c, ctx);
@@ -409,18 +409,19 @@ impl Responder {
         let Some(answer) = self.answering.get(at).copied() else { return 0 };
         let index = (packet - answer.first) as u32;
         let aeth = Aeth { syndrome: c.credits(), msn: self.msn() }.emit();
-        self.stamps.set(pick.psn, now);
-        let psn = pick.psn.value();
+        let attempt = self.stamps.set(pick.psn, pick.retransmission, now);
+        let turn = Turn { psn: pick.psn, ask: false, attempt };
         let (written, len) = match answer.kind {
             AnswerKind::Atomic { value } => {
-                let mut writer = Writer::begin(&c.route.only(Operation::AtomicAcknowledge, psn), 0, out);
+                let mut writer =
+                    Writer::begin(&turn.mark(c.route.only(Operation::AtomicAcknowledge, pick.psn.value())), 0, out);
                 writer.put(&aeth);
                 writer.put(&AtomicAckEth { original: value }.emit());
                 (Ok(writer.end()), 0)
             }
             AnswerKind::Read { addr, rkey, len } => {
                 let (position, here) = place(len, index, c.route.mtu);
-                let bth = c.route.bth(Operation::ReadResponse, position, Extra::None, psn);
+                let bth = turn.mark(c.route.bth(Operation::ReadResponse, position, Extra::None, pick.psn.value()));
                 let mut writer = Writer::begin(&bth, here, out);
                 if position != Position::Middle {
                     writer.put(&aeth);

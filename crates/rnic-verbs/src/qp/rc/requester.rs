@@ -2,7 +2,7 @@
 
 use crate::common::{Common, Ctx, status_of};
 use crate::flow::Flow;
-use crate::packet::place;
+use crate::packet::{Turn, place};
 use crate::qp::AROUND_PACKET;
 use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::types::{State, Status, VerbsError};
@@ -138,7 +138,7 @@ impl Requester {
 
     /// Everything before packet `upto` has arrived, unless an answer is missing; a NACK asks for `upto` again.
     fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, mark: bool) {
-        let stamp = self.stamps.get(self.psn(upto.saturating_sub(1)));
+        let stamp = self.stamps.last(self.psn(upto.saturating_sub(1)));
         self.advance_with(c, ctx, now, upto, kind, stamp, mark);
     }
 
@@ -213,7 +213,7 @@ impl Requester {
         }
         wqe.answered += 1;
         let stamp = match wqe.answered {
-            1 => self.stamps.get(self.psn(expected)),
+            1 => self.stamps.last(self.psn(expected)),
             _ => Stamp::before(now, self.rtt),
         };
         self.advance_with(c, ctx, now, expected + 1, PduKind::Ack, stamp, false);
@@ -241,8 +241,9 @@ impl Requester {
         if asks {
             self.unasked = 0;
         }
-        self.stamps.set(pick.psn, now);
-        let (writer, offset, len) = route.request(wqe, index, pick.psn.value(), asks, out);
+        self.stamps.set(pick.psn, pick.retransmission, now);
+        let turn = Turn { psn: pick.psn, ask: asks, attempt: 0 };
+        let (writer, offset, len) = route.request(wqe, index, turn, out);
         match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 ctx.counters.sent(pick.retransmission, len);
