@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -197,6 +197,16 @@ impl Guest {
     pub fn run(&mut self, command: &str) -> Result<String> {
         let job = self.spawn(command)?;
         self.finish(job, COMMAND_PATIENCE)
+    }
+
+    /// Makes the guest look for the Ethernet address of a host on the cable. On a busy machine a queue pair that moves to RTR may fail
+    /// right after the answer to the neighbour solicitation that it caused; one whose peer is known does not have to ask.
+    ///
+    /// # Errors
+    /// If the guest ends.
+    pub fn meet(&mut self, address: IpAddr) -> Result<()> {
+        // An answer to the ping itself is not needed.
+        self.run(&format!("ping -c 1 -W 1 {address} >/dev/null 2>&1; true")).map(drop)
     }
 
     /// Starts a shell command of one line.

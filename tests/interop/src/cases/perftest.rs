@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::fault::{Fault, Faults};
 use crate::glibc::random_bytes;
 use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
-use crate::host::Gid;
+use crate::host::{Gid, Host};
 use crate::port::FaultControl;
 use rnic_endpoint::ibverbs::perftest::{Op, Options, Outcome, Role, Session, pattern};
 use rnic_endpoint::{Counters, Device};
@@ -103,7 +103,8 @@ impl Run {
 
 impl Setup {
     fn new(bench: &Bench, gid: Gid) -> Result<Setup> {
-        let (guest, port) = bench.guest_and_port(&GuestOptions::default())?;
+        let (mut guest, port) = bench.guest_and_port(&GuestOptions::default())?;
+        guest.meet(gid.address(Host::OURS))?;
         let faults = port.fault_control();
         Ok(Setup { guest, device: device(port, gid).map_err(failed)?, faults, gid })
     }
