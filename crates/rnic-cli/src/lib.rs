@@ -9,6 +9,7 @@ mod error;
 mod export;
 mod list;
 mod output;
+mod peer;
 mod perf;
 mod pingpong;
 mod progress;

@@ -2,12 +2,13 @@
 
 use crate::args::PingpongArgs;
 use crate::error::CliError;
+use crate::peer;
+use rnic_endpoint::Mode;
 use rnic_endpoint::ibverbs::{Options, Outcome, Pingpong};
 use rnic_endpoint::port::ROCE_PORT;
-use rnic_endpoint::{Config, Device, Identification, Mode};
 use rnic_transport::Time;
 use rnic_verbs::Service;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Plays with a client, or with a server if there is a host.
@@ -25,7 +26,7 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
     let patience = Duration::from_secs(u64::from(arguments.timeout));
     let outcome = match &arguments.host {
         Some(host) => {
-            let stream = dial(host, arguments.port, patience)?;
+            let stream = peer::dial(host, arguments.port, patience, "`rnic pingpong` or `ibv_rc_pingpong -g INDEX`")?;
             side(&stream, arguments, options)?.dial(stream)
         }
         None => {
@@ -45,34 +46,12 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
     print(&outcome.map_err(failed)?)
 }
 
-fn dial(host: &str, port: u16, patience: Duration) -> Result<TcpStream, CliError> {
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| CliError::Input(format!("there is no host \"{host}\": {error}")))?;
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, patience) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some((address, error)),
-        }
-    }
-    let (address, error) = last.ok_or_else(|| CliError::Input(format!("host \"{host}\" has no address")))?;
-    let doing =
-        format!("no server answers at {address}; start `rnic pingpong` or `ibv_rc_pingpong -g INDEX` there first");
-    Err(CliError::Io { doing, error })
-}
-
 /// Our side, on the address by which the peer is reached.
 fn side(stream: &TcpStream, arguments: &PingpongArgs, options: Options) -> Result<Pingpong, CliError> {
     let io = |error| CliError::Io { doing: "the connection to the peer".to_string(), error };
     let wait = Some(Duration::from_secs(u64::from(arguments.timeout)));
     stream.set_read_timeout(wait).and_then(|()| stream.set_nodelay(true)).map_err(io)?;
-    let local = match arguments.address {
-        Some(address) => address,
-        None => stream.local_addr().map_err(io)?.ip().to_canonical(),
-    };
-    let config = Config { mode: Mode::Polled, identification: Identification::Any, ..Config::default() };
-    let device = Device::open_at(SocketAddr::new(local, arguments.roce_port), config).map_err(failed)?;
+    let device = peer::device(stream, arguments.address, arguments.roce_port, Mode::Polled)?;
     Pingpong::new(&device, options).map_err(failed)
 }
 

@@ -393,3 +393,25 @@ fn files_of_another_program() {
     let (_, err, code) = decode(&fs::read(path("b.cut")).unwrap(), &[]);
     assert_eq!((err.as_str(), code), ("RoCE packets: 3; bad: 0; cut off by the capture: 3\n", 0));
 }
+
+/// What the Linux kernel sent, and beside each capture its lines, which were compared with tshark's fields. All ICRCs are right.
+#[test]
+fn captures_of_the_kernel() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/captures");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut captures: Vec<_> = files.filter(|path| path.extension().is_some_and(|ending| ending == "pcapng")).collect();
+    captures.sort();
+    assert!(captures.len() >= 14, "{captures:?}");
+    for capture in captures {
+        let expected = fs::read_to_string(capture.with_extension("txt")).unwrap();
+        let output = decode_file(&capture, &[]);
+        let found = String::from_utf8(output.stdout).unwrap();
+        let differs = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
+        assert_eq!(differs, None, "{}", capture.display());
+        assert_eq!(found, expected, "{}", capture.display());
+        assert!(expected.lines().all(|line| line.ends_with("  icrc ok")), "{}", capture.display());
+        let summary = format!("RoCE packets: {}; bad: 0\n", expected.lines().count());
+        assert_eq!(String::from_utf8_lossy(&output.stderr), summary, "{}", capture.display());
+        assert_eq!(output.status.code(), Some(0), "{}", capture.display());
+    }
+}

@@ -27,6 +27,7 @@ pub mod driver;
 pub mod exchange;
 pub mod ibverbs;
 pub mod idle;
+mod peak;
 pub mod perf;
 pub mod port;
 pub mod raw;

@@ -6,6 +6,7 @@ use crate::fault::Faults;
 use crate::guest::{Guest, GuestOptions};
 use crate::image::GuestImage;
 use crate::port::FramePort;
+use crate::tap::HostNetwork;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,6 +49,21 @@ impl Bench {
         Ok((guest, port))
     }
 
+    /// A booted guest whose cable leads to a network namespace of this machine, with faults from there to the guest and back. TCP
+    /// crosses that cable too.
+    ///
+    /// # Errors
+    /// If it does not boot; [`Error::Unavailable`] where there can be no namespace.
+    pub fn guest_and_network(&self, to_guest: Faults, to_network: Faults) -> Result<(Guest, HostNetwork, Relay)> {
+        let options = GuestOptions { out_of_band: false, ..GuestOptions::default() };
+        let (network, tap) = HostNetwork::new(options.mtu)?;
+        let cable = Cable::new()?;
+        let relay = Relay::new(tap, cable.left, to_guest, to_network);
+        let mut guest = Guest::start(&self.image, &options, cable.right, &self.directory)?;
+        guest.await_boot()?;
+        Ok((guest, network, relay))
+    }
+
     /// Two booted guests on one cable. TCP between them crosses that cable too.
     ///
     /// # Errors
@@ -83,7 +99,7 @@ impl Bench {
 pub struct Report {
     /// The case.
     pub case: Case,
-    /// Why it failed, if it did.
+    /// Why it failed, if it did; [`Error::Unavailable`]: why it was skipped.
     pub result: Result<()>,
     /// How long it took.
     pub took: Duration,

@@ -7,6 +7,7 @@ use crate::fault::{FaultCounts, Faults, Injector};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use std::fmt::Debug;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -16,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// No frame is longer: the largest IP packet and an Ethernet header.
-const LONGEST: usize = 65_535 + 14;
+pub(crate) const LONGEST: usize = 65_535 + 14;
 
 /// How long a sender waits for a receiver that does not read.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
@@ -44,26 +45,44 @@ impl Cable {
     }
 }
 
-/// One end of a cable: frames go in, frames come out.
+/// Something into which frames go, and out of which they come.
+pub trait Frames: Debug + Send + Sync {
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// If it cannot be sent: nobody is there, or takes it in good time.
+    fn send(&self, frame: &[u8]) -> io::Result<()>;
+
+    /// The next frame, or `None` if none comes in this time; a time of zero only looks.
+    ///
+    /// # Errors
+    /// If there will be none any more.
+    fn receive(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>>;
+
+    /// Ends it: whoever waits for a frame here is told so.
+    fn shut_down(&self);
+}
+
+/// One end of a cable.
 #[derive(Debug)]
 pub struct CableEnd {
     socket: UnixDatagram,
 }
 
 impl CableEnd {
-    /// Sends a frame.
-    ///
-    /// # Errors
-    /// If the other end is gone or has not read for five seconds.
-    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+    /// The socket itself, to hand to qemu.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.socket.into()
+    }
+}
+
+impl Frames for CableEnd {
+    /// An error if the other end has not read for five seconds.
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.socket.send(frame).map(|_| ())
     }
 
-    /// The next frame, or `None` if none comes in this time; a time of zero only looks.
-    ///
-    /// # Errors
-    /// If the socket fails or has been shut down.
-    pub fn receive(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+    fn receive(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
         // Finer than a socket's own timeout, which counts the kernel's ticks.
         let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -85,30 +104,24 @@ impl CableEnd {
         }
     }
 
-    /// Ends the cable: whoever waits for a frame at this end is told so.
-    pub(crate) fn shut_down(&self) {
+    fn shut_down(&self) {
         // It may have ended already.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
-
-    /// The socket itself, to hand to qemu.
-    pub(crate) fn into_fd(self) -> OwnedFd {
-        self.socket.into()
-    }
 }
 
-/// Joins two cables and applies faults to what crosses, until it is dropped.
+/// Joins two ends and applies faults to what crosses, until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
-    ends: [Arc<CableEnd>; 2],
+    ends: [Arc<dyn Frames>; 2],
     threads: Vec<JoinHandle<()>>,
     counts: [Arc<Mutex<FaultCounts>>; 2],
 }
 
 impl Relay {
-    /// A relay between two cable ends, with the faults of the direction from `left` to `right` and of the other.
-    pub fn new(left: CableEnd, right: CableEnd, to_right: Faults, to_left: Faults) -> Relay {
-        let (left, right) = (Arc::new(left), Arc::new(right));
+    /// A relay between two ends, with the faults of the direction from `left` to `right` and of the other.
+    pub fn new(left: impl Frames + 'static, right: impl Frames + 'static, to_right: Faults, to_left: Faults) -> Relay {
+        let (left, right): (Arc<dyn Frames>, Arc<dyn Frames>) = (Arc::new(left), Arc::new(right));
         let counts = [(); 2].map(|()| Arc::new(Mutex::new(FaultCounts::default())));
         let threads = vec![
             spawn(Arc::clone(&left), Arc::clone(&right), to_right, Arc::clone(&counts[0])),
@@ -134,7 +147,9 @@ impl Drop for Relay {
     }
 }
 
-fn spawn(from: Arc<CableEnd>, to: Arc<CableEnd>, faults: Faults, counts: Arc<Mutex<FaultCounts>>) -> JoinHandle<()> {
+fn spawn(
+    from: Arc<dyn Frames>, to: Arc<dyn Frames>, faults: Faults, counts: Arc<Mutex<FaultCounts>>,
+) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut injector = Injector::new(faults);
         loop {

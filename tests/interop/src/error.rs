@@ -51,6 +51,9 @@ pub enum Error {
     /// Something was not as expected.
     #[error("{0}")]
     Check(String),
+    /// This machine lacks what the case needs: it is skipped.
+    #[error("{0}")]
+    Unavailable(String),
 }
 
 /// The result of anything in the test bed.

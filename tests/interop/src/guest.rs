@@ -4,12 +4,13 @@ use crate::cable::CableEnd;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::image::GuestImage;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -22,6 +23,16 @@ pub const QEMU: &str = "qemu-system-x86_64";
 
 /// The host's loopback interface as a guest sees it through its second port.
 pub const HOST_SEEN_BY_GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+
+/// A listener on this machine that a guest reaches at [`HOST_SEEN_BY_GUEST`], and its port.
+///
+/// # Errors
+/// If the operating system gives none.
+pub fn listener() -> Result<(TcpListener, u16)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("the exchange"))?;
+    let port = listener.local_addr().map_err(Error::io("the exchange"))?.port();
+    Ok((listener, port))
+}
 
 /// The TCP port on which the RDMA programs meet before they talk RDMA.
 pub const OUT_OF_BAND_PORT: u16 = 18_515;
@@ -188,6 +199,16 @@ impl Guest {
         self.finish(job, COMMAND_PATIENCE)
     }
 
+    /// Makes the guest look for the Ethernet address of a host on the cable. On a busy machine a queue pair that moves to RTR may fail
+    /// right after the answer to the neighbour solicitation that it caused; one whose peer is known does not have to ask.
+    ///
+    /// # Errors
+    /// If the guest ends.
+    pub fn meet(&mut self, address: IpAddr) -> Result<()> {
+        // An answer to the ping itself is not needed.
+        self.run(&format!("ping -c 1 -W 1 {address} >/dev/null 2>&1; true")).map(drop)
+    }
+
     /// Starts a shell command of one line.
     ///
     /// # Errors
@@ -222,11 +243,7 @@ impl Guest {
         if let Some(outcome) = self.answer(job.id, patience)? {
             return Ok(outcome);
         }
-        let look = self.spawn(&format!("cat /run/jobs/{}.out", job.id))?;
-        let output =
-            self.answer(look.id, COMMAND_PATIENCE)?.map_or("nothing: the guest is stuck".to_owned(), |o| o.output);
-        let what = format!("the end of `{}` in {}", job.command, self.name);
-        Err(Error::Timeout { what, after: patience, detail: format!("; it has printed:\n{output}") })
+        Err(self.too_late(&job, "the end", patience)?)
     }
 
     /// Ends a command and the programs that it has started with a signal, TERM or KILL, and gives how it ended. Commands ignore INT.
@@ -251,6 +268,44 @@ impl Guest {
         let Outcome { code, output } = self.outcome(wait, COMMAND_PATIENCE * 2)?;
         let (guest, command) = (self.name.clone(), job.command.clone());
         if code == 0 { Ok(()) } else { Err(Error::Command { guest, command, code, output }) }
+    }
+
+    /// The connection that a command makes to this machine.
+    ///
+    /// # Errors
+    /// If none comes in time; the error has what the command printed so far.
+    pub fn accept(&mut self, listener: &TcpListener, job: &Job) -> Result<TcpStream> {
+        let patience = Timespec { tv_sec: COMMAND_PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let came = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience));
+        if came.map_err(|error| Error::io("the exchange")(error.into()))? == 0 {
+            return Err(self.too_late(job, "a connection", COMMAND_PATIENCE)?);
+        }
+        let (stream, _) = listener.accept().map_err(Error::io("the exchange"))?;
+        stream.set_read_timeout(Some(COMMAND_PATIENCE)).map_err(Error::io("the exchange"))?;
+        Ok(stream)
+    }
+
+    /// A connection to the command that listens on the guest's port [`OUT_OF_BAND_PORT`].
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    ///
+    /// # Panics
+    /// As [`Guest::out_of_band`].
+    pub fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.out_of_band().into(), COMMAND_PATIENCE);
+        let stream = stream.map_err(Error::io("the exchange"))?;
+        stream.set_read_timeout(Some(COMMAND_PATIENCE)).map_err(Error::io("the exchange"))?;
+        Ok(stream)
+    }
+
+    /// What did not happen in time, with what the command has printed so far.
+    fn too_late(&mut self, job: &Job, what: &str, after: Duration) -> Result<Error> {
+        let look = self.spawn(&format!("cat /run/jobs/{}.out", job.id))?;
+        let output =
+            self.answer(look.id, COMMAND_PATIENCE)?.map_or("nothing: the guest is stuck".to_owned(), |o| o.output);
+        let what = format!("{what} of `{}` in {}", job.command, self.name);
+        Ok(Error::Timeout { what, after, detail: format!("; it has printed:\n{output}") })
     }
 
     /// Lines of the guest's console that speak of trouble in the kernel.

@@ -13,6 +13,7 @@
 //! | [`frame`] | Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as bytes |
 //! | [`port`] | our side's Ethernet port |
 //! | [`endpoint`] | rnic's endpoint on that port |
+//! | [`mod@tap`] | our side with real sockets, for programs |
 //! | [`roce`] | base transport header and ICRC, for the bed's own proof |
 //! | [`pcap`] | captures of the cable, and the fixtures made of them |
 //! | [`host`] | who has which address |
@@ -34,9 +35,10 @@ pub mod image;
 pub mod pcap;
 pub mod port;
 pub mod roce;
+pub mod tap;
 
 pub use bench::{Bench, Case};
-pub use cable::{Cable, CableEnd, Relay};
+pub use cable::{Cable, CableEnd, Frames, Relay};
 pub use error::{Error, Result};
 pub use fault::{Fault, Faults};
 pub use frame::{Datagram, Udp};
@@ -44,3 +46,4 @@ pub use guest::{Guest, GuestOptions, Job};
 pub use host::Host;
 pub use image::GuestImage;
 pub use port::FramePort;
+pub use tap::HostNetwork;

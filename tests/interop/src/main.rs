@@ -1,10 +1,13 @@
 //! Runs the cases of the test bed. `tests/interop/run` calls it after it has looked for qemu.
 
+#![expect(clippy::disallowed_methods, reason = "how long the cases take is for people")]
+
 use clap::Parser;
 use rnic_interop::bench::{Report, run_cases};
-use rnic_interop::{Case, GuestImage, cases};
+use rnic_interop::{Case, Error, GuestImage, cases};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Tests rnic against the Linux kernel's software RoCE in virtual machines.
 #[derive(Parser)]
@@ -38,28 +41,37 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let mut failed = 0;
+    let start = Instant::now();
+    let (mut done, mut failed, mut skipped) = (0, 0, 0);
     let outcome = GuestImage::build().and_then(|image| {
         println!("{} cases, files in {}", cases.len(), arguments.out.display());
         run_cases(&cases, &image, &arguments.out, arguments.jobs.into(), |report| {
-            print(report);
-            failed += usize::from(report.result.is_err());
+            done += 1;
+            match &report.result {
+                Ok(()) => {}
+                Err(Error::Unavailable(_)) => skipped += 1,
+                Err(_) => failed += 1,
+            }
+            print(report, done, cases.len());
         })
     });
     if let Err(error) = outcome {
         eprintln!("rnic-interop: {error}");
         return ExitCode::FAILURE;
     }
-    println!("{} passed, {failed} failed", cases.len() - failed);
+    let (passed, seconds) = (done - failed - skipped, start.elapsed().as_secs());
+    println!("{passed} passed, {failed} failed, {skipped} skipped ({seconds} s)");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, number: usize, of: usize) {
     let (name, seconds) = (report.case.name, report.took.as_secs_f32());
     match &report.result {
-        Ok(()) => println!("case {name} ... ok ({seconds:.1} s)"),
+        Ok(()) => println!("[{number}/{of}] {name} ... ok ({seconds:.1} s)"),
+        Err(Error::Unavailable(why)) => println!("[{number}/{of}] {name} ... skipped: {why}"),
         Err(error) => {
-            println!("case {name} ... FAILED ({seconds:.1} s)\n{error}\nfiles: {}", report.directory.display())
+            let files = report.directory.display();
+            println!("[{number}/{of}] {name} ... FAILED ({seconds:.1} s)\n{error}\nfiles: {files}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Our side's Ethernet port: what a RoCE endpoint outside a guest sends and receives through.
 
-use crate::cable::CableEnd;
+use crate::cable::{CableEnd, Frames};
 use crate::fault::{FaultCounts, Faults, HOLD, Injector};
 use crate::frame::{ARP, Arp, Datagram, ETHERNET_HEADER, IPV4, IPV6, Mac, Neighbour, Udp};
 use crate::frame::{ethernet, ethertype, multicast_mac, solicited_node};

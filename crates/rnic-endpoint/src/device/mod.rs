@@ -86,6 +86,16 @@ pub enum Mode {
     Polled,
 }
 
+impl Mode {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Thread => "thread",
+            Mode::Polled => "polled",
+        }
+    }
+}
+
 /// When packets that arrived are acknowledged, where the application moves them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Acknowledge {
@@ -261,6 +271,11 @@ impl Device {
     /// The next event of a queue pair or queue as a whole.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()
+    }
+
+    /// Who moves packets.
+    pub fn mode(&self) -> Mode {
+        self.shared().mode
     }
 
     /// What the device, its port and its driver have counted.

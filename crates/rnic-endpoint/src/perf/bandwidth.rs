@@ -7,14 +7,13 @@ use super::plan::{Amount, Op};
 use super::{PerfError, Verified};
 use crate::clock::{Clock, TimeSource};
 use crate::exchange::RemoteMemory;
+use crate::peak::Peak;
 use rnic_transport::Time;
 use rnic_verbs::{Completion, Data, Opcode, SendFlags, SendOp, SendRequest, Sge};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Completions taken at once.
 const AT_ONCE: usize = 64;
-/// Shortest time over which a peak is measured: below it chance decides.
-const PEAK_SPAN: Time = Time::from_ms(10);
 /// How long the receiver of an unreliable connection waits for what may still arrive.
 const AFTERMATH: Time = Time::from_ms(20);
 
@@ -43,28 +42,6 @@ pub(super) struct Client<'a> {
 struct Lane {
     posted: u64,
     done: u64,
-}
-
-/// Finds the time in which messages came fastest.
-struct Peak {
-    since: Time,
-    messages: u64,
-    best: f64,
-}
-
-impl Peak {
-    fn new(now: Time) -> Peak {
-        Peak { since: now, messages: 0, best: 0.0 }
-    }
-
-    fn add(&mut self, now: Time, messages: u64) {
-        self.messages += messages;
-        let span = now.saturating_sub(self.since);
-        if span >= PEAK_SPAN {
-            self.best = self.best.max(self.messages as f64 / span.as_secs());
-            (self.since, self.messages) = (now, 0);
-        }
-    }
 }
 
 impl Client<'_> {
@@ -118,7 +95,7 @@ impl Client<'_> {
             }
         }
         let messages = lanes.iter().map(|lane| lane.done).collect();
-        Ok(Outcome { messages, elapsed, peak: peak.best, verified: Verified::default() })
+        Ok(Outcome { messages, elapsed, peak: peak.best(), verified: Verified::default() })
     }
 
     /// Messages with one completion: few of them where each is short.
@@ -192,7 +169,7 @@ impl Client<'_> {
             peak.add(clock.now(), u64::from(count) * self.end.queue_pairs.len() as u64);
         }
         let messages = vec![first; self.end.queue_pairs.len()];
-        Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best, verified })
+        Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
     }
 
     /// Posts a round on every queue pair and waits until it is done.

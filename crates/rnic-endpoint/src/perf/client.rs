@@ -135,8 +135,8 @@ fn measure(
         messages_per_second: rate,
         latency,
         verified: plan.verify.then_some(verified),
-        client,
-        server,
+        client: Some(client),
+        server: Some(server),
     })
 }
 

@@ -9,6 +9,8 @@
 //! | Send | completions at the client | half a round trip |
 //! | Read, atomics | completions at the client | a round trip |
 //!
+//! [`run_perftest`] measures with a program of perftest on the other side.
+//!
 //! With [`Plan::verify`] message `i` of a queue pair carries bytes that follow from a seed, the queue pair and `i`, and
 //! whoever they arrive at compares every one of them. An atomic operation must bring back what the one before left.
 
@@ -19,12 +21,14 @@ mod counters;
 mod end;
 mod latency;
 mod pattern;
+mod perftest;
 mod plan;
 mod report;
 mod server;
 
 pub use client::run;
 pub use counters::Counts;
+pub use perftest::run_perftest;
 pub use plan::{Amount, DEFAULT_PORT, FaultPlan, Op, Plan, PlanError, SIZES};
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
 pub use server::{ServeOptions, Served, serve};

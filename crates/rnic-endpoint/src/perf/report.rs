@@ -2,7 +2,6 @@
 
 use super::counters::Counts;
 use super::plan::{FaultPlan, Op, Plan};
-use crate::device::Mode;
 use crate::exchange::service_name;
 use nix::time::{ClockId, clock_gettime};
 use rnic_transport::Time;
@@ -114,14 +113,16 @@ pub struct Row {
     pub peak_bytes_per_second: f64,
     /// Messages.
     pub messages_per_second: f64,
-    /// Of one message.
+    /// Of one message; nothing for bandwidth, and for a server that only answers perftest.
     pub latency: Option<Latencies>,
     /// What verification saw.
     pub verified: Option<Verified>,
-    /// The client.
-    pub client: Side,
-    /// The server.
-    pub server: Side,
+    /// The client; nothing if it is one of perftest's programs, which do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<Side>,
+    /// The server; likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Side>,
 }
 
 /// Results and what they are of.
@@ -176,7 +177,7 @@ impl Report {
             queue_pairs: plan.queue_pairs,
             depth: plan.depth,
             congestion: plan.congestion.clone(),
-            progress: if plan.mode == Mode::Polled { "polled" } else { "thread" },
+            progress: plan.mode.name(),
             client,
             server,
             faults: plan.faults,
@@ -254,6 +255,8 @@ impl Report {
                 latency.percentile_99,
                 latency.percentile_99_9
             )?;
+        } else if self.latency {
+            writeln!(out, " {:<10} {:<14} measured by the client", row.bytes, row.messages)?;
         } else {
             let scale = match unit {
                 Unit::MegaBytes => 1.0 / f64::from(1 << 20),
@@ -270,6 +273,7 @@ impl Report {
             writeln!(out, "   verified: {bytes} bytes, {wrong} wrong")?;
         }
         for (name, side) in [("client", &row.client), ("server", &row.server)] {
+            let Some(side) = side else { continue };
             let count = |name| side.count(name);
             let congestion = match [count("marked"), count("cnps_sent"), count("cnps_received")] {
                 [0, 0, 0] => String::new(),

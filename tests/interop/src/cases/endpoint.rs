@@ -5,13 +5,12 @@ use crate::endpoint::device;
 use crate::ensure;
 use crate::error::{Error, Result};
 use crate::fault::Faults;
-use crate::guest::{COMMAND_PATIENCE, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT};
+use crate::guest::{COMMAND_PATIENCE, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
 use crate::host::Gid;
 use rnic_endpoint::Device;
 use rnic_endpoint::ibverbs::{Options, Outcome, Pingpong};
 use rnic_transport::Time;
 use rnic_verbs::Service;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "endpoint-pingpong-server", about: "ibv_rc_pingpong as client of rnic, IPv4", run: serve },
@@ -58,15 +57,13 @@ fn serve_as(bench: &Bench, program: &str, service: Service, gid: Gid, faults: Fa
     let lossy = !matches!(faults, Faults::None);
     port.set_faults(faults.clone(), faults);
     let device = device(port, gid).map_err(failed)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("the exchange"))?;
-    let tcp_port = listener.local_addr().map_err(Error::io("the exchange"))?.port();
+    let (listener, tcp_port) = listener()?;
     let client = guest.spawn(&format!(
         "{program} -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -c -p {tcp_port} {HOST_SEEN_BY_GUEST}",
         gid.index()
     ))?;
     let side = Pingpong::new(&device, options(service)).map_err(failed)?;
-    let (stream, _) = listener.accept().map_err(Error::io("the exchange"))?;
-    let outcome = side.serve(stream).map_err(failed)?;
+    let outcome = side.serve(guest.accept(&listener, &client)?).map_err(failed)?;
     let output = guest.finish(client, COMMAND_PATIENCE)?;
     check(&outcome, &output, &device, lossy)
 }
@@ -78,8 +75,7 @@ fn connect(bench: &Bench) -> Result<()> {
     let server = guest.spawn(&format!("ibv_rc_pingpong -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -c", gid.index()))?;
     guest.await_listener(&server, OUT_OF_BAND_PORT)?;
     let side = Pingpong::new(&device, options(Service::Rc)).map_err(failed)?;
-    let stream = TcpStream::connect(guest.out_of_band()).map_err(Error::io("the exchange"))?;
-    let outcome = side.dial(stream).map_err(failed)?;
+    let outcome = side.dial(guest.connect()?).map_err(failed)?;
     let output = guest.finish(server, COMMAND_PATIENCE)?;
     check(&outcome, &output, &device, false)
 }

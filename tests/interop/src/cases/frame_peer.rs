@@ -5,12 +5,12 @@ use crate::bench::{Bench, Case};
 use crate::ensure;
 use crate::error::{Error, Result};
 use crate::frame::Datagram;
-use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT};
+use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
 use crate::host::{Gid, Host};
 use crate::port::FramePort;
 use crate::roce::{ACKNOWLEDGE, BTH, Bth, ICRC, SEND_ONLY, WRITE_ONLY, icrc_is_right, packet};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 pub(super) const CASES: &[Case] = &[
@@ -33,14 +33,13 @@ const OUR_PSN: u32 = 0xff_fffb;
 
 fn serve(bench: &Bench) -> Result<()> {
     let (mut guest, mut port) = bench.guest_and_port(&GuestOptions::default())?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("the exchange"))?;
-    let tcp_port = listener.local_addr().map_err(Error::io("the exchange"))?.port();
+    let (listener, tcp_port) = listener()?;
     let gid = Gid::Ipv4;
     let client = guest.spawn(&format!(
         "ibv_rc_pingpong -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -p {tcp_port} {HOST_SEEN_BY_GUEST}",
         gid.index()
     ))?;
-    let (mut stream, _) = listener.accept().map_err(Error::io("the exchange"))?;
+    let mut stream = guest.accept(&listener, &client)?;
     let remote = Destination::read(&mut stream)?;
     ensure!(remote.gid == gid.bytes(guest.host()), "the guest's GID is {:02x?}", remote.gid);
     Destination::ours(gid).write(&mut stream)?;
@@ -65,7 +64,7 @@ fn connect(bench: &Bench) -> Result<()> {
 }
 
 fn exchange_as_client(guest: &Guest, gid: Gid) -> Result<Destination> {
-    let mut stream = TcpStream::connect(guest.out_of_band()).map_err(Error::io("the exchange"))?;
+    let mut stream = guest.connect()?;
     Destination::ours(gid).write(&mut stream)?;
     let remote = Destination::read(&mut stream)?;
     ensure!(remote.gid == gid.bytes(guest.host()), "the guest's GID is {:02x?}", remote.gid);
@@ -143,7 +142,6 @@ impl Destination {
 
     fn read(stream: &mut TcpStream) -> Result<Destination> {
         let mut bytes = [0; Destination::LENGTH];
-        stream.set_read_timeout(Some(COMMAND_PATIENCE)).map_err(Error::io("the exchange"))?;
         stream.read_exact(&mut bytes).map_err(Error::io("the exchange"))?;
         let nonsense = || Error::Check(format!("the guest's address is {}", String::from_utf8_lossy(&bytes)));
         let text = std::str::from_utf8(&bytes).map_err(|_| nonsense())?.trim_end_matches('\0');

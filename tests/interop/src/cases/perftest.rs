@@ -9,14 +9,14 @@ use crate::ensure;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, Faults};
 use crate::glibc::random_bytes;
-use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT};
-use crate::host::Gid;
+use crate::guest::{COMMAND_PATIENCE, Guest, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
+use crate::host::{Gid, Host};
 use crate::port::FaultControl;
-use rnic_endpoint::ibverbs::perftest::{Op, Options, Role, Session, pattern};
+use rnic_endpoint::ibverbs::perftest::{Op, Options, Outcome, Role, Session, pattern};
 use rnic_endpoint::{Counters, Device};
 use rnic_transport::Time;
 use rnic_verbs::Counters as Verbs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "perftest-requester", about: "rnic asks: write, read, send, atomics; IPv4", run: requester },
@@ -103,7 +103,8 @@ impl Run {
 
 impl Setup {
     fn new(bench: &Bench, gid: Gid) -> Result<Setup> {
-        let (guest, port) = bench.guest_and_port(&GuestOptions::default())?;
+        let (mut guest, port) = bench.guest_and_port(&GuestOptions::default())?;
+        guest.meet(gid.address(Host::OURS))?;
         let faults = port.fault_control();
         Ok(Setup { guest, device: device(port, gid).map_err(failed)?, faults, gid })
     }
@@ -117,27 +118,26 @@ impl Setup {
         let before = self.device.counters();
         let command = run.command(self.gid);
         let start: u32 = self.guest.run("date +%s")?.trim().parse().map_err(failed)?;
-        let io = Error::io("the exchange");
         let (job, stream) = match run.ours {
             Role::Client => {
                 let job = self.guest.spawn(&command)?;
                 self.guest.await_listener(&job, OUT_OF_BAND_PORT)?;
-                (job, TcpStream::connect(self.guest.out_of_band()).map_err(io)?)
+                (job, self.guest.connect()?)
             }
             Role::Server => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("the exchange"))?;
-                let port = listener.local_addr().map_err(Error::io("the exchange"))?.port();
+                let (listener, port) = listener()?;
                 let job = self.guest.spawn(&format!("{command} -p {port} {HOST_SEEN_BY_GUEST}"))?;
-                (job, listener.accept().map_err(io)?.0)
+                let stream = self.guest.accept(&listener, &job)?;
+                (job, stream)
             }
         };
-        let mut session = Session::start(&self.device, run.options, run.ours, stream).map_err(failed)?;
-        session.traffic().map_err(failed)?;
-        // Nothing holds perftest's process after the traffic of ib_write_lat.
-        if !(run.options.latency && run.options.op == Op::Write) {
-            compare(&mut self.guest, run, &session, start)?;
-        }
-        let outcome = session.finish().map_err(failed)?;
+        let outcome = match self.play(run, stream, start) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let printed = self.guest.kill(job, "TERM")?.output;
+                return Err(Error::Check(format!("{error}; perftest has printed:\n{printed}")));
+            }
+        };
         let output = self.guest.finish(job, COMMAND_PATIENCE)?;
         // A server prints no figures in most tests; that it ends well is enough.
         let measured = run.ours == Role::Client || output.contains(&format!(" {} ", outcome.size));
@@ -147,6 +147,17 @@ impl Setup {
         let bad = driver.bad_icrc - before.driver.bad_icrc;
         ensure!(bad == corrupted, "{bad} packets had a wrong ICRC, {corrupted} were changed on the way");
         Ok(since(&before.verbs, &verbs))
+    }
+
+    /// Our side of a test, and a look at all bytes.
+    fn play(&mut self, run: &Run, stream: TcpStream, start: u32) -> Result<Outcome> {
+        let mut session = Session::start(&self.device, run.options, run.ours, stream).map_err(failed)?;
+        session.traffic().map_err(failed)?;
+        // Nothing holds perftest's process after the traffic of ib_write_lat.
+        if !(run.options.latency && run.options.op == Op::Write) {
+            compare(&mut self.guest, run, &session, start)?;
+        }
+        session.finish().map_err(failed)
     }
 }
 

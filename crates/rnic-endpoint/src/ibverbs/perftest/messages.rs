@@ -181,9 +181,9 @@ pub struct Report {
     pub size: u64,
     /// Messages over all queue pairs.
     pub messages: u64,
-    /// Peak bandwidth in MiB/s.
+    /// Peak bandwidth in MiB/s, or in Gbit/s if the client has `--report_gbits`.
     pub peak: f64,
-    /// Average bandwidth in MiB/s.
+    /// Average bandwidth, likewise.
     pub average: f64,
     /// Millions of messages a second.
     pub rate: f64,

@@ -15,6 +15,7 @@ mod traffic;
 pub use conversation::Role;
 pub use messages::{Keys, Report};
 
+use crate::clock::{Clock, TimeSource};
 use crate::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
 use conversation::Conversation;
 use messages::{DONE, MessageError};
@@ -68,6 +69,8 @@ pub struct Options {
     pub depth: u32,
     /// Receives posted on a queue pair, `-r`.
     pub receives: u32,
+    /// The client tells bandwidths in Gbit/s, `--report_gbits`, not in MiB/s: the server prints them as they come.
+    pub gbits: bool,
     /// Silence for so long, and it is given up.
     pub patience: Time,
 }
@@ -89,11 +92,16 @@ impl Options {
             mtu: None,
             depth: 128,
             receives: 512,
+            gbits: false,
             patience: Time::from_ms(10_000),
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// Whether such a test is possible.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for the first thing that is out of range.
+    pub fn check(&self) -> Result<(), Error> {
         let wrong = |sentence: &str| Err(Error::Options(sentence.to_string()));
         if self.op.is_atomic() && self.size != 8 {
             return wrong("an atomic operation has 8 bytes");
@@ -184,8 +192,10 @@ pub struct Outcome {
     pub messages: u64,
     /// Bytes of a message.
     pub size: u32,
-    /// From the first message to the last, on this side. Meaningless for a server that only answers.
+    /// From the first message to the last, on this side; for a server that only answers, until it is told that all are done.
     pub elapsed: Time,
+    /// Most messages per second over at least 10 ms. 0 if it took less, for latency, and for a server that only answers.
+    pub peak: f64,
     /// Latency of each message, in order: half a round trip for Write and Send, a whole one for Read and atomics. Empty for bandwidth,
     /// and for a server that only answers.
     pub latencies: Vec<Time>,
@@ -251,6 +261,7 @@ pub struct Session {
     mtu: u32,
     latencies: Vec<Time>,
     elapsed: Time,
+    peak: f64,
     /// The server has read the first message after the traffic already.
     heard: bool,
 }
@@ -306,6 +317,7 @@ impl Session {
             mtu,
             latencies: Vec::new(),
             elapsed: Time::ZERO,
+            peak: 0.0,
             heard: false,
         };
         session.connect(receives)?;
@@ -370,7 +382,9 @@ impl Session {
             (_, false, true) => self.request_all(),
             (_, true, true) => self.request_one_by_one(),
             (_, _, false) => {
+                let clock = Clock::start();
                 let _: [u8; messages::KEYS] = self.conversation.hear("the end of its requests")?;
+                self.elapsed = clock.now();
                 self.heard = true;
                 Ok(())
             }
@@ -397,8 +411,8 @@ impl Session {
         }
         self.conversation.close();
         let messages = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
-        let Session { options, elapsed, latencies, .. } = self;
-        Ok(Outcome { messages, size: options.size, elapsed, latencies, report })
+        let Session { options, elapsed, peak, latencies, .. } = self;
+        Ok(Outcome { messages, size: options.size, elapsed, peak, latencies, report })
     }
 
     /// The client's report, on both sides.
@@ -408,9 +422,11 @@ impl Session {
             Report { size: u64::from(self.options.size), messages: count, peak: 0.0, average: 0.0, rate: 0.0 };
         let client = self.conversation.role() == Role::Client;
         if client {
-            let seconds = (self.elapsed.as_ps() as f64 / 1e12).max(1e-12);
-            mine.rate = count as f64 / seconds / 1e6;
-            mine.average = count as f64 * f64::from(self.options.size) / seconds / f64::from(1 << 20);
+            let rate = count as f64 / self.elapsed.as_secs().max(1e-9);
+            let unit = if self.options.gbits { 8e-9 } else { 1.0 / f64::from(1 << 20) };
+            let bandwidth = |rate: f64| rate * f64::from(self.options.size) * unit;
+            mine.rate = rate / 1e6;
+            (mine.average, mine.peak) = (bandwidth(rate), bandwidth(self.peak.max(rate)));
         }
         let mut theirs = [[0; 8]; 5];
         for (mine, theirs) in messages::encode_report(&mine).iter().zip(&mut theirs) {

@@ -1,6 +1,7 @@
 //! What the queue pairs of a test do.
 
 use super::{Error, Op, Session};
+use crate::peak::Peak;
 use crate::{Clock, TimeSource};
 use rnic_transport::Time;
 use rnic_verbs::{Completion, Opcode, Qpn, SendOp, Status};
@@ -98,6 +99,7 @@ impl Session {
         let mut progress = Progress::new(self.pairs.len());
         let mut posted = vec![0; self.pairs.len()];
         let clock = Clock::start();
+        let mut peak = Peak::new(Time::ZERO);
         while progress.sent.iter().any(|sent| *sent < messages) {
             for (index, posted) in posted.iter_mut().enumerate() {
                 while *posted < messages && *posted - progress.sent[index] < depth {
@@ -105,9 +107,11 @@ impl Session {
                     *posted += 1;
                 }
             }
+            let before = progress.total();
             self.complete(&mut progress)?;
+            peak.add(clock.now(), progress.total() - before);
         }
-        self.elapsed = clock.now();
+        (self.elapsed, self.peak) = (clock.now(), peak.best());
         Ok(())
     }
 
@@ -115,10 +119,13 @@ impl Session {
     pub(super) fn receive_all(&mut self) -> Result<(), Error> {
         let mut progress = Progress::new(self.pairs.len());
         let clock = Clock::start();
+        let mut peak = Peak::new(Time::ZERO);
         while progress.received.iter().any(|received| *received < self.options.messages) {
+            let before = progress.total();
             self.complete(&mut progress)?;
+            peak.add(clock.now(), progress.total() - before);
         }
-        self.elapsed = clock.now();
+        (self.elapsed, self.peak) = (clock.now(), peak.best());
         Ok(())
     }
 

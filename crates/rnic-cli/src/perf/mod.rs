@@ -1,5 +1,7 @@
 //! `rnic perf`.
 
+mod perftest;
+
 use crate::error::CliError;
 use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
@@ -27,6 +29,7 @@ use std::sync::atomic::AtomicBool;
         rnic perf 10.0.0.2 --op send -a --format json > send.json\n  \
         rnic perf 10.0.0.2 -s 64KiB --loss 1 --verify\n  \
         rnic perf 10.0.0.2 -s 64KiB --loss 1 --service rc\n  \
+        rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other\n  \
         rnic perf raw 10.0.0.2                      plain datagrams: what a transport cannot exceed\n\n\
         Both on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
 )]
@@ -77,7 +80,7 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "N", default_value_t = DEFAULT_PORT)]
     port: u16,
 
-    /// UDP port of this side's device
+    /// UDP port of this side's device; with --perftest of both
     #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
     roce_port: u16,
 
@@ -88,6 +91,10 @@ struct MeasureArgs {
     /// Server: end after one client
     #[arg(long, conflicts_with = "host")]
     once: bool,
+
+    /// The other side is a program of perftest (ib_write_bw, ib_read_lat, ...), which must get the same op, size, iters and qp
+    #[arg(long)]
+    perftest: bool,
 
     /// Operation
     #[arg(long, value_enum, default_value_t = OpName::Write)]
@@ -125,9 +132,9 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "BYTES")]
     mtu: Option<u32>,
 
-    /// How the queue pairs recover from loss
-    #[arg(long, value_enum, default_value_t = ServiceName::Irn)]
-    service: ServiceName,
+    /// How the queue pairs recover from loss [default: irn; with --perftest rc]
+    #[arg(long, value_enum)]
+    service: Option<ServiceName>,
 
     /// Congestion control; `rnic list congestion` names them
     #[arg(long, value_name = "NAME", default_value = "none")]
@@ -200,6 +207,18 @@ enum OpName {
     CompareSwap,
 }
 
+impl From<OpName> for Op {
+    fn from(op: OpName) -> Op {
+        match op {
+            OpName::Write => Op::Write,
+            OpName::Read => Op::Read,
+            OpName::Send => Op::Send,
+            OpName::FetchAdd => Op::FetchAdd,
+            OpName::CompareSwap => Op::CompareSwap,
+        }
+    }
+}
+
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum ServiceName {
     /// Reliable, go-back-N: what every RoCE NIC has
@@ -217,6 +236,7 @@ pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
             None => serve_raw(raw),
             Some(host) => measure_raw(host, raw),
         },
+        None if arguments.measure.perftest => perftest::perftest(&arguments.measure),
         None => {
             let stop = stop_on_signal()?;
             match &arguments.measure.host {
@@ -284,7 +304,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
 
 fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let plan = plan(arguments);
-    let unit = if arguments.report_gbits { Unit::GigaBits } else { Unit::MegaBytes };
+    let unit = unit(arguments);
     let table = arguments.format == crate::args::Format::Table;
     let mut printed = Ok(());
     let mut first = true;
@@ -302,8 +322,7 @@ fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), 
     let report = run(endpoint(host, arguments.port), &plan, stop, row).map_err(failure)?;
     printed?;
     if !table {
-        let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Failed(vec![error.to_string()]))?;
-        output::print(|out| writeln!(out, "{text}"))?;
+        print_json(&report)?;
     }
     if report.is_right() {
         return Ok(());
@@ -311,14 +330,21 @@ fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), 
     Err(CliError::Failed(vec!["bytes arrived wrong; the rows above say how many".to_string()]))
 }
 
+fn print_json(report: &Report) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(report).map_err(|error| CliError::Failed(vec![error.to_string()]))?;
+    output::print(|out| writeln!(out, "{text}"))
+}
+
+fn mode(arguments: &MeasureArgs) -> Mode {
+    if arguments.thread { Mode::Thread } else { Mode::Polled }
+}
+
+fn unit(arguments: &MeasureArgs) -> Unit {
+    if arguments.report_gbits { Unit::GigaBits } else { Unit::MegaBytes }
+}
+
 fn plan(arguments: &MeasureArgs) -> Plan {
-    let op = match arguments.op {
-        OpName::Write => Op::Write,
-        OpName::Read => Op::Read,
-        OpName::Send => Op::Send,
-        OpName::FetchAdd => Op::FetchAdd,
-        OpName::CompareSwap => Op::CompareSwap,
-    };
+    let op = Op::from(arguments.op);
     let usual = match (op.is_atomic(), arguments.latency) {
         (true, _) => 8,
         (false, true) => 2,
@@ -340,9 +366,9 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         depth: arguments.tx_depth,
         mtu: arguments.mtu,
         service: match arguments.service {
-            ServiceName::Rc => Service::Rc,
-            ServiceName::Irn => Service::Irn,
-            ServiceName::Uc => Service::Uc,
+            Some(ServiceName::Rc) => Service::Rc,
+            Some(ServiceName::Irn) | None => Service::Irn,
+            Some(ServiceName::Uc) => Service::Uc,
         },
         congestion: arguments.cc.clone(),
         settings: arguments.set.clone(),
@@ -356,7 +382,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
             corrupt: arguments.corrupt,
             seed: arguments.fault_seed,
         },
-        mode: if arguments.thread { Mode::Thread } else { Mode::Polled },
+        mode: mode(arguments),
         roce_port: arguments.roce_port,
     }
 }

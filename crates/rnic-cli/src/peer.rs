@@ -1,0 +1,37 @@
+//! How the peer of an exchange over TCP is reached, and the device that talks to it.
+
+use crate::error::CliError;
+use rnic_endpoint::{Config, Device, Mode};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Connects to a server; `programs` are those that may serve there.
+pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) -> Result<TcpStream, CliError> {
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| CliError::Input(format!("there is no host \"{host}\": {error}")))?;
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    let (address, error) = last.ok_or_else(|| CliError::Input(format!("host \"{host}\" has no address")))?;
+    Err(CliError::Io { doing: format!("no server answers at {address}; start {programs} there first"), error })
+}
+
+/// A device at `address`, or else where the peer reaches this host.
+pub(crate) fn device(
+    stream: &TcpStream, address: Option<IpAddr>, roce_port: u16, mode: Mode,
+) -> Result<Device, CliError> {
+    let local = match address {
+        Some(address) => address,
+        None => {
+            let doing = "the connection to the peer".to_string();
+            stream.local_addr().map_err(|error| CliError::Io { doing, error })?.ip().to_canonical()
+        }
+    };
+    Device::open_at(SocketAddr::new(local, roce_port), Config { mode, ..Config::default() })
+        .map_err(|error| CliError::Failed(vec![error.to_string()]))
+}

@@ -1,0 +1,131 @@
+//! `rnic perf --perftest`: the other side is a program of perftest.
+
+use super::{MeasureArgs, ServiceName, listen, mode, print_json, unit};
+use crate::args::Format;
+use crate::error::CliError;
+use crate::{output, peer};
+use rnic_endpoint::ibverbs::perftest::{Error, Options, Role};
+use rnic_endpoint::perf::{Op, Report, run_perftest};
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Waits for clients, or measures towards a server if there is a host.
+pub(super) fn perftest(arguments: &MeasureArgs) -> Result<(), CliError> {
+    let options = options(arguments)?;
+    match &arguments.host {
+        Some(host) => {
+            let patience = Duration::from_secs_f64(options.patience.as_secs());
+            let programs = format!("`{}` or `rnic perf --perftest`", program(&options));
+            let stream = peer::dial(host, arguments.port, patience, &programs)?;
+            print(&measure(arguments, options, Role::Client, stream)?, arguments)
+        }
+        None => serve(arguments, options),
+    }
+}
+
+fn serve(arguments: &MeasureArgs, options: Options) -> Result<(), CliError> {
+    let listener = listen(arguments.bind, arguments.port)?;
+    loop {
+        let (stream, client) = match listener.accept() {
+            Ok(client) => client,
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {
+                continue;
+            }
+            Err(error) => return Err(CliError::Io { doing: "cannot accept connections".to_string(), error }),
+        };
+        let result = measure(arguments, options, Role::Server, stream);
+        match result {
+            Ok(report) => print(&report, arguments)?,
+            Err(error) if arguments.once => return Err(error),
+            // Nobody need read it.
+            Err(error) => drop(writeln!(io::stderr(), "{client}: {error}")),
+        }
+        if arguments.once {
+            return Ok(());
+        }
+    }
+}
+
+fn measure(arguments: &MeasureArgs, options: Options, role: Role, stream: TcpStream) -> Result<Report, CliError> {
+    let device = peer::device(&stream, None, arguments.roce_port, mode(arguments))?;
+    run_perftest(&device, options, role, stream).map_err(failure)
+}
+
+fn print(report: &Report, arguments: &MeasureArgs) -> Result<(), CliError> {
+    if arguments.format == Format::Json {
+        return print_json(report);
+    }
+    let unit = unit(arguments);
+    output::print(|out| {
+        report.write_head(out, unit)?;
+        report.rows.iter().try_for_each(|row| report.write_row(row, out, unit))
+    })
+}
+
+fn failure(error: Error) -> CliError {
+    match error {
+        Error::Options(sentence) => CliError::Input(sentence),
+        error => CliError::Failed(vec![error.to_string()]),
+    }
+}
+
+/// The test of perftest that these arguments ask for.
+fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
+    if let Some((option, instead)) = impossible(arguments) {
+        return Err(CliError::Input(format!("--perftest does not go with {option}: {instead}")));
+    }
+    let usual = Options::new(Op::from(arguments.op).into(), arguments.latency);
+    let messages = arguments.iters.unwrap_or(u64::from(usual.messages));
+    let messages = u32::try_from(messages).map_err(|_| {
+        CliError::Input(format!("--perftest does not go with --iters {messages}: at most {}", u32::MAX))
+    })?;
+    let options = Options {
+        size: arguments.size.unwrap_or(usual.size),
+        messages,
+        queue_pairs: arguments.queue_pairs,
+        mtu: arguments.mtu,
+        depth: arguments.tx_depth,
+        gbits: arguments.report_gbits,
+        ..usual
+    };
+    options.check().map_err(failure)?;
+    Ok(options)
+}
+
+/// An option that was given and that perftest knows nothing of, and what is possible.
+fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
+    let faults = "faults are injected on both sides, which perftest cannot do; leave it out";
+    let service = "its programs are spoken to over reliable connections; leave it out or give rc";
+    let tells = "perftest has no congestion control; leave it out";
+    [
+        (arguments.all, "--all", "a test has one size, give it with --size"),
+        (arguments.duration.is_some(), "--duration", "both sides count messages, give their number with --iters"),
+        (arguments.service == Some(ServiceName::Irn), "--service irn", service),
+        (arguments.service == Some(ServiceName::Uc), "--service uc", service),
+        (arguments.cc != "none", "--cc", tells),
+        (!arguments.set.is_empty(), "--set", tells),
+        (arguments.line_rate.is_some(), "--line-rate", tells),
+        (arguments.in_flight.is_some(), "--in-flight", "the device's default holds; --tx-depth limits the messages"),
+        (arguments.verify, "--verify", "perftest sends bytes that nobody knows; leave it out"),
+        (arguments.loss != 0.0, "--loss", faults),
+        (arguments.reorder != 0.0, "--reorder", faults),
+        (arguments.duplicate != 0.0, "--duplicate", faults),
+        (arguments.corrupt != 0.0, "--corrupt", faults),
+        (arguments.fault_seed != 1, "--fault-seed", faults),
+    ]
+    .into_iter()
+    .find_map(|(given, option, instead)| given.then_some((option, instead)))
+}
+
+/// The server that fits.
+fn program(options: &Options) -> String {
+    use rnic_endpoint::ibverbs::perftest::Op;
+    let op = match options.op {
+        Op::Write => "write",
+        Op::Read => "read",
+        Op::Send => "send",
+        Op::FetchAdd | Op::CompareSwap => "atomic",
+    };
+    format!("ib_{op}_{}", if options.latency { "lat" } else { "bw" })
+}

@@ -1,0 +1,51 @@
+//! When messages came fastest.
+
+use rnic_transport::Time;
+
+/// Shortest time over which a peak is measured: below it chance decides.
+const SPAN: Time = Time::from_ms(10);
+
+/// Finds the time in which messages came fastest.
+pub(crate) struct Peak {
+    since: Time,
+    messages: u64,
+    best: f64,
+}
+
+impl Peak {
+    pub(crate) fn new(now: Time) -> Peak {
+        Peak { since: now, messages: 0, best: 0.0 }
+    }
+
+    /// So many messages more are done.
+    pub(crate) fn add(&mut self, now: Time, messages: u64) {
+        self.messages += messages;
+        let span = now.saturating_sub(self.since);
+        if span >= SPAN {
+            self.best = self.best.max(self.messages as f64 / span.as_secs());
+            (self.since, self.messages) = (now, 0);
+        }
+    }
+
+    /// Most messages per second over at least 10 ms; 0 if it took less.
+    pub(crate) fn best(&self) -> f64 {
+        self.best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_ten_milliseconds_count() {
+        let mut peak = Peak::new(Time::ZERO);
+        peak.add(Time::from_ms(9), 1_000);
+        assert_eq!(peak.best(), 0.0);
+        // 1100 in 11 ms, then 3000 in 20 ms, then 10 in 10 ms.
+        for (ms, messages) in [(11, 100), (31, 3_000), (41, 10)] {
+            peak.add(Time::from_ms(ms), messages);
+        }
+        assert_eq!(peak.best(), 150_000.0);
+    }
+}

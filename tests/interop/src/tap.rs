@@ -1,0 +1,237 @@
+//! Our side with real sockets: a network namespace whose Ethernet device is an end of the cable.
+
+use crate::cable::{Frames, LONGEST};
+use crate::error::{Error, Result};
+use crate::guest::COMMAND_PATIENCE;
+use crate::host::Host;
+use rnic_netns::{KilledChild, Namespace, NetnsError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::ioctl::{Setter, ioctl, opcode};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// Name of the device in the namespace.
+const DEVICE: &str = "roce";
+
+/// How soon a relay sees that the device was shut down.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A namespace that has the addresses of [`Host::OURS`] on the cable. Programs in there meet the guest as on a host of their own.
+#[derive(Clone, Debug)]
+pub struct HostNetwork {
+    namespace: Namespace,
+}
+
+/// The device's other side: what the namespace's kernel sends comes out, what goes in is received there.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+    closed: AtomicBool,
+}
+
+impl HostNetwork {
+    /// A namespace and the end of its cable, with this MTU in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the system allows no namespaces or TAP devices.
+    pub fn new(mtu: u32) -> Result<(HostNetwork, Tap)> {
+        let namespace = Namespace::new().map_err(unavailable)?;
+        let file = namespace.run(tap).map_err(|error| {
+            Error::Unavailable(format!("no TAP device can be made, for which /dev/net/tun is needed: {error}"))
+        })?;
+        let mac = Host::OURS.mac().map(|byte| format!("{byte:02x}")).join(":");
+        for arguments in [
+            format!("link set {DEVICE} address {mac} mtu {mtu} up"),
+            format!("address add {}/24 dev {DEVICE}", Host::OURS.ipv4()),
+            format!("address add {}/64 dev {DEVICE} nodad", Host::OURS.ipv6()),
+        ] {
+            namespace.ip(&arguments).map_err(|error| Error::Check(error.to_string()))?;
+        }
+        Ok((HostNetwork { namespace }, Tap { file, closed: AtomicBool::new(false) }))
+    }
+
+    /// Starts `rnic` in the namespace.
+    ///
+    /// # Errors
+    /// If it is not built, or cannot be started.
+    pub fn rnic(&self, arguments: &str) -> Result<Program> {
+        let mut command = Command::new(rnic()?);
+        command.args(arguments.split_whitespace());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let name = format!("rnic {arguments}");
+        let mut child = self.namespace.child(&mut command).map_err(Error::io(&*name))?;
+        let (send, lines) = mpsc::channel();
+        // The readers end with the program.
+        if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
+            read(stdout, Stream::Output, send.clone());
+            read(stderr, Stream::Messages, send);
+        }
+        Ok(Program { child, name, lines, output: String::new(), messages: String::new() })
+    }
+}
+
+/// A program that runs in the namespace until it is dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: KilledChild,
+    name: String,
+    /// What it prints, line by line; ends with the program.
+    lines: Receiver<(Stream, String)>,
+    output: String,
+    messages: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stream {
+    Output,
+    Messages,
+}
+
+fn read(pipe: impl io::Read + Send + 'static, stream: Stream, send: Sender<(Stream, String)>) {
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = String::new();
+        while pipe.read_line(&mut line).is_ok_and(|count| count > 0) {
+            // Nobody listens any more while the program is being dropped.
+            let _ = send.send((stream, std::mem::take(&mut line)));
+        }
+    });
+}
+
+impl Program {
+    /// Waits until it has written a line with `text` to standard error.
+    ///
+    /// # Errors
+    /// If it ends before, or does not in time.
+    pub fn await_message(&mut self, text: &str) -> Result<()> {
+        let deadline = Instant::now() + COMMAND_PATIENCE;
+        while let Some(line) = self.line(deadline)? {
+            if line.contains(text) {
+                return Ok(());
+            }
+        }
+        Err(Error::Check(format!("`{}` has ended; {}", self.name, self.said())))
+    }
+
+    /// What it writes to standard output until it ends.
+    ///
+    /// # Errors
+    /// If it fails, or does not end in time.
+    pub fn finish(mut self) -> Result<String> {
+        let deadline = Instant::now() + COMMAND_PATIENCE;
+        while self.line(deadline)?.is_some() {}
+        let status = self.child.wait().map_err(Error::io(&*self.name))?;
+        if status.success() {
+            return Ok(self.output);
+        }
+        Err(Error::Check(format!("`{}` failed with {status}; {}", self.name, self.said())))
+    }
+
+    /// The next line that it prints on either stream; `None` at the end.
+    fn line(&mut self, deadline: Instant) -> Result<Option<String>> {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((stream, line)) => {
+                let all = if stream == Stream::Output { &mut self.output } else { &mut self.messages };
+                all.push_str(&line);
+                Ok(Some(line))
+            }
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => Err(Error::Timeout {
+                what: format!("the end of `{}`", self.name),
+                after: COMMAND_PATIENCE,
+                detail: format!("; {}", self.said()),
+            }),
+        }
+    }
+
+    fn said(&self) -> String {
+        format!("it has printed:\n{}{}", self.output, self.messages)
+    }
+}
+
+/// The command, built beside this program.
+fn rnic() -> Result<PathBuf> {
+    let here = std::env::current_exe().map_err(Error::io("this program"))?;
+    // Tests lie a directory deeper.
+    let found = here.ancestors().skip(1).take(2).map(|directory| directory.join("rnic")).find(|path| path.is_file());
+    let directory = here.parent().unwrap_or(Path::new("."));
+    found.ok_or_else(|| {
+        Error::Check(format!("there is no rnic in {}; `cargo build -p rnic-cli` makes it", directory.display()))
+    })
+}
+
+fn unavailable(error: NetnsError) -> Error {
+    match error {
+        NetnsError::Privilege(_) | NetnsError::NoIp(_) => Error::Unavailable(error.to_string()),
+        error => Error::Check(error.to_string()),
+    }
+}
+
+/// A TAP device in the calling thread's namespace. It exists as long as the file is open.
+fn tap() -> io::Result<File> {
+    /// `struct ifreq` as TUNSETIFF takes it: name and flags, padded to its size.
+    #[repr(C)]
+    struct Request {
+        name: [u8; 16],
+        flags: i16,
+        rest: [u8; 22],
+    }
+    const IFF_TAP: i16 = 0x0002;
+    const IFF_NO_PI: i16 = 0x1000;
+    /// `_IOW('T', 202, int)`.
+    const TUNSETIFF: rustix::ioctl::Opcode = opcode::write::<i32>(b'T', 202);
+
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open("/dev/net/tun")?;
+    let mut name = [0; 16];
+    name[..DEVICE.len()].copy_from_slice(DEVICE.as_bytes());
+    let request = Request { name, flags: IFF_TAP | IFF_NO_PI, rest: [0; 22] };
+    // SAFETY: TUNSETIFF of a tun file reads a struct ifreq of 40 bytes, and writes the name into it.
+    unsafe {
+        let setter = Setter::<TUNSETIFF, Request>::new(request);
+        ioctl(&file, setter)?;
+    }
+    Ok(file)
+}
+
+impl Frames for Tap {
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // A device that is not up yet loses it.
+        (&self.file).write(frame).map(|_| ())
+    }
+
+    fn receive(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let timeout = Timespec::try_from(timeout.min(LOOK)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut frame = vec![0; LONGEST];
+        match (&self.file).read(&mut frame) {
+            Ok(length) => {
+                frame.truncate(length);
+                Ok(Some(frame))
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn shut_down(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
