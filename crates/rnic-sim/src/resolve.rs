@@ -69,6 +69,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         link: run.fabric.link,
         links: run.fabric.links.clone(),
         switch: SwitchSpec {
+            shared: None,
             buffer: Bytes(0),
             pfc: None,
             marking: None,
