@@ -90,16 +90,41 @@ pub struct PfcThresholds {
     pub headroom: Bytes,
 }
 
-/// A switch: input-queued with virtual output queues, round-robin over inputs.
+/// What an input port may hold in a priority of a shared buffer before it pauses its peer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum PauseThreshold {
+    /// So many bytes.
+    Static(Bytes),
+    /// This multiple (beta) of what is free of the shared pool, divided by the number of priorities (DCQCN paper, section 4.1).
+    Dynamic(f64),
+}
+
+/// An output-queued switch whose ports share one buffer.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SharedSpec {
+    /// PFC's threshold, `None`: static, [`PfcThresholds::xoff`].
+    pub threshold: Option<PauseThreshold>,
+    /// A transmitter resumes when its charge is this far below the threshold.
+    pub resume: Bytes,
+    /// Without PFC: a queue of an output holds at most this multiple of what is free, `None`: all of it.
+    pub egress_alpha: Option<f64>,
+    /// Weights of the priorities for deficit round robin, 0 for strictly first; `None`: all strict, the highest first.
+    pub weights: Option<[u32; 8]>,
+}
+
+/// A switch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SwitchSpec {
-    /// Buffer of each input port and priority in a lossy fabric; a frame that does not fit is dropped. With PFC the limit is
-    /// `xoff` plus `headroom`.
+    /// How it queues: with one buffer that all ports share, or (`None`) at its inputs, with virtual output queues and round-robin over
+    /// inputs.
+    pub shared: Option<SharedSpec>,
+    /// Input-queued: buffer of each input port and priority in a lossy fabric; a frame that does not fit is dropped. With PFC the limit is
+    /// `xoff` plus `headroom`. Shared: the whole buffer, which with PFC includes the headroom of all ports and priorities.
     pub buffer: Bytes,
-    /// PFC, or `None` for a lossy fabric.
+    /// PFC, or `None` for a lossy fabric. In a shared buffer `xon` has no meaning.
     pub pfc: Option<PfcThresholds>,
     /// ECN marking of data packets by the egress queue that they join, or `None` for no marks. The egress queue of an output and
-    /// priority is what this switch holds for it in the buffers of all inputs: neither the packet that arrives nor the one that is being
+    /// priority is what this switch holds for it, whatever inputs it came by: neither the packet that arrives nor the one that is being
     /// transmitted is part of it.
     pub marking: Option<Marking>,
     /// Number of priorities in use, 1 to 8; a higher number is served first.

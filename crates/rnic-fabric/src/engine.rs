@@ -12,7 +12,7 @@ use crate::headroom::required_headroom;
 use crate::packet::MIN_FRAME;
 use crate::port::{Ports, PriorityCounters, Tapped};
 use crate::routing::Routes;
-use crate::switch::Switch;
+use crate::switch::{InputQueued, Queueing, SharedBuffer, Switch};
 use crate::topology::{Topology, TopologyError};
 use rnic_transport::{Bytes, Time};
 use std::sync::Arc;
@@ -26,12 +26,44 @@ pub enum Ending {
     Idle,
 }
 
+/// All switches of a fabric, which are of one kind.
+enum Switches<B> {
+    InputQueued(Vec<Switch<B, InputQueued<B>>>),
+    SharedBuffer(Vec<Switch<B, SharedBuffer<B>>>),
+}
+
+impl<B: Copy + Default> Switches<B> {
+    fn new(topology: &Topology, spec: &FabricSpec, seed: u64) -> Switches<B> {
+        fn build<B: Copy + Default, Q: Queueing<B>>(
+            topology: &Topology, spec: &FabricSpec, seed: u64,
+        ) -> Vec<Switch<B, Q>> {
+            let switch = |node| {
+                let range = topology.ports_of(node);
+                Switch::new(node, range.start, range.len(), &spec.switch, seed)
+            };
+            (topology.hosts..topology.nodes()).map(switch).collect()
+        }
+        match spec.switch.shared {
+            None => Switches::InputQueued(build(topology, spec, seed)),
+            Some(_) => Switches::SharedBuffer(build(topology, spec, seed)),
+        }
+    }
+
+    /// Calls `look` with the queueing of a switch.
+    fn look<R>(&self, index: usize, look: impl FnOnce(&dyn Queueing<B>) -> R) -> R {
+        match self {
+            Switches::InputQueued(switches) => look(&switches[index].queueing),
+            Switches::SharedBuffer(switches) => look(&switches[index].queueing),
+        }
+    }
+}
+
 /// A fabric ready to run.
 pub struct Fabric<B> {
     topology: Arc<Topology>,
     routes: Arc<Routes>,
     links: Ports<B>,
-    switches: Vec<Switch<B>>,
+    switches: Switches<B>,
     tree: EventTree,
     /// Per host: something to send waits for the transmitter.
     armed: Vec<bool>,
@@ -46,14 +78,8 @@ impl<B: Copy + Default> Fabric<B> {
         let topology = Arc::new(Topology::build(spec)?);
         let routes = Arc::new(Routes::new(&topology, seed)?);
         let links = Ports::new(&topology, spec.frame_gap, spec.switch.priorities, seed);
-        let mut most_ports = 1;
-        let switches = (topology.hosts..topology.nodes())
-            .map(|node| {
-                let range = topology.ports_of(node);
-                most_ports = most_ports.max(range.len());
-                Switch::new(node, range.start, range.len(), &spec.switch, seed)
-            })
-            .collect();
+        let most_ports = (topology.hosts..topology.nodes()).map(|node| topology.ports_of(node).len()).max();
+        let switches = Switches::new(&topology, spec, seed);
         let shortest = u64::from(MIN_FRAME) + u64::from(spec.frame_gap);
         let lookahead = topology
             .ports
@@ -63,7 +89,7 @@ impl<B: Copy + Default> Fabric<B> {
             .unwrap_or(1);
         Ok(Fabric {
             armed: vec![false; topology.hosts as usize],
-            tree: EventTree::new(2 * most_ports),
+            tree: EventTree::new(2 * most_ports.unwrap_or(1)),
             topology,
             routes,
             links,
@@ -95,12 +121,11 @@ impl<B: Copy + Default> Fabric<B> {
                     self.run_host(endpoint, host, end);
                 }
             }
-            for (index, switch) in self.switches.iter_mut().enumerate() {
-                let node = self.topology.hosts as usize + index;
-                if self.links.next_event[node] < end {
-                    let next = switch.run(&mut self.links, &self.routes, &mut self.tree, start, end);
-                    self.links.next_event[node] = next;
-                }
+            let Fabric { links, routes, tree, .. } = self;
+            let first = self.topology.hosts as usize;
+            match &mut self.switches {
+                Switches::InputQueued(switches) => run_switches(switches, first, links, routes, tree, start, end),
+                Switches::SharedBuffer(switches) => run_switches(switches, first, links, routes, tree, start, end),
             }
             self.now = end;
             if endpoint.close_window(Time::from_ps(end), self.links.hops).is_break() {
@@ -144,6 +169,19 @@ impl<B: Copy + Default> Fabric<B> {
             }
         }
         self.armed[host as usize] = armed;
+    }
+}
+
+/// Simulates every event before `end` of the switches, the first of which is node `first`.
+fn run_switches<B: Copy + Default, Q: Queueing<B>>(
+    switches: &mut [Switch<B, Q>], first: usize, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree,
+    start: u64, end: u64,
+) {
+    for (index, switch) in switches.iter_mut().enumerate() {
+        if links.next_event[first + index] < end {
+            let next = switch.run(links, routes, tree, start, end);
+            links.next_event[first + index] = next;
+        }
     }
 }
 
@@ -191,7 +229,9 @@ impl<B: Copy + Default> Fabric<B> {
     }
     /// Packets queued in switches or on cables, pause frames not included.
     pub fn in_flight(&self) -> u64 {
-        let queued: usize = self.switches.iter().map(Switch::queued).sum();
+        let switches = self.topology.nodes() - self.topology.hosts;
+        let queued: usize =
+            (0..switches as usize).map(|index| self.switches.look(index, |queueing| queueing.queued())).sum();
         let flying: usize = self.links.ports.iter().map(|p| p.flight.packets()).sum();
         (queued + flying) as u64
     }
@@ -199,19 +239,25 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn paused(&self, port: usize) -> u8 {
         self.links.ports[port].paused
     }
-    /// Bytes queued at a switch's input port in a priority.
+    /// Bytes that a switch holds for an input port in a priority.
     pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
-        self.switch_of(port).map_or(0, |(switch, input)| u64::from(switch.occupancy(input, priority)))
+        self.look(port, |queueing, input| queueing.occupancy(input, priority)).unwrap_or(0)
+    }
+    /// Bytes that a switch holds for an output port in a priority; counted by input-queued switches only with ECN.
+    pub fn egress(&self, port: usize, priority: usize) -> u64 {
+        self.look(port, |queueing, output| queueing.egress(output, priority)).unwrap_or(0)
     }
     /// Whether a switch's input port has packets of a priority queued for one of its output ports.
     pub fn has_queued(&self, input: usize, output: usize, priority: usize) -> bool {
         let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
-        self.switch_of(input).is_some_and(|(switch, input)| switch.has_queued(input, output, priority))
+        self.look(input, |queueing, input| queueing.holds(input, output, priority)).unwrap_or(false)
     }
-    fn switch_of(&self, port: usize) -> Option<(&Switch<B>, usize)> {
+    /// Calls `look` with the queueing of a port's switch and the port's number there; `None` for a host's.
+    fn look<R>(&self, port: usize, look: impl FnOnce(&dyn Queueing<B>, usize) -> R) -> Option<R> {
         let node = self.topology.ports[port].node;
         let index = node.checked_sub(self.topology.hosts)?;
-        Some((&self.switches[index as usize], port - self.topology.first_port[node as usize] as usize))
+        let number = port - self.topology.first_port[node as usize] as usize;
+        Some(self.switches.look(index as usize, |queueing| look(queueing, number)))
     }
 }
 

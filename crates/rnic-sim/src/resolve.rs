@@ -4,9 +4,9 @@
 //! of twice the BDP, `RTO_high` from one congested link.
 
 use crate::nic::Hosting;
-use crate::scenario::{EcnSetup, Recovery, RunSpec, TransportSpec};
+use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, TransportSpec};
 use crate::workload::{self, Network};
-use rnic_fabric::config::{FabricSpec, PfcThresholds, SwitchSpec};
+use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
 use rnic_transport::congestion::{Marking, Settings};
 use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, ROCE_ACK, ROCE_DATA};
@@ -68,12 +68,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
         links: run.fabric.links.clone(),
-        switch: SwitchSpec {
-            buffer: Bytes(0),
-            pfc: None,
-            marking: None,
-            priorities: if run.transport.control_priority { 2 } else { 1 },
-        },
+        switch: SwitchSpec { shared: None, buffer: Bytes(0), pfc: None, marking: None, priorities: priorities(run)? },
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
     let topology = Topology::build(&fabric)?;
@@ -87,7 +82,11 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let longest = longest_path(&topology);
     let frames = Frames::new(run, &fabric)?;
     let needed = lossless_headroom(&topology, frames.longest, frames.gap);
-    fabric.switch = switch(run, &fabric, needed, longest, &frames)?;
+    let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
+    fabric.switch = match &run.fabric.switch.shared {
+        None => switch(run, &fabric, needed, longest, &frames)?,
+        Some(shared) => shared_switch(run, shared, &fabric, needed, &frames, most_ports as u64)?,
+    };
 
     let mut warnings = Vec::new();
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
@@ -126,6 +125,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
     flow.cnp_interval = demands.cnp_interval;
     fabric.switch.marking = marking(&run.fabric.switch.ecn, demands.marking)?;
+    warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
     if run.transport.transport == "irn" {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
@@ -252,6 +252,81 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
     longest.delay * 2 + both * u64::from(longest.hops)
 }
 
+/// Priorities that switches have.
+fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
+    let used = if run.transport.control_priority { 2 } else { 1 };
+    let shared = run.fabric.switch.shared.unwrap_or_default();
+    let classes = shared.classes.unwrap_or(used);
+    if classes < used {
+        let message = format!("`classes` = {classes}, but with `control_priority` {used} are in use");
+        return Err(SetupError::Impossible(message));
+    }
+    Ok(classes)
+}
+
+/// A shared buffer, when nothing else is said: that of the switches in the DCQCN paper (section 4).
+const SHARED_BUFFER: Bytes = Bytes(12_000_000);
+/// Its dynamic threshold (section 4.1).
+const SHARED_BETA: f64 = 8.0;
+
+/// A switch of `ports` ports with a shared buffer.
+fn shared_switch(
+    run: &RunSpec, shared: &SharedSetup, fabric: &FabricSpec, needed: Bytes, frames: &Frames, ports: u64,
+) -> Result<SwitchSpec, SetupError> {
+    let setup = &run.fabric.switch;
+    let impossible = |message: String| Err(SetupError::Impossible(message));
+    let buffer = setup.buffer.unwrap_or(SHARED_BUFFER);
+    let cells = ports * u64::from(fabric.switch.priorities);
+    let resume = shared.resume.unwrap_or(Bytes(2 * u64::from(frames.longest)));
+    let mut spec = SwitchSpec { buffer, ..fabric.switch };
+    if run.transport.pfc {
+        let headroom = setup.headroom.unwrap_or(needed);
+        let reserved = Bytes(headroom.0.saturating_mul(cells));
+        if reserved.0 + u64::from(frames.longest) > buffer.0 {
+            return impossible(format!(
+                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {} classes, {reserved} in all; set a larger `buffer`, fewer `classes` or a smaller `headroom`",
+                fabric.switch.priorities
+            ));
+        }
+        if let Some(xoff) = setup.xoff.filter(|xoff| resume > *xoff) {
+            return impossible(format!("resume = \"{resume}\" is more than xoff = \"{xoff}\""));
+        }
+        let xoff = setup.xoff.unwrap_or_default();
+        spec.pfc = Some(PfcThresholds { xoff, xon: Bytes(xoff.0.saturating_sub(resume.0)), headroom });
+    } else if buffer.0 < u64::from(frames.longest) {
+        return impossible(format!("a shared buffer of {buffer} cannot hold one packet of {} bytes", frames.longest));
+    }
+    let threshold = match setup.xoff {
+        Some(xoff) => PauseThreshold::Static(xoff),
+        None => PauseThreshold::Dynamic(shared.beta.unwrap_or(SHARED_BETA)),
+    };
+    spec.shared = Some(SharedSpec {
+        threshold: Some(threshold),
+        resume,
+        egress_alpha: shared.egress_alpha,
+        weights: shared.weights,
+    });
+    Ok(spec)
+}
+
+/// Warns when PFC can come before the first mark: then congestion control learns of congestion too late (DCQCN paper, section 4.2).
+fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
+    let (Some(shared), Some(pfc), Some(marking)) = (switch.shared, switch.pfc, switch.marking) else { return };
+    let classes = u64::from(switch.priorities);
+    let pool = switch.buffer.0.saturating_sub(pfc.headroom.0 * ports * classes) as f64;
+    // All inputs may feed the one queue that ECN looks at.
+    let bound = match shared.threshold {
+        Some(PauseThreshold::Dynamic(beta)) => beta * pool / ((classes * ports) as f64 * (beta + 1.0)),
+        _ => pfc.xoff.0 as f64 / ports as f64,
+    };
+    if marking.kmin.0 as f64 >= bound {
+        warnings.push(format!(
+            "PFC can pause before ECN marks: kmin = \"{}\" is not below {} bytes, where the inputs of a queue may reach their threshold",
+            marking.kmin, bound as u64
+        ));
+    }
+}
+
 fn switch(
     run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames,
 ) -> Result<SwitchSpec, SetupError> {
@@ -333,7 +408,9 @@ fn timeouts(
         _ => {}
     }
     let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
-    let congested = longest.rate.time_for(fabric.switch.buffer.0 * most_ports as u64);
+    // All that a switch can hold.
+    let buffers = if fabric.switch.shared.is_some() { 1 } else { most_ports as u64 };
+    let congested = longest.rate.time_for(fabric.switch.buffer.0 * buffers);
     let high = transport.rto_high.unwrap_or(longest.delay * 2 + congested);
     let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
     // RoCE has one timeout, whatever is in flight.
@@ -355,6 +432,25 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
     }
 }
 
+/// The settings of a shared buffer.
+fn put_shared(shared: &SharedSpec, pfc: Option<PfcThresholds>, classes: u8, put: &mut impl FnMut(&str, String)) {
+    put("queueing", "shared".to_string());
+    put("classes", classes.to_string());
+    if let Some(pfc) = pfc {
+        match shared.threshold {
+            Some(PauseThreshold::Dynamic(beta)) => put("beta", beta.to_string()),
+            _ => put("xoff", pfc.xoff.to_string()),
+        }
+        put("resume", shared.resume.to_string());
+        put("headroom", pfc.headroom.to_string());
+    } else if let Some(alpha) = shared.egress_alpha {
+        put("egress_alpha", alpha.to_string());
+    }
+    if let Some(weights) = shared.weights {
+        put("weights", format!("{:?}", &weights[..usize::from(classes)]));
+    }
+}
+
 fn parameters(
     run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
@@ -368,10 +464,14 @@ fn parameters(
     put("header", Bytes(u64::from(flow.header)).to_string());
     put("frame_gap", Bytes(u64::from(fabric.frame_gap)).to_string());
     put("buffer", fabric.switch.buffer.to_string());
-    if let Some(pfc) = fabric.switch.pfc {
-        put("xoff", pfc.xoff.to_string());
-        put("xon", pfc.xon.to_string());
-        put("headroom", pfc.headroom.to_string());
+    match (fabric.switch.shared, fabric.switch.pfc) {
+        (Some(shared), pfc) => put_shared(&shared, pfc, fabric.switch.priorities, &mut put),
+        (None, Some(pfc)) => {
+            put("xoff", pfc.xoff.to_string());
+            put("xon", pfc.xon.to_string());
+            put("headroom", pfc.headroom.to_string());
+        }
+        (None, None) => {}
     }
     if run.transport.transport != "roce" {
         let recovery = match run.transport.recovery {

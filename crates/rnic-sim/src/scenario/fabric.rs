@@ -1,7 +1,7 @@
 //! The `[fabric]` table.
 
 use super::graph;
-use super::model::{EcnSetup, FabricSetup, SwitchSetup};
+use super::model::{EcnSetup, FabricSetup, SharedSetup, SwitchSetup};
 use super::names::{TOPOLOGIES, names};
 use super::reader::{Item, Result, Table, Variant};
 use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
@@ -24,6 +24,12 @@ const VARIANTS: [Variant; 5] = [
     Variant { name: "single-switch", keys: &["hosts"] },
     Variant { name: "dumbbell", keys: &["left", "right", "bottleneck_rate", "bottleneck_delay"] },
     Variant { name: "graph", keys: &["hosts", "switches"] },
+];
+
+const SWITCH_COMMON: [&str; 5] = ["queueing", "buffer", "xoff", "headroom", "ecn"];
+const SWITCH_VARIANTS: [Variant; 2] = [
+    Variant { name: "input", keys: &["xon"] },
+    Variant { name: "shared", keys: &["beta", "resume", "egress_alpha", "classes", "weights"] },
 ];
 
 /// Number of hosts of a topology.
@@ -178,18 +184,15 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
 }
 
 fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
-    table.accept(&["queueing", "buffer", "xoff", "xon", "headroom", "ecn"])?;
-    if let Some(item) = table.get("queueing") {
-        if item.string("input")? == "shared" {
-            return Err(item.error("queueing \"shared\" is not available yet", "available: \"input\""));
-        }
-        item.choice(&["input"])?;
-    }
+    let queueing = table.get("queueing").map_or(Ok("input"), |item| item.choice(&["input", "shared"]))?;
+    table.accept_variant(&SWITCH_COMMON, "queueing", queueing, &SWITCH_VARIANTS)?;
+    let shared = if queueing == "shared" { Some(read_shared(table)?) } else { None };
     let at_least =
         |least: u64, key: &str| table.get(key).map(|item| item.bytes(least..=1_000_000_000_000, "240 KB")).transpose();
     let size = |key: &str| at_least(1, key);
     let ecn = table.get("ecn").map_or(Ok(EcnSetup::default()), |item| read_ecn(&item))?;
     let switch = SwitchSetup {
+        shared,
         buffer: size("buffer")?,
         xoff: size("xoff")?,
         xon: size("xon")?,
@@ -201,6 +204,49 @@ fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
     table.ordered(("xon", switch.xon), ("xoff", switch.xoff), OR_ELSE)?;
     table.ordered(("xon", switch.xon), ("buffer", switch.buffer), OR_ELSE)?;
     Ok(switch)
+}
+
+fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {
+    let factor = |key: &str| {
+        let positive = |item: Item<'_>| match item.number("8")? {
+            factor if factor > 0.0 && factor <= 1e6 => Ok(factor),
+            factor => {
+                let help = "accepted: more than 0, at most 1000000";
+                Err(item.error(format!("`{key}` is out of range: {factor}"), help))
+            }
+        };
+        table.get(key).map(positive).transpose()
+    };
+    if let (Some(beta), Some(_)) = (table.get("beta"), table.get("xoff")) {
+        let help = "`beta` makes PFC's threshold dynamic, `xoff` static: remove one of them";
+        return Err(beta.error("`beta` and `xoff` are both given", help));
+    }
+    let classes = table.get("classes").map(|item| item.integer(1..=8)).transpose()?.map(|classes| classes as u8);
+    Ok(SharedSetup {
+        beta: factor("beta")?,
+        resume: table.get("resume").map(|item| item.bytes(0..=1_000_000_000_000, "3 KB")).transpose()?,
+        egress_alpha: factor("egress_alpha")?,
+        classes,
+        weights: table.get("weights").map(|item| weights(&item, classes)).transpose()?,
+    })
+}
+
+/// `weights = [1, 4, 0]`, one for each class.
+fn weights(item: &Item<'_>, classes: Option<u8>) -> Result<[u32; 8]> {
+    let items = item.array("[1, 0]")?;
+    let wanted = classes.map_or(1..=8, |classes| usize::from(classes)..=usize::from(classes));
+    if !wanted.contains(&items.len()) {
+        let help = match classes {
+            Some(classes) => format!("accepted: one for each of the {classes} classes, the lowest first"),
+            None => "accepted: one for each class, the lowest first, 8 at most".to_string(),
+        };
+        return Err(item.error(format!("`weights` has {} entries", items.len()), help));
+    }
+    let mut weights = [0; 8];
+    for (weight, item) in weights.iter_mut().zip(items) {
+        *weight = item.integer(0..=1_000)? as u32;
+    }
+    Ok(weights)
 }
 
 /// `ecn = false`, or a table of thresholds.

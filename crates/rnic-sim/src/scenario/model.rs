@@ -63,9 +63,11 @@ pub struct FabricSetup {
 /// The `[fabric.switch]` table.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SwitchSetup {
-    /// Buffer per input port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
+    /// `queueing = "shared"`: one buffer for all ports. Otherwise queues are at the inputs.
+    pub shared: Option<SharedSetup>,
+    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per input port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
     pub buffer: Option<Bytes>,
-    /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless.
+    /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless, in a shared buffer a dynamic one.
     pub xoff: Option<Bytes>,
     /// PFC resume threshold; default `xoff`.
     pub xon: Option<Bytes>,
@@ -73,6 +75,21 @@ pub struct SwitchSetup {
     pub headroom: Option<Bytes>,
     /// `ecn`.
     pub ecn: EcnSetup,
+}
+
+/// What only a switch with a shared buffer has.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SharedSetup {
+    /// Dynamic PFC threshold: this multiple of what is free of the pool, divided by the classes; default 8 if there is no `xoff`.
+    pub beta: Option<f64>,
+    /// How far below its threshold a charge must fall for a resume; default two full frames.
+    pub resume: Option<Bytes>,
+    /// Without PFC: most that a queue may hold, as a multiple of what is free of the pool; default all of it.
+    pub egress_alpha: Option<f64>,
+    /// Priorities that the buffer is divided for; default those in use.
+    pub classes: Option<u8>,
+    /// Weights of the classes, lowest first, 0 for strictly first; default all strict.
+    pub weights: Option<[u32; 8]>,
 }
 
 /// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control listens to marks,

@@ -1,0 +1,93 @@
+//! First-in first-out lists in one pool.
+
+/// No cell.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Cell<T> {
+    item: T,
+    next: u32,
+}
+
+/// A list of cells.
+#[derive(Clone, Copy)]
+pub(super) struct Queue {
+    head: u32,
+    tail: u32,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Queue = Queue { head: NONE, tail: NONE };
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+}
+
+/// What all queues of a switch hold.
+pub(super) struct Cells<T> {
+    pool: Vec<Cell<T>>,
+    free: u32,
+    used: usize,
+}
+
+impl<T: Copy> Cells<T> {
+    pub(super) fn new() -> Cells<T> {
+        Cells { pool: Vec::new(), free: NONE, used: 0 }
+    }
+
+    /// Items in all queues.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, queue: &mut Queue, item: T) {
+        let cell = self.allocate(item);
+        if queue.head == NONE {
+            queue.head = cell;
+        } else {
+            self.pool[queue.tail as usize].next = cell;
+        }
+        queue.tail = cell;
+    }
+
+    /// Takes the first item; the queue must not be empty.
+    #[inline]
+    pub(super) fn pop(&mut self, queue: &mut Queue) -> T {
+        let index = queue.head;
+        let cell = &mut self.pool[index as usize];
+        queue.head = cell.next;
+        cell.next = self.free;
+        self.free = index;
+        self.used -= 1;
+        cell.item
+    }
+
+    /// The first item; the queue must not be empty.
+    #[inline]
+    pub(super) fn first(&self, queue: &Queue) -> &T {
+        &self.pool[queue.head as usize].item
+    }
+
+    /// The items of a queue, first to last.
+    pub(super) fn iter(&self, queue: &Queue) -> impl Iterator<Item = &T> {
+        let cell = |index: u32| self.pool.get(index as usize);
+        std::iter::successors(cell(queue.head), move |last| cell(last.next)).map(|cell| &cell.item)
+    }
+
+    #[inline]
+    fn allocate(&mut self, item: T) -> u32 {
+        self.used += 1;
+        if self.free == NONE {
+            self.pool.push(Cell { item, next: NONE });
+            return self.pool.len() as u32 - 1;
+        }
+        let index = self.free;
+        let cell = &mut self.pool[index as usize];
+        self.free = cell.next;
+        *cell = Cell { item, next: NONE };
+        index
+    }
+}

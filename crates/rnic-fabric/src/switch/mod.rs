@@ -1,0 +1,194 @@
+//! A switch: what arrives whole is queued, and each output, when free, sends what its queueing gives it.
+//!
+//! The queueing decides who has room, what a port tells its peer to pause, and in which order packets leave: [`InputQueued`] is the switch
+//! of the IRN paper, [`SharedBuffer`] that of the DCQCN paper. A packet whose output is idle passes through, and takes no buffer.
+
+mod cells;
+mod input;
+mod marker;
+mod shared;
+
+pub(crate) use input::InputQueued;
+pub(crate) use shared::SharedBuffer;
+
+use crate::config::SwitchSpec;
+use crate::event::EventTree;
+use crate::packet::Packet;
+use crate::port::Ports;
+use crate::routing::Routes;
+use marker::Marker;
+
+/// How a switch stores what waits. Inputs, outputs and priorities count from 0; sizes are in bytes.
+pub(crate) trait Queueing<B> {
+    /// For a switch of so many ports.
+    fn new(ports: usize, spec: &SwitchSpec) -> Self
+    where
+        Self: Sized;
+    /// Whether a packet has room.
+    fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool;
+    /// Bytes that wait for an output in a priority: what ECN looks at.
+    fn egress(&self, output: usize, priority: usize) -> u64;
+    /// Stores a packet that has room; returns what its input holds in its priority now, and whether its peer is to pause.
+    fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> (u64, bool);
+    /// Takes what an output sends next of the priorities in `sendable`, all of which have something waiting, and the input that it came by.
+    fn pop(&mut self, output: usize, sendable: u8) -> (Packet<B>, usize);
+    /// A packet went straight through.
+    fn passed(&mut self, input: usize, output: usize, priority: usize);
+    /// A packet that came by `input` was taken: whether its peer may resume, if it was to pause.
+    fn may_resume(&self, input: usize, priority: usize) -> bool;
+    /// Priorities in which something waits for an output.
+    fn backlog(&self, output: usize) -> u8;
+    /// Packets that wait.
+    fn queued(&self) -> usize;
+    /// Bytes held for an input in a priority.
+    fn occupancy(&self, input: usize, priority: usize) -> u64;
+    /// Whether something that came by `input` waits for `output`.
+    fn holds(&self, input: usize, output: usize, priority: usize) -> bool;
+}
+
+/// One switch.
+pub(crate) struct Switch<B, Q> {
+    node: u32,
+    first_port: usize,
+    ports: usize,
+    priorities: usize,
+    pub(crate) queueing: Q,
+    marker: Option<Box<Marker>>,
+    body: std::marker::PhantomData<B>,
+}
+
+impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
+    pub(crate) fn new(node: u32, first_port: usize, ports: usize, spec: &SwitchSpec, seed: u64) -> Switch<B, Q> {
+        Switch {
+            node,
+            first_port,
+            ports,
+            priorities: spec.priorities as usize,
+            queueing: Q::new(ports, spec),
+            marker: spec.marking.map(|marking| Box::new(Marker::new(marking, first_port, ports, seed))),
+            body: std::marker::PhantomData,
+        }
+    }
+
+    /// Simulates every event of this switch before `end`; returns the time of the next one.
+    pub(crate) fn run(
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, start: u64, end: u64,
+    ) -> u64 {
+        tree.reset(2 * self.ports, start);
+        for port in 0..self.ports {
+            let own = &links.ports[self.first_port + port];
+            let busy_until = own.busy_until;
+            let needs_service = self.needs_service(links, port);
+            tree.load(port, links.ports[own.peer as usize].flight.first_at());
+            tree.load(self.ports + port, if needs_service { busy_until } else { u64::MAX });
+        }
+        tree.build();
+        loop {
+            let (now, source) = tree.first();
+            if now >= end {
+                return now;
+            }
+            if source < self.ports {
+                self.arrival(links, routes, tree, source, now);
+            } else {
+                self.service(links, tree, source - self.ports, now);
+            }
+        }
+    }
+
+    /// Whether the output has something that it may send.
+    #[inline]
+    fn needs_service(&self, links: &Ports<B>, output: usize) -> bool {
+        let port = &links.ports[self.first_port + output];
+        port.must_tell_pause() || self.queueing.backlog(output) & !port.paused != 0
+    }
+
+    /// Makes sure that the output is served as soon as its transmitter is free.
+    #[inline]
+    fn wake(&self, links: &Ports<B>, tree: &mut EventTree, output: usize, now: u64) {
+        if !tree.is_set(self.ports + output) && self.needs_service(links, output) {
+            tree.set(self.ports + output, links.ports[self.first_port + output].busy_until.max(now));
+        }
+    }
+
+    #[inline]
+    fn arrival(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, now: u64) {
+        let upstream = links.ports[self.first_port + input].peer as usize;
+        let flight = &mut links.ports[upstream].flight;
+        let packet = flight.pop();
+        tree.set(input, flight.first_at());
+        if packet.is_pause() {
+            links.apply_pause(self.first_port + input, now, packet.paused_priorities());
+            self.wake(links, tree, input, now);
+            return;
+        }
+        let output = routes.port(self.node, packet.dst, packet.flow_hash) as usize;
+        if !self.queueing.admits(input, output, &packet) {
+            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
+            counters.drops += 1;
+            counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
+            return;
+        }
+        let port = &links.ports[self.first_port + output];
+        let blocked = port.busy_until > now || port.paused & (1 << packet.priority) != 0;
+        if blocked || self.needs_service(links, output) {
+            self.enqueue(links, tree, input, output, packet, now);
+            self.wake(links, tree, output, now);
+        } else {
+            self.queueing.passed(input, output, packet.priority as usize);
+            links.transmit(self.first_port + output, now, packet);
+        }
+    }
+
+    #[inline]
+    fn enqueue(
+        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, mut packet: Packet<B>,
+        now: u64,
+    ) {
+        let priority = packet.priority as usize;
+        if let Some(marker) = &mut self.marker
+            && packet.flags & Packet::<B>::CONTROL == 0
+            && marker.marks(output, self.queueing.egress(output, priority))
+        {
+            packet.flags |= Packet::<B>::MARKED;
+            links.counters[(self.first_port + output) * self.priorities + priority].marked += 1;
+        }
+        let (occupancy, pause) = self.queueing.push(input, output, packet);
+        let number = self.first_port + input;
+        let high_water = &mut links.counters[number * self.priorities + priority].queue_high_water;
+        *high_water = (*high_water).max(occupancy);
+        if pause && links.ports[number].pause_wanted & (1 << priority) == 0 {
+            links.ports[number].pause_wanted |= 1 << priority;
+            self.wake(links, tree, input, now);
+        }
+    }
+
+    /// The output's transmitter is free: send what comes next.
+    #[inline]
+    fn service(&mut self, links: &mut Ports<B>, tree: &mut EventTree, output: usize, now: u64) {
+        let number = self.first_port + output;
+        let port = &links.ports[number];
+        let sendable = self.queueing.backlog(output) & !port.paused;
+        if port.busy_until > now {
+            // What this event was set for went away, and another packet took the transmitter at this very instant.
+        } else if port.must_tell_pause() {
+            links.transmit_pause(number, now);
+        } else if sendable != 0 {
+            let (packet, input) = self.queueing.pop(output, sendable);
+            links.transmit(number, now, packet);
+            self.release(links, tree, input, packet.priority as usize, now);
+        }
+        let again = self.needs_service(links, output);
+        tree.set(self.ports + output, if again { links.ports[number].busy_until } else { u64::MAX });
+    }
+
+    /// A packet left the buffer.
+    #[inline]
+    fn release(&mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, priority: usize, now: u64) {
+        let wanted = links.ports[self.first_port + input].pause_wanted & (1 << priority) != 0;
+        if wanted && self.queueing.may_resume(input, priority) {
+            links.ports[self.first_port + input].pause_wanted &= !(1 << priority);
+            self.wake(links, tree, input, now);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Switches with a shared buffer, in a fabric.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, TopologySpec};
+use rnic_fabric::{Ending, Fabric, lossless_headroom};
+use rnic_transport::{Bytes, Time};
+
+const F: u64 = FRAME as u64;
+
+/// `hosts` on one switch with this buffer and threshold, and the headroom that makes it lossless.
+fn shared(hosts: u32, buffer: u64, threshold: PauseThreshold) -> FabricSpec {
+    let mut spec = spec(TopologySpec::SingleSwitch { hosts });
+    let topology = rnic_fabric::Topology::build(&spec).unwrap();
+    let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap);
+    spec.switch.buffer = Bytes(buffer + headroom.0 * u64::from(hosts));
+    spec.switch.shared = Some(SharedSpec { threshold: Some(threshold), resume: Bytes(2 * F), ..SharedSpec::default() });
+    spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(0), xon: Bytes(0), headroom });
+    spec
+}
+
+/// Two hosts send to a third as fast as they can. Frames leave in the order in which they came, which is by turns: the output is
+/// first in, first out, whatever input a frame came by.
+#[test]
+fn an_output_sends_what_came_first() {
+    let mut fabric = Fabric::new(&shared(3, 1_000_000, PauseThreshold::Static(Bytes(500_000))), 1).unwrap();
+    let mut script = Script::new(3);
+    for (host, start, first) in [(0, 0, 0), (1, T / 2, 100)] {
+        for id in 0..20 {
+            script.send(host, start, packet(2, FRAME, first + id));
+        }
+    }
+    assert_eq!(fabric.run(&mut script), Ending::Idle);
+    let order: Vec<u32> = script.arrivals(2).iter().map(|(_, id)| *id).collect();
+    let by_turns: Vec<u32> = (0..20).flat_map(|id| [id, 100 + id]).collect();
+    assert_eq!(order, by_turns);
+}
+
+/// Host 0 fills what it may have of the pool, and is paused: after frame k of 2k, as the other half leaves by the output.
+#[test]
+fn a_pause_at_the_threshold_and_a_resume_below_it() {
+    let mut fabric = Fabric::new(&shared(3, 1_000_000, PauseThreshold::Static(Bytes(4 * F))), 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(3);
+    for host in [0, 1] {
+        script.send_burst(host, 0, 2, 300);
+    }
+    assert_eq!(fabric.run(&mut script), Ending::Idle);
+    for host in ["h0", "h1"] {
+        let input = port(&topology, "s0", host);
+        let counters = fabric.counters(input)[0];
+        assert!(counters.pause_sent > 0 && counters.drops == 0);
+        // Never more than the threshold and the headroom.
+        let headroom = lossless_headroom(&topology, u32::from(FRAME), 20).0;
+        assert!((4 * F..=4 * F + headroom).contains(&counters.queue_high_water), "{counters:?}");
+    }
+    assert_eq!(script.arrivals(2).len(), 600);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    /// With the headroom from first principles nothing is dropped, whatever the threshold and the traffic, and everything arrives.
+    #[test]
+    fn headroom_makes_it_lossless(
+        hosts in 2u32..7, dynamic: bool, level in 0u64..20, pool in 2u64..200,
+        bursts in prop::collection::vec((0u32..7, 0u32..7, 0u64..40, 1u32..60, 64u16..=FRAME), 1..30),
+    ) {
+        let threshold = match dynamic {
+            true => PauseThreshold::Dynamic(0.05 + level as f64),
+            false => PauseThreshold::Static(Bytes(level * F)),
+        };
+        let mut fabric = Fabric::new(&shared(hosts, pool * F, threshold), 1).unwrap();
+        let mut script = Script::new(hosts);
+        let mut bursts: Vec<_> = bursts.into_iter().map(|(a, b, at, n, bytes)| (a % hosts, b % hosts, at, n, bytes)).collect();
+        bursts.sort_by_key(|burst| burst.2);
+        let mut sent = 0;
+        for (from, to, at, count, bytes) in bursts.into_iter().filter(|burst| burst.0 != burst.1) {
+            for id in 0..count {
+                script.send(from, at * US, packet(to, bytes, id));
+                sent += 1;
+            }
+        }
+        prop_assert_eq!(fabric.run(&mut script), Ending::Idle);
+        prop_assert_eq!(script.arrived.len(), sent);
+        for number in 0..fabric.topology().ports.len() {
+            prop_assert_eq!(fabric.counters(number)[0].drops, 0);
+        }
+        prop_assert!(fabric.now() < Time::from_ms(1_000));
+    }
+}
