@@ -19,7 +19,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) const EMPTY: Queue = Queue { head: NONE, tail: NONE };
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.head == NONE
     }
@@ -42,7 +42,7 @@ impl<T: Copy> Cells<T> {
         self.used
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, queue: &mut Queue, item: T) {
         let cell = self.allocate(item);
         if queue.head == NONE {
@@ -54,7 +54,7 @@ impl<T: Copy> Cells<T> {
     }
 
     /// Takes the first item; the queue must not be empty.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self, queue: &mut Queue) -> T {
         let index = queue.head;
         let cell = &mut self.pool[index as usize];
@@ -66,7 +66,7 @@ impl<T: Copy> Cells<T> {
     }
 
     /// The first item; the queue must not be empty.
-    #[inline]
+    #[inline(always)]
     pub(super) fn first(&self, queue: &Queue) -> &T {
         &self.pool[queue.head as usize].item
     }
@@ -77,7 +77,7 @@ impl<T: Copy> Cells<T> {
         std::iter::successors(cell(queue.head), move |last| cell(last.next)).map(|cell| &cell.item)
     }
 
-    #[inline]
+    #[inline(always)]
     fn allocate(&mut self, item: T) -> u32 {
         self.used += 1;
         if self.free == NONE {

@@ -43,13 +43,13 @@ pub(crate) struct InputQueued<B> {
 
 impl<B: Copy + Default> InputQueued<B> {
     /// `input` has had its turn.
-    #[inline]
+    #[inline(always)]
     fn pass_turn(&mut self, lane: usize, input: usize) {
         self.turn[lane] = if input + 1 == self.ports { 0 } else { input as u32 + 1 };
     }
 
     /// The first input at or after the turn, cyclically, with a packet waiting.
-    #[inline]
+    #[inline(always)]
     fn next_input(&self, lane: usize) -> usize {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
         let turn = self.turn[lane] as usize;
@@ -94,18 +94,18 @@ impl<B: Copy + Default> Queueing<B> for InputQueued<B> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn admits(&self, input: usize, _output: usize, packet: &Packet<B>) -> bool {
         let cell = input * self.priorities + packet.priority as usize;
         self.occupancy[cell] + u32::from(packet.bytes) <= self.thresholds.buffer
     }
 
-    #[inline]
+    #[inline(always)]
     fn egress(&self, output: usize, priority: usize) -> u64 {
         self.egress.get(output * self.priorities + priority).copied().unwrap_or(0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> (u64, bool) {
         let priority = packet.priority as usize;
         let lane = output * self.priorities + priority;
@@ -123,7 +123,7 @@ impl<B: Copy + Default> Queueing<B> for InputQueued<B> {
         (u64::from(*occupancy), *occupancy > self.thresholds.xoff)
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, output: usize, sendable: u8) -> (Packet<B>, usize) {
         let priority = 7 - sendable.leading_zeros() as usize;
         let lane = output * self.priorities + priority;
@@ -145,17 +145,17 @@ impl<B: Copy + Default> Queueing<B> for InputQueued<B> {
         (packet, input)
     }
 
-    #[inline]
+    #[inline(always)]
     fn passed(&mut self, input: usize, output: usize, priority: usize) {
         self.pass_turn(output * self.priorities + priority, input);
     }
 
-    #[inline]
+    #[inline(always)]
     fn may_resume(&self, input: usize, priority: usize) -> bool {
         self.occupancy[input * self.priorities + priority] <= self.thresholds.xon
     }
 
-    #[inline]
+    #[inline(always)]
     fn backlog(&self, output: usize) -> u8 {
         self.backlog[output]
     }
