@@ -284,6 +284,7 @@ fn a_drained_send_queue_finishes_what_it_began() {
         let side = &mut pair.sides[0];
         assert!(side.device.transmit(pair.now, &mut side.batch));
         side.device.to_sqd(side.qpn).unwrap();
+        assert_eq!(side.device.poll_event(), None);
         let first = side.batch.bytes().to_vec();
         pair.arrive(1, &first).unwrap();
         pair.run();

@@ -314,12 +314,9 @@ impl Fuzz {
             Service::Uc => rnic_wire::Service::Uc,
         };
         let any = self.dice.chance(20);
-        loop {
-            let opcode = self.dice.pick(rnic_wire::Opcode::ALL);
-            if any || opcode.service() == own {
-                return opcode;
-            }
-        }
+        let these = rnic_wire::Opcode::ALL.iter().copied().filter(|opcode| any || opcode.service() == own);
+        let these: Vec<rnic_wire::Opcode> = these.collect();
+        self.dice.pick(&these)
     }
 
     fn len_of(&mut self, rule: PayloadRule) -> usize {
