@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use rnic_torture::{fuzz::verbs, network::Dice};
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(what) = verbs::run(Dice::of(bytes), u64::MAX) {
+    if let Err(what) = verbs::run(Dice::of(bytes.to_vec()), u64::MAX) {
         panic!("{what}");
     }
 });

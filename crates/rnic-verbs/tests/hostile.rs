@@ -208,7 +208,7 @@ fn more_reads_than_agreed_are_refused() {
 fn what_is_asked_for_again_takes_no_room_from_what_is_new() {
     // Four reads are agreed, of two packets each; twice as many answers wait when the ends of the last four are asked for again.
     let mut forger = Forger::new(Service::Rc);
-    let mut read = |forger: &mut Forger, psn, offset, len| {
+    let read = |forger: &mut Forger, psn, offset, len| {
         let mut headers = forger.pair.headers(1, Opcode::RC_READ_REQUEST, psn);
         headers.reth = Some(forger.reth(offset, len));
         forger.send(headers, 0)

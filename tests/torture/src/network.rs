@@ -19,8 +19,8 @@ impl Dice {
         Dice(Source::Seed(Pcg64Mcg::seed_from_u64(seed)))
     }
     /// The choices that `input` makes, each with as few bytes as it needs; when they are used up, 0.
-    pub fn of(input: &[u8]) -> Dice {
-        Dice(Source::Input(input.to_vec().into_iter()))
+    pub fn of(input: Vec<u8>) -> Dice {
+        Dice(Source::Input(input.into_iter()))
     }
     /// Whether an input is used up.
     pub fn is_spent(&self) -> bool {

@@ -58,3 +58,23 @@ fn verbs_in_any_order_are_carried_out_or_refused() {
     let counts = [sum.packets, sum.taken, sum.completed, sum.failed, sum.restarted];
     assert!(counts.iter().all(|count| *count > 500), "{sum:?}");
 }
+
+/// Inputs in place of seeds, as a fuzzer makes them: they end, however little they say.
+#[test]
+fn an_input_ends_where_its_bytes_do() {
+    let mut sum = Summary::default();
+    for seed in 0..400u64 {
+        let mut input = Dice::new(seed).bytes(4 * seed as usize);
+        if seed % 2 == 0 {
+            // Long runs of one value.
+            input.iter_mut().enumerate().for_each(|(at, byte)| *byte = if at % 16 < 12 { seed as u8 } else { *byte });
+        }
+        for run in [packets::run, verbs::run] {
+            let done = run(Dice::of(input.clone()), u64::MAX).unwrap_or_else(|what| panic!("input {seed}, {what}"));
+            // Each step takes a byte or more.
+            assert!(done.steps <= input.len() as u64, "input {seed}: {done:?}");
+            sum = sum.plus(done);
+        }
+    }
+    assert!(sum.steps > 10_000 && sum.taken > 500, "{sum:?}");
+}
