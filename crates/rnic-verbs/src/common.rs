@@ -159,6 +159,13 @@ impl Common {
         matches!(self.state, State::ReadyToSend | State::SendQueueDrain)
     }
 
+    /// As if `messages` of every kind had come and gone before.
+    #[cfg(test)]
+    pub(crate) fn count_from(&mut self, messages: u32) {
+        self.next_receive = messages.into();
+        self.sends.count_from(messages);
+    }
+
     // Receives.
 
     /// Receives with messages in progress.

@@ -31,6 +31,11 @@ mod table;
 pub mod types;
 mod verbs;
 
+#[cfg(test)]
+extern crate self as rnic_verbs;
+#[cfg(test)]
+mod wraps;
+
 pub use batch::acknowledges;
 pub use common::MOST_EVENTS;
 pub use counters::{Counters, Dropped};

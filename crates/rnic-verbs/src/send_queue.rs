@@ -87,6 +87,12 @@ impl SendQueue {
         self.wqes.push_back(wqe);
     }
 
+    /// As if `messages` of every kind had gone before.
+    #[cfg(test)]
+    pub(crate) fn count_from(&mut self, messages: u32) {
+        (self.next_receive, self.next_fetch, self.messages) = (messages, messages, messages);
+    }
+
     /// The oldest send.
     pub(crate) fn front(&self) -> Option<&Wqe> {
         self.wqes.front()

@@ -80,6 +80,20 @@ fn memory_that_does_not_admit_an_operation_refuses_it() {
 }
 
 #[test]
+fn a_read_that_goes_beyond_its_region_brings_nothing() {
+    for (service, nak) in [(Service::Rc, ""), (Service::Irn, " for #100")] {
+        let mut pair = Pair::new(service);
+        // Two packets of three lie within the region.
+        pair.post(0, 1, pair.read_op(1, 65_536 - 550), 600);
+        pair.run();
+        let trace = std::mem::take(&mut pair.trace);
+        assert_eq!(trace.last(), Some(&format!("B NAK remote access error #100 msn 0{nak}")));
+        assert!(!trace.iter().any(|line| line.contains("Response")), "{trace:?}");
+        assert_eq!(pair.sides[0].sent(), [(1, Status::RemoteAccess)]);
+    }
+}
+
+#[test]
 fn regions_admit_what_they_were_registered_for() {
     for service in RELIABLE {
         let rights = [
@@ -282,15 +296,18 @@ fn an_answer_that_does_not_fit_fails_the_read() {
         headers.aeth = aeth;
         pair.arrive(0, &bytes_of(headers, &[9; 8])).unwrap();
         assert_eq!(pair.sides[0].sent(), [(1, Status::BadResponse)]);
-        // One packet of a read of one packet is an Only.
-        let mut pair = Pair::new(service);
-        pair.script(|seen| if seen.from == 1 { Fate::Lost } else { Fate::Arrives });
-        pair.post(0, 1, pair.read_op(1, 0), 256);
-        pair.run_for(Time::from_us(3));
-        let mut headers = pair.headers(0, first, PSN_A);
-        headers.aeth = aeth;
-        pair.arrive(0, &bytes_of(headers, &[9; 256])).unwrap();
-        assert_eq!(pair.sides[0].sent(), [(1, Status::BadResponse)]);
+        // One packet of a read of one packet is an Only, of the length that was asked for.
+        for (opcode, asked, len) in [(first, 256, 256), (only, 256, 252), (only, 100, 104), (only, 100, 99)] {
+            let mut pair = Pair::new(service);
+            pair.script(|seen| if seen.from == 1 { Fate::Lost } else { Fate::Arrives });
+            pair.post(0, 1, pair.read_op(1, 0), asked);
+            pair.run_for(Time::from_us(3));
+            let mut headers = pair.headers(0, opcode, PSN_A);
+            headers.aeth = aeth;
+            pair.arrive(0, &bytes_of(headers, &[9; 256][..len])).unwrap();
+            assert_eq!(pair.sides[0].sent(), [(1, Status::BadResponse)], "{service:?} {asked} {len}");
+            assert_eq!(pair.sides[0].bytes(0, 256), [0; 256]);
+        }
     }
 }
 

@@ -205,6 +205,29 @@ fn more_reads_than_agreed_are_refused() {
 }
 
 #[test]
+fn what_is_asked_for_again_takes_no_room_from_what_is_new() {
+    // Four reads are agreed, of two packets each; twice as many answers wait when the ends of the last four are asked for again.
+    let mut forger = Forger::new(Service::Rc);
+    let read = |forger: &mut Forger, psn, offset, len| {
+        let mut headers = forger.pair.headers(1, Opcode::RC_READ_REQUEST, psn);
+        headers.reth = Some(forger.reth(offset, len));
+        forger.send(headers, 0)
+    };
+    for at in 0..8 {
+        assert_eq!(read(&mut forger, PSN_A + 2 * at, 0, 512), Ok(()));
+    }
+    for at in 4..8 {
+        assert_eq!(read(&mut forger, PSN_A + 2 * at + 1, 256, 256), Err(Dropped::Duplicate));
+    }
+    // There is room for three times as many answers as agreed.
+    for at in 8..12 {
+        assert_eq!(read(&mut forger, PSN_A + 2 * at, 0, 512), Ok(()));
+    }
+    assert_eq!(read(&mut forger, PSN_A + 24, 0, 512), Err(Dropped::Refused));
+    forger.is_refused(PSN_A + 24);
+}
+
+#[test]
 fn a_region_that_goes_in_the_middle_of_a_write() {
     for service in [Service::Rc, Service::Irn] {
         let mut forger = Forger::new(service);
@@ -468,6 +491,8 @@ fn acknowledgements_that_cannot_be_sent_do_not_pile_up() {
     for _ in 0..20_000 {
         let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 0, 8);
         let _ = forger.send(headers, 8);
+        // Every second one is missing: those that follow one another would share a NACK.
+        forger.psn += 1;
         if forger.psn > PSN_A + 8_000 {
             forger.psn = PSN_A + 1;
         }

@@ -341,6 +341,28 @@ fn progress_gives_retries_back() {
 }
 
 #[test]
+fn a_peer_without_a_receive_is_not_silent() {
+    for service in [Service::Rc, Service::Irn] {
+        let mut setup = Setup::new(service);
+        setup.attributes = SendAttributes { rnr_retry: 7, retry_count: 1, ..setup.attributes };
+        let mut pair = setup.build();
+        // Every other packet is lost: a timeout, then an RNR NAK, and so on. Each NAK gives the one retry back.
+        let mut sent = 0;
+        pair.script(move |seen| {
+            sent += u32::from(seen.from == 0);
+            if seen.from == 0 && sent % 2 == 1 { Fate::Lost } else { Fate::Arrives }
+        });
+        pair.post(0, 1, SendOp::Send, 10);
+        pair.run_for(Time::from_ms(5));
+        let counters = pair.sides[0].device.counters();
+        assert!(counters.timeouts >= 4 && counters.rnr_naks_received >= 3, "{service:?}: {counters:?}");
+        pair.recv(1, 7, 0, 10);
+        pair.run();
+        assert_eq!(pair.sides[0].sent(), [(1, Status::Success)], "{service:?}");
+    }
+}
+
+#[test]
 fn a_silent_peer_is_asked_as_often_as_the_retry_count_says() {
     let mut pair = pair();
     pair.script(|seen| if seen.from == 0 { Fate::Lost } else { Fate::Arrives });
@@ -558,6 +580,28 @@ fn an_answer_that_is_asked_for_again_takes_the_place_of_what_is_left_of_it() {
         "B RDMA READ Response First #100 256 B msn 1 credits 0
          B RDMA READ Response Middle #101 256 B
          B RDMA READ Response Middle #102 256 B
+         B RDMA READ Response Middle #103 256 B
+         B RDMA READ Response Last #104 256 B msn 1 credits 0",
+    );
+}
+
+#[test]
+fn an_answer_that_is_asked_for_again_goes_on_where_it_was_sent_to() {
+    let mut pair = pair();
+    pair.sides[1].batch = rnic_verbs::Batch::new(2);
+    pair.post(0, 1, pair.read_op(1, 0), 256 * 5);
+    let first = pair.take(0).remove(0);
+    assert_eq!(pair.arrive(1, &first), Ok(()));
+    let side = &mut pair.sides[1];
+    assert!(side.device.transmit(pair.now, &mut side.batch));
+    // Two of five packets are out when the requester asks for the rest: nothing is left of the first answer.
+    let (va, rkey) = pair.target(1);
+    let mut again = pair.headers(1, Opcode::RC_READ_REQUEST, 102);
+    again.reth = Some(Reth { va: va + 512, rkey, dma_len: 768 });
+    assert_eq!(pair.arrive(1, &bytes_of(again, &[])), Err(Dropped::Duplicate));
+    pair.drain();
+    pair.expect(
+        "B RDMA READ Response Middle #102 256 B
          B RDMA READ Response Middle #103 256 B
          B RDMA READ Response Last #104 256 B msn 1 credits 0",
     );

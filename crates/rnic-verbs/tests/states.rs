@@ -5,8 +5,8 @@ mod common;
 use common::{Pair, Setup, address, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Congestion, Data, Dropped, Event, MOST_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest,
-    Service, State, Status, VerbsError,
+    Access, Congestion, Data, Device, Dropped, Event, MOST_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp,
+    SendRequest, Service, State, Status, VerbsError,
 };
 use rnic_wire::{Opcode, Operation};
 
@@ -284,6 +284,7 @@ fn a_drained_send_queue_finishes_what_it_began() {
         let side = &mut pair.sides[0];
         assert!(side.device.transmit(pair.now, &mut side.batch));
         side.device.to_sqd(side.qpn).unwrap();
+        assert_eq!(side.device.poll_event(), None);
         let first = side.batch.bytes().to_vec();
         pair.arrive(1, &first).unwrap();
         pair.run();
@@ -422,23 +423,25 @@ fn parts_of_other_domains_and_limits_are_refused() {
     let (pd, device) = (side.pd, &mut side.device);
     let other = device.create_pd();
     let srq = device.create_srq(other, 128, 4).unwrap();
-    let limit = |result: Result<(), VerbsError>, what: &str| {
-        let refused = result.unwrap_err();
-        assert!(matches!(refused, VerbsError::Limit { what: found, .. } if found == what), "{refused}");
-    };
-    let range = |result: Result<(), VerbsError>, what: &str| {
-        let refused = result.unwrap_err();
-        assert!(matches!(refused, VerbsError::Range { name: found, .. } if found == what), "{refused}");
-    };
-    limit(device.create_srq(other, 1, 1).map(|_| ()), "shared receive queues");
-    range(device.create_cq(0).map(|_| ()), "the capacity of a completion queue");
-    range(device.create_cq(101).map(|_| ()), "the capacity of a completion queue");
+    let says = |result: Result<(), VerbsError>, sentence: &str| assert_eq!(result.unwrap_err().to_string(), sentence);
+    let srqs = |device: &mut Device, capacity, elements| device.create_srq(other, capacity, elements).map(|_| ());
+    says(srqs(device, 1, 1), "no more than 1 shared receive queues are possible");
+    device.destroy_srq(srq).unwrap();
+    says(srqs(device, 129, 1), "the capacity of a receive queue is 129, possible is 1 up to the device's limit");
+    says(srqs(device, 0, 1), "the capacity of a receive queue is 0, possible is 1 up to the device's limit");
+    says(srqs(device, 128, 5), "the number of elements is 5, possible is 0 up to the device's limit");
+    let srq = device.create_srq(other, 128, 4).unwrap();
+    let cqs = |device: &mut Device, capacity| device.create_cq(capacity).map(|_| ());
+    says(cqs(device, 0), "the capacity of a completion queue is 0, possible is 1 up to the device's limit");
+    says(cqs(device, 101), "the capacity of a completion queue is 101, possible is 1 up to the device's limit");
     let cq = device.create_cq(100).unwrap();
-    limit(device.create_cq(1).map(|_| ()), "completion queues");
-    limit(device.register(pd, vec![0; 101], None, Access::ALL).map(|_| ()), "bytes of registered memory");
-    range(device.register(pd, vec![0; 8], Some(u64::MAX - 6), Access::ALL).map(|_| ()), "the address");
-    device.register(pd, vec![0; 8], Some(u64::MAX - 8), Access::ALL).unwrap();
-    limit(device.register(pd, vec![], None, Access::ALL).map(|_| ()), "memory regions");
+    says(cqs(device, 1), "no more than 3 completion queues are possible");
+    let regions = |device: &mut Device, len, addr| device.register(pd, vec![0; len], addr, Access::ALL).map(|_| ());
+    says(regions(device, 101, None), "no more than 65636 bytes of registered memory are possible");
+    let below = "the address is 18446744073709551609, possible is what leaves room for the region below 2^64";
+    says(regions(device, 8, Some(u64::MAX - 6)), below);
+    regions(device, 8, Some(u64::MAX - 8)).unwrap();
+    says(regions(device, 0, None), "no more than 2 memory regions are possible");
     let init = rnic_verbs::QpInit {
         service: Service::Rc,
         send_cq: cq,
@@ -449,18 +452,21 @@ fn parts_of_other_domains_and_limits_are_refused() {
     };
     let refused = device.create_qp(pd, init.clone()).unwrap_err();
     assert_eq!(refused.to_string(), "the shared receive queue belongs to another protection domain");
-    let sized = |change: fn(&mut rnic_verbs::Capacities)| {
+    let mut sized = |change: fn(&mut rnic_verbs::Capacities)| {
         let mut init = rnic_verbs::QpInit { srq: None, ..init.clone() };
         change(&mut init.capacities);
-        init
+        device.create_qp(pd, init).map(|_| ())
     };
-    range(device.create_qp(pd, sized(|sizes| sizes.send_wr = 0)).map(|_| ()), "the number of sends");
-    range(device.create_qp(pd, sized(|sizes| sizes.send_wr = 129)).map(|_| ()), "the number of sends");
-    range(device.create_qp(pd, sized(|sizes| sizes.recv_wr = 129)).map(|_| ()), "the number of receives");
-    range(device.create_qp(pd, sized(|sizes| sizes.send_sge = 5)).map(|_| ()), "the number of elements");
-    range(device.create_qp(pd, sized(|sizes| sizes.inline = 257)).map(|_| ()), "the length of inline sends");
-    device.create_qp(pd, sized(|_| ())).unwrap();
-    limit(device.create_qp(pd, sized(|_| ())).map(|_| ()), "queue pairs");
+    says(sized(|sizes| sizes.send_wr = 0), "the number of sends is 0, possible is 1 up to the device's limit");
+    says(sized(|sizes| sizes.send_wr = 129), "the number of sends is 129, possible is 1 up to the device's limit");
+    says(sized(|sizes| sizes.recv_wr = 129), "the number of receives is 129, possible is 0 up to the device's limit");
+    let elements = "the number of elements is 5, possible is 0 up to the device's limit";
+    says(sized(|sizes| sizes.send_sge = 5), elements);
+    says(sized(|sizes| sizes.recv_sge = 5), elements);
+    let inline = "the length of inline sends is 257, possible is 0 up to the device's limit";
+    says(sized(|sizes| sizes.inline = 257), inline);
+    sized(|_| ()).unwrap();
+    says(sized(|_| ()), "no more than 2 queue pairs are possible");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use clap::{Parser, ValueEnum};
 use rnic_torture::fuzz::{self, Summary};
+use rnic_torture::network::Dice;
 use rnic_torture::{Plan, Report, World};
 use std::process::ExitCode;
 
@@ -36,8 +37,8 @@ fn main() -> ExitCode {
     let seeds = args.seed..args.seed.saturating_add(args.worlds);
     let done = match args.fuzz {
         None => worlds(&args, seeds),
-        Some(Fuzz::Packets) => fuzz("packets", seeds, |seed| fuzz::packets::run(seed, args.steps)),
-        Some(Fuzz::Verbs) => fuzz("verbs", seeds, |seed| fuzz::verbs::run(seed, args.steps)),
+        Some(Fuzz::Packets) => fuzz("packets", seeds, |seed| fuzz::packets::run(Dice::new(seed), args.steps)),
+        Some(Fuzz::Verbs) => fuzz("verbs", seeds, |seed| fuzz::verbs::run(Dice::new(seed), args.steps)),
     };
     if let Err((seed, what)) = done {
         let fuzz = match args.fuzz {

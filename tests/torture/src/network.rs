@@ -5,17 +5,43 @@ use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Random choices, all from one seed.
-pub struct Dice(Pcg64Mcg);
+/// Random choices, all from one seed, or all from bytes that somebody else chose.
+pub struct Dice(Source);
+
+enum Source {
+    Seed(Pcg64Mcg),
+    Input(std::vec::IntoIter<u8>),
+}
 
 impl Dice {
     /// The choices that follow from `seed`.
     pub fn new(seed: u64) -> Dice {
-        Dice(Pcg64Mcg::seed_from_u64(seed))
+        Dice(Source::Seed(Pcg64Mcg::seed_from_u64(seed)))
+    }
+    /// The choices that `input` makes, each with as few bytes as it needs; when they are used up, 0.
+    pub fn of(input: Vec<u8>) -> Dice {
+        Dice(Source::Input(input.into_iter()))
+    }
+    /// Whether an input is used up.
+    pub fn is_spent(&self) -> bool {
+        match &self.0 {
+            Source::Seed(_) => false,
+            Source::Input(bytes) => bytes.len() == 0,
+        }
     }
     /// A number below `bound`; 0 if that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64 }
+        if bound <= 1 {
+            return 0;
+        }
+        match &mut self.0 {
+            Source::Seed(generator) => ((u128::from(generator.next_u64()) * u128::from(bound)) >> 64) as u64,
+            Source::Input(bytes) => {
+                let needed = 8 - (bound - 1).leading_zeros() / 8;
+                let number = bytes.take(needed as usize).fold(0, |number, byte| number << 8 | u64::from(byte));
+                number % bound
+            }
+        }
     }
     /// A number from `least` to `most`.
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
@@ -34,7 +60,16 @@ impl Dice {
     }
     /// Any 64 bits.
     pub fn word(&mut self) -> u64 {
-        self.0.next_u64()
+        match &mut self.0 {
+            Source::Seed(generator) => generator.next_u64(),
+            Source::Input(bytes) => bytes.take(8).fold(0, |number, byte| number << 8 | u64::from(byte)),
+        }
+    }
+    /// Contents of memory: any bytes, for one word.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        Pcg64Mcg::seed_from_u64(self.word()).fill_bytes(&mut bytes);
+        bytes
     }
 }
 

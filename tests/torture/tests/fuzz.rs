@@ -1,6 +1,7 @@
 //! Inputs that no sane peer or application makes, for some fixed seeds; more with `rnic-torture --fuzz`.
 
 use rnic_torture::fuzz::{Summary, packets, verbs};
+use rnic_torture::network::Dice;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -40,8 +41,8 @@ fn packets_of_every_kind_do_no_harm_and_pile_up_nowhere() {
     for seed in 1..=40 {
         let before = BYTES.get();
         let mut most = 0;
-        let run = packets::run_with(seed, 6_000, || most = most.max(BYTES.get() - before));
-        sum = sum.plus(run.unwrap_or_else(|what| panic!("{what}")));
+        let run = packets::run_with(Dice::new(seed), 6_000, || most = most.max(BYTES.get() - before));
+        sum = sum.plus(run.unwrap_or_else(|what| panic!("seed {seed}, {what}")));
         // Two devices with 60 KB of memory each, a batch of 73 KB each, and 256 packets on their way.
         assert!(most < 3_000_000, "seed {seed}: {most} bytes");
     }
@@ -51,8 +52,29 @@ fn packets_of_every_kind_do_no_harm_and_pile_up_nowhere() {
 
 #[test]
 fn verbs_in_any_order_are_carried_out_or_refused() {
-    let runs = (1..=60).map(|seed| verbs::run(seed, 6_000).unwrap_or_else(|what| panic!("{what}")));
+    let run = |seed| verbs::run(Dice::new(seed), 6_000).unwrap_or_else(|what| panic!("seed {seed}, {what}"));
+    let runs = (1..=60).map(run);
     let sum = runs.fold(Summary::default(), Summary::plus);
     let counts = [sum.packets, sum.taken, sum.completed, sum.failed, sum.restarted];
     assert!(counts.iter().all(|count| *count > 500), "{sum:?}");
+}
+
+/// Inputs in place of seeds, as a fuzzer makes them: they end, however little they say.
+#[test]
+fn an_input_ends_where_its_bytes_do() {
+    let mut sum = Summary::default();
+    for seed in 0..400u64 {
+        let mut input = Dice::new(seed).bytes(4 * seed as usize);
+        if seed % 2 == 0 {
+            // Long runs of one value.
+            input.iter_mut().enumerate().for_each(|(at, byte)| *byte = if at % 16 < 12 { seed as u8 } else { *byte });
+        }
+        for run in [packets::run, verbs::run] {
+            let done = run(Dice::of(input.clone()), u64::MAX).unwrap_or_else(|what| panic!("input {seed}, {what}"));
+            // Each step takes a byte or more.
+            assert!(done.steps <= input.len() as u64, "input {seed}: {done:?}");
+            sum = sum.plus(done);
+        }
+    }
+    assert!(sum.steps > 10_000 && sum.taken > 500, "{sum:?}");
 }

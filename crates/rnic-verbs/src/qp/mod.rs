@@ -73,6 +73,17 @@ impl Qp {
         Ok(())
     }
 
+    /// As if `messages` of every kind had come and gone before.
+    #[cfg(test)]
+    pub(crate) fn count_from(&mut self, messages: u32) {
+        self.common.count_from(messages);
+        match &mut self.engine {
+            Engine::Rc(rc) => rc.responder.count_from(messages),
+            Engine::Irn(irn) => irn.responder.count_from(messages),
+            Engine::None | Engine::Uc(_) => {}
+        }
+    }
+
     pub(crate) fn release(&mut self) {
         match &mut self.engine {
             Engine::None => {}

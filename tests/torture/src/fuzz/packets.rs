@@ -25,22 +25,25 @@ const PLACES: usize = 8;
 const PLACE: usize = 700;
 const GAP: usize = 60;
 
-/// Runs `steps` steps that follow from `seed`.
+/// Runs at most `steps` steps, as `dice` choose, until they are used up.
 ///
 /// # Errors
 /// What is wrong.
-pub fn run(seed: u64, steps: u64) -> Result<Summary, String> {
-    run_with(seed, steps, || ())
+pub fn run(dice: Dice, steps: u64) -> Result<Summary, String> {
+    run_with(dice, steps, || ())
 }
 
 /// The same, with a look from outside after every step.
 ///
 /// # Errors
 /// What is wrong.
-pub fn run_with(seed: u64, steps: u64, mut look: impl FnMut()) -> Result<Summary, String> {
-    let mut fuzz = Fuzz::new(seed);
+pub fn run_with(dice: Dice, steps: u64, mut look: impl FnMut()) -> Result<Summary, String> {
+    let mut fuzz = Fuzz::new(dice);
     for step in 0..steps {
-        fuzz.step().map_err(|what| format!("seed {seed}, step {step}: {what}"))?;
+        if fuzz.dice.is_spent() {
+            break;
+        }
+        fuzz.step().map_err(|what| format!("step {step}: {what}"))?;
         look();
     }
     Ok(fuzz.summary)
@@ -91,8 +94,7 @@ struct Fuzz {
 }
 
 impl Fuzz {
-    fn new(seed: u64) -> Fuzz {
-        let mut dice = Dice::new(seed);
+    fn new(mut dice: Dice) -> Fuzz {
         let service = dice.pick(&[Service::Rc, Service::Irn, Service::Irn, Service::Uc]);
         let shared = dice.chance(300);
         let congestion = dice.pick(&["none", "dcqcn", "dctcp"]);
@@ -312,12 +314,9 @@ impl Fuzz {
             Service::Uc => rnic_wire::Service::Uc,
         };
         let any = self.dice.chance(20);
-        loop {
-            let opcode = self.dice.pick(rnic_wire::Opcode::ALL);
-            if any || opcode.service() == own {
-                return opcode;
-            }
-        }
+        let these = rnic_wire::Opcode::ALL.iter().copied().filter(|opcode| any || opcode.service() == own);
+        let these: Vec<rnic_wire::Opcode> = these.collect();
+        self.dice.pick(&these)
     }
 
     fn len_of(&mut self, rule: PayloadRule) -> usize {
@@ -617,7 +616,7 @@ impl Side {
         let init = QpInit { service, send_cq, recv_cq, srq, capacities: Capacities::default(), signal_all: false };
         let qpn = device.create_qp(pd, init).unwrap_or_else(|why| panic!("{why}"));
         let mut region = |pd, access: Access| {
-            let bytes: Vec<u8> = (0..REGION).map(|_| dice.word() as u8).collect();
+            let bytes = dice.bytes(REGION);
             let fixed = (!access.remote_write && !access.remote_atomic).then(|| bytes.clone());
             let info = device.register(pd, bytes, None, access).unwrap_or_else(|why| panic!("{why}"));
             Region { info, fixed }

@@ -14,14 +14,17 @@ use rnic_verbs::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// Runs `steps` steps that follow from `seed`.
+/// Runs at most `steps` steps, as `dice` choose, until they are used up.
 ///
 /// # Errors
 /// What is wrong.
-pub fn run(seed: u64, steps: u64) -> Result<Summary, String> {
-    let mut fuzz = Fuzz::new(seed);
+pub fn run(dice: Dice, steps: u64) -> Result<Summary, String> {
+    let mut fuzz = Fuzz::new(dice);
     for step in 0..steps {
-        fuzz.step().map_err(|what| format!("seed {seed}, step {step}: {what}"))?;
+        if fuzz.dice.is_spent() {
+            break;
+        }
+        fuzz.step().map_err(|what| format!("step {step}: {what}"))?;
     }
     Ok(fuzz.summary)
 }
@@ -73,8 +76,7 @@ fn keep<T: Copy>(dice: &mut Dice, these: &mut Vec<T>, this: T) {
 }
 
 impl Fuzz {
-    fn new(seed: u64) -> Fuzz {
-        let mut dice = Dice::new(seed);
+    fn new(mut dice: Dice) -> Fuzz {
         let hosts = [1u8, 2].map(|at| {
             let limits = Limits {
                 queue_pairs: 8,

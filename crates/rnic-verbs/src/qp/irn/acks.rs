@@ -93,3 +93,57 @@ impl Acknowledgements {
         self.ack.take().map(|cause| (false, cause))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_transport::pdu::Stamp;
+
+    fn nack(acks: &mut Acknowledgements, psn: u32, attempt: u8, marked: bool) {
+        let reply = Pdu::nack(Psn::new(0), Psn::new(psn), Stamp::default());
+        acks.note(Some(reply), Cause { psn: Psn::new(psn), before: 0, attempt, marked });
+    }
+
+    /// What is told, given that `expected` is the next packet: whether it is a NACK, first and last packet, attempt, mark.
+    fn told(acks: &mut Acknowledgements, expected: u32) -> Vec<(bool, u32, u32, u8, bool)> {
+        let next = std::iter::from_fn(|| acks.next(Psn::new(expected)));
+        next.map(|(nack, cause)| {
+            let first = run(&cause.sack()).next().map_or(0, Psn::value);
+            (nack, first, cause.psn.value(), cause.attempt, cause.marked)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn packets_of_one_attempt_that_follow_one_another_share_a_nack() {
+        let mut acks = Acknowledgements::default();
+        for (psn, attempt, marked) in
+            [(5, 0, false), (6, 0, true), (7, 1, false), (8, 1, false), (10, 1, false), (0xff_ffff, 0, false)]
+        {
+            nack(&mut acks, psn, attempt, marked);
+        }
+        nack(&mut acks, 0, 0, false);
+        assert!(acks.is_due());
+        // The last run goes over the end of the numbers. It precedes what is expected, so it says no more than an ACK.
+        let expected =
+            [(true, 5, 6, 0, true), (true, 7, 8, 1, false), (true, 10, 10, 1, false), (false, 0xff_ffff, 0, 0, false)];
+        assert_eq!(told(&mut acks, 1), expected);
+        assert!(!acks.is_due());
+    }
+
+    #[test]
+    fn a_run_has_at_most_as_many_packets_as_its_field_counts() {
+        let mut acks = Acknowledgements::default();
+        (2..302).for_each(|psn| nack(&mut acks, psn, 0, false));
+        assert_eq!(told(&mut acks, 1), [(true, 2, 257, 0, false), (true, 258, 301, 0, false)]);
+    }
+
+    #[test]
+    fn a_hole_that_is_filled_since_is_told_with_an_ack() {
+        let mut acks = Acknowledgements::default();
+        nack(&mut acks, 5, 0, true);
+        nack(&mut acks, 7, 0, false);
+        nack(&mut acks, 9, 2, false);
+        assert_eq!(told(&mut acks, 8), [(true, 9, 9, 2, false), (false, 7, 7, 0, true)]);
+    }
+}

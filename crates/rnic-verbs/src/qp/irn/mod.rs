@@ -41,7 +41,7 @@ use rnic_wire::{Aeth, NakCode, Operation, Packet, RnrTimer, Syndrome};
 /// State of an IRN connection.
 pub(crate) struct Irn {
     requester: Requester,
-    responder: Responder,
+    pub(super) responder: Responder,
     marks: Marks,
     /// Whose turn it is: answers to the peer, or requests.
     answers_next: bool,

@@ -123,6 +123,12 @@ impl Responder {
         self.msn & rnic_wire::MAX_24
     }
 
+    /// As if `messages` of every kind had come before.
+    #[cfg(test)]
+    pub(crate) fn count_from(&mut self, messages: u32) {
+        (self.msn, self.next_fetch) = (messages, messages);
+    }
+
     // Requests in.
 
     pub(crate) fn handle(

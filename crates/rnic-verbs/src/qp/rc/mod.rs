@@ -28,7 +28,7 @@ use rnic_wire::{Operation, Packet};
 /// State of a reliable connection.
 pub(crate) struct Rc {
     requester: Requester,
-    responder: Responder,
+    pub(super) responder: Responder,
     marks: Marks,
     /// Whose turn it is: answers to the peer, or requests.
     answers_next: bool,

@@ -52,6 +52,12 @@ impl Responder {
         })
     }
 
+    /// As if `messages` had come before.
+    #[cfg(test)]
+    pub(crate) fn count_from(&mut self, messages: u32) {
+        self.msn = messages;
+    }
+
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {

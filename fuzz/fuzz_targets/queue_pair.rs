@@ -1,0 +1,12 @@
+//! Connected queue pairs, which get packets that are nearly valid: nothing panics, no byte changes that may not, no work request
+//! completes twice.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rnic_torture::{fuzz::packets, network::Dice};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(what) = packets::run(Dice::of(bytes.to_vec()), u64::MAX) {
+        panic!("{what}");
+    }
+});
