@@ -21,6 +21,9 @@ struct Arguments {
     /// Cases at a time; each runs one or two virtual machines
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     jobs: u8,
+    /// Runs cases that failed again, one at a time, up to N times: a busy host can starve a virtual machine
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=9))]
+    retries: u8,
     /// Where the cases leave consoles and captures
     #[arg(long, value_name = "DIR", default_value_os_t = default_directory())]
     out: PathBuf,
@@ -41,27 +44,48 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    match run(&cases, &arguments) {
+        Ok(failed) if failed.is_empty() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("rnic-interop: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the cases and says how it went; returns those that failed to the last.
+fn run(cases: &[Case], arguments: &Arguments) -> Result<Vec<Case>, Error> {
     let start = Instant::now();
-    let (mut done, mut failed, mut skipped) = (0, 0, 0);
-    let outcome = GuestImage::build().and_then(|image| {
-        println!("{} cases, files in {}", cases.len(), arguments.out.display());
-        run_cases(&cases, &image, &arguments.out, arguments.jobs.into(), |report| {
+    let image = GuestImage::build()?;
+    println!("{} cases, files in {}", cases.len(), arguments.out.display());
+    let (mut left, mut skipped, mut again) = (cases.to_vec(), 0, Vec::new());
+    for turn in 0..=arguments.retries {
+        let jobs = if turn == 0 { arguments.jobs.into() } else { 1 };
+        let (mut done, mut failed) = (0, Vec::new());
+        run_cases(&left, &image, &arguments.out, jobs, |report| {
             done += 1;
             match &report.result {
                 Ok(()) => {}
                 Err(Error::Unavailable(_)) => skipped += 1,
-                Err(_) => failed += 1,
+                Err(_) => failed.push(report.case),
             }
-            print(report, done, cases.len());
-        })
-    });
-    if let Err(error) = outcome {
-        eprintln!("rnic-interop: {error}");
-        return ExitCode::FAILURE;
+            print(report, done, left.len());
+        })?;
+        left = failed;
+        if left.is_empty() {
+            break;
+        }
+        if turn < arguments.retries {
+            println!("{} failed, and run once more", left.len());
+            again.extend(left.iter().map(|case| case.name));
+        }
     }
-    let (passed, seconds) = (done - failed - skipped, start.elapsed().as_secs());
-    println!("{passed} passed, {failed} failed, {skipped} skipped ({seconds} s)");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let (passed, failed, seconds) = (cases.len() - left.len() - skipped, left.len(), start.elapsed().as_secs());
+    let late: Vec<&str> = again.into_iter().filter(|name| left.iter().all(|case| case.name != *name)).collect();
+    let note = if late.is_empty() { String::new() } else { format!("; not at the first attempt: {}", late.join(", ")) };
+    println!("{passed} passed, {failed} failed, {skipped} skipped ({seconds} s){note}");
+    Ok(left)
 }
 
 fn print(report: &Report, number: usize, of: usize) {
