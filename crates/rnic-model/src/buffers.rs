@@ -95,9 +95,7 @@ impl Switch {
         require(self.buffer.0 < 1 << 50 && self.mtu.0 < 1 << 30, || {
             "buffer or MTU is larger than any switch's".to_string()
         })?;
-        require(self.beta.is_finite() && self.beta > 0.0, || {
-            format!("beta is more than 0; it cannot be {}", self.beta)
-        })
+        require(self.beta.is_finite() && self.beta > 0.0, || format!("beta is more than 0; it cannot be {}", self.beta))
     }
 
     /// The terms of the headroom: what may still come in after a pause is due.
@@ -206,7 +204,12 @@ impl Switch {
                     ),
                 );
             } else if value < frame {
-                say(true, format!("a pause threshold of {t_pfc} is below one packet, so every packet that waits causes a pause"));
+                say(
+                    true,
+                    format!(
+                        "a pause threshold of {t_pfc} is below one packet, so every packet that waits causes a pause"
+                    ),
+                );
             }
         }
         if let Some(t_ecn) = given.t_ecn {
@@ -230,7 +233,12 @@ impl Switch {
                 _ => {}
             }
             if value < frame {
-                say(false, format!("a marking threshold of {t_ecn} is below one packet, so every packet that waits may be marked"));
+                say(
+                    false,
+                    format!(
+                        "a marking threshold of {t_ecn} is below one packet, so every packet that waits may be marked"
+                    ),
+                );
             }
         }
         if limits.dynamic_t_ecn < frame {
@@ -386,9 +394,15 @@ mod tests {
         verdict(Given { headroom: kb(17.241), ..paper }, &["true a headroom of 17.241 KB loses packets: 17.242 KB"]);
         verdict(Given { t_pfc: kb(24.475), ..paper }, &[]);
         verdict(Given { t_pfc: kb(24.476), ..paper }, &["true a pause threshold of 24.476 KB is above 24.475 KB"]);
-        verdict(Given { t_pfc: kb(2.9), ..paper }, &["true a pause threshold of 2.9 KB leaves no room for resuming 3 KB"]);
+        verdict(
+            Given { t_pfc: kb(2.9), ..paper },
+            &["true a pause threshold of 2.9 KB leaves no room for resuming 3 KB"],
+        );
         verdict(Given { t_ecn: kb(21.755), ..paper }, &[]);
-        verdict(Given { t_ecn: kb(21.756), ..paper }, &["true a marking threshold of 21.756 KB is not below 21.756 KB"]);
+        verdict(
+            Given { t_ecn: kb(21.756), ..paper },
+            &["true a marking threshold of 21.756 KB is not below 21.756 KB"],
+        );
         // The paper's misconfiguration: pauses at 24.47 KB, marks at 120 KB.
         verdict(Given { t_pfc: kb(24.47), t_ecn: kb(120.0), ..paper }, &["all fed by one port, hold 3840.000 KB"]);
         // 32 times 764 bytes are 24,448; 32 times 765 are 24,480.

@@ -13,13 +13,13 @@
 //!
 //! p^ and R^ are p and R_C one control delay ago. Packets and seconds are the units.
 
+use crate::ModelError;
 use crate::delay::{History, System, solve};
 use crate::error::require;
 use crate::numeric::{at_least_one, none_of, per_packet, per_second, root};
 use crate::series::{FlowSeries, Grid, Group, Run, Series, StepCheck, check_flows};
-use crate::ModelError;
-use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm, Marking, Settings};
 use rnic_transport::config::FlowConfig;
+use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm, Marking, Settings};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// DCQCN on one bottleneck. Fields without a word of their own are the parameters of the congestion control of the same name.
@@ -80,7 +80,8 @@ impl Dcqcn {
 
     /// The parameters that the paper deploys: the congestion control's defaults.
     pub fn deployed(rate: BitRate) -> Dcqcn {
-        Dcqcn::new(rate, &Settings::new(Algorithm::PARAMETERS)).expect("the congestion control declares these parameters")
+        Dcqcn::new(rate, &Settings::new(Algorithm::PARAMETERS))
+            .expect("the congestion control declares these parameters")
     }
 
     /// The parameters that the paper starts from, those of QCN and DCTCP: B 150 KB, T 1.5 ms, Kmin = Kmax = 40 KB, Pmax 1, g 1/16.
@@ -104,14 +105,10 @@ impl Dcqcn {
         require(pmax > 0.0 && pmax <= 1.0, || {
             format!("pmax is a probability, more than 0 and at most 1; it cannot be {pmax}")
         })?;
-        require(self.g > 0.0 && self.g <= 1.0, || {
-            format!("g is more than 0 and at most 1; it cannot be {}", self.g)
-        })?;
-        for (name, time) in [
-            ("rate_timer", self.rate_timer),
-            ("cnp_interval", self.cnp_interval),
-            ("alpha_timer", self.alpha_timer),
-        ] {
+        require(self.g > 0.0 && self.g <= 1.0, || format!("g is more than 0 and at most 1; it cannot be {}", self.g))?;
+        for (name, time) in
+            [("rate_timer", self.rate_timer), ("cnp_interval", self.cnp_interval), ("alpha_timer", self.alpha_timer)]
+        {
             require(time > Time::ZERO, || format!("{name} is zero; it must be more"))?;
         }
         require(self.byte_counter >= self.packet, || {
@@ -230,10 +227,10 @@ impl Dcqcn {
 
     fn solve_on_grid(&self, groups: &[Group], run: &Run) -> Result<(Grid, Series), ModelError> {
         self.check()?;
-        check_flows(groups, self.rate, run.duration)?;
         let e = self.equations();
         let fastest = 1.0 / (1.0 / e.cnp + e.capacity / e.counter + 1.0 / e.timer).max(e.g / e.alpha);
         let grid = Grid::new(run, self.delay, fastest, groups.len())?;
+        check_flows(groups, self.rate, run.duration)?;
         let scale = 8.0 * self.packet.0 as f64;
         let flows = groups
             .iter()

@@ -151,8 +151,7 @@ mod tests {
     fn the_past_between_points_is_a_cubic() {
         let cubic = |t: f64| t * t * t - 2.0 * t * t + 3.0;
         let slope = |t: f64| 3.0 * t * t - 4.0 * t;
-        let mut history =
-            History { width: 1, first: 0, step: 0.5, values: VecDeque::new(), slopes: VecDeque::new() };
+        let mut history = History { width: 1, first: 0, step: 0.5, values: VecDeque::new(), slopes: VecDeque::new() };
         for point in 0..4 {
             let t = f64::from(point) * 0.5;
             history.push(&[cubic(t)], &[slope(t)], None);

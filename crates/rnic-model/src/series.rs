@@ -58,17 +58,23 @@ impl Grid {
         require(duration > Time::ZERO, || "the duration is zero; write for example 200 ms".to_string())?;
         require(step <= duration, || format!("a step of {step} is longer than the duration of {duration}"))?;
         require(delay == Time::ZERO || step <= delay, || {
-            format!("a step of {step} is longer than the delay of {delay}, so the past would lie in the future; at most the delay is possible")
+            format!(
+                "a step of {step} is longer than the delay of {delay}, so the past would lie in the future; at most the delay is possible"
+            )
         })?;
         require(step.as_secs() <= fastest, || {
             let most = Time::from_ps((fastest * 1e12) as u64);
-            format!("a step of {step} is too long for these parameters: the model changes within {most}, at most that is possible")
+            format!(
+                "a step of {step} is too long for these parameters: the model changes within {most}, at most that is possible"
+            )
         })?;
         let pieces = delay.as_ps().div_ceil(step.as_ps());
         let seconds = if pieces == 0 { step.as_secs() } else { delay.as_secs() / pieces as f64 };
         let steps = (duration.as_secs() / seconds).round();
         require(steps <= MOST_STEPS as f64, || {
-            format!("{duration} by steps of {step} are more than {MOST_STEPS} steps; take a longer step or a shorter duration")
+            format!(
+                "{duration} by steps of {step} are more than {MOST_STEPS} steps; take a longer step or a shorter duration"
+            )
         })?;
         let every = (sample.as_secs() / seconds).round().max(1.0);
         require(steps / every * (2 + 3 * groups) as f64 <= MOST_VALUES as f64, || {
@@ -89,9 +95,7 @@ pub(crate) fn check_flows(groups: &[Group], line: BitRate, duration: Time) -> Re
         "there is no flow; at least one is needed".to_string()
     })?;
     for group in groups {
-        require(group.rate <= line, || {
-            format!("a flow cannot start at {}: the line rate is {line}", group.rate)
-        })?;
+        require(group.rate <= line, || format!("a flow cannot start at {}: the line rate is {line}", group.rate))?;
         require(group.start < duration, || {
             format!("a flow that starts at {} is never there: the duration is {duration}", group.start)
         })?;
@@ -180,7 +184,9 @@ pub struct StepCheck {
 
 impl StepCheck {
     /// Compares solutions by h, h/2 and h/4 at the times that all have.
-    pub(crate) fn of(solve: impl Fn(&Run) -> Result<(Grid, Series), ModelError>, run: &Run) -> Result<StepCheck, ModelError> {
+    pub(crate) fn of(
+        solve: impl Fn(&Run) -> Result<(Grid, Series), ModelError>, run: &Run,
+    ) -> Result<StepCheck, ModelError> {
         let (grid, coarse) = solve(run)?;
         let finer = |parts: u64| {
             // Rounded up, for the grid takes the longest step below; values at the same times.

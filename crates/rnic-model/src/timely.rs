@@ -20,10 +20,10 @@
 //! They are the update rules of the algorithm divided by the time between updates. Sources: the rules are algorithm 1 of "TIMELY" (SIGCOMM
 //! 2015) and the patch of "ECN or Delay"; so is the fluid form, with the queueing delay q/C in the place of the round-trip time.
 
+use crate::ModelError;
 use crate::delay::{History, System, solve};
 use crate::error::require;
 use crate::series::{FlowSeries, Grid, Group, Run, Series, StepCheck, check_flows};
-use crate::ModelError;
 use rnic_transport::congestion::Settings;
 use rnic_transport::{BitRate, Bytes, Time};
 
@@ -175,26 +175,27 @@ impl Timely {
 
     fn solve_on_grid(&self, groups: &[Group], run: &Run) -> Result<(Grid, Series), ModelError> {
         self.check()?;
-        check_flows(groups, self.rate, run.duration)?;
-        require(groups.iter().all(|group| group.rate.as_bps() > 0), || {
-            "a flow that starts at rate 0 sends no segment and so never changes; take a small rate, for example 10 Mbps".to_string()
-        })?;
         let e = self.equations();
         let youngest = e.delay + e.packet / e.capacity;
         require(run.step.as_secs() <= youngest, || {
             let most = Time::from_ps((youngest * 1e12) as u64);
-            format!("a step of {} is longer than the shortest delay of {most}, so the past would lie in the future; at most the delay is possible", run.step)
+            format!(
+                "a step of {} is longer than the shortest delay of {most}, so the past would lie in the future; at most the delay is possible",
+                run.step
+            )
         })?;
         let grid = Grid::new(run, Time::ZERO, (e.segment / e.capacity).max(e.min_rtt), groups.len())?;
+        check_flows(groups, self.rate, run.duration)?;
+        require(groups.iter().all(|group| group.rate.as_bps() > 0), || {
+            "a flow that starts at rate 0 sends no segment and so never changes; take a small rate, for example 10 Mbps"
+                .to_string()
+        })?;
         let flows = groups
             .iter()
             .map(|group| (f64::from(group.count), group.rate.as_bps() as f64 / 8.0, grid.point(group.start)))
             .collect();
-        let flow = |group: &Group| FlowSeries {
-            count: group.count,
-            rate: Vec::new(),
-            state: vec![("gradient", Vec::new())],
-        };
+        let flow =
+            |group: &Group| FlowSeries { count: group.count, rate: Vec::new(), state: vec![("gradient", Vec::new())] };
         let mut series = Series { flows: groups.iter().map(flow).collect(), ..Series::default() };
         let fluid = Fluid { e, step: grid.step, flows };
         solve(&fluid, grid.step, grid.steps, |point, state| {
