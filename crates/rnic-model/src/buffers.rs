@@ -103,7 +103,8 @@ impl Switch {
         let frame = self.mtu.0 + FRAMING;
         let bytes = |time: Time| self.rate.bytes_in(time);
         let Switch { mtu, delay, rate, reaction, .. } = self;
-        let on_cable = format!("{mtu} + {FRAMING} B + {FRAME_GAP} B");
+        let mtu = mtu.0;
+        let on_cable = format!("{mtu} + {FRAMING} + {FRAME_GAP} B");
         [
             Term {
                 name: "the packet that reaches the threshold ends above it",
@@ -117,7 +118,7 @@ impl Switch {
             },
             Term {
                 name: "the pause frame itself",
-                formula: format!("{PAUSE_FRAME} B + {FRAME_GAP} B"),
+                formula: format!("{PAUSE_FRAME} + {FRAME_GAP} B"),
                 bytes: PAUSE_FRAME + FRAME_GAP,
             },
             Term {

@@ -151,6 +151,23 @@ fn the_error_is_of_fourth_order_where_the_model_is_smooth() {
     }
 }
 
+/// Computed by another program: Euler's method, powers written out, steps of 0.1 and 0.05 us extrapolated to 0.
+#[test]
+fn a_solution_computed_elsewhere() {
+    let model = Dcqcn { marking: Marking { kmin: Bytes(0), kmax: Bytes(2_000_000), pmax: 0.05 }, ..deployed() };
+    let run = Run { duration: Time::from_ms(3), step: Time::from_us(1), sample: Time::from_us(100) };
+    let flow = |mbps: u64| Group { count: 1, rate: BitRate::from_bps(mbps * 1_000_000), start: Time::ZERO };
+    let series = model.solve(&[flow(20_400), flow(16_320)], &run).unwrap();
+    let last = series.time.len() - 1;
+    assert_close(series.queue[last], 7_404.808, 1e-5);
+    let expected = [(2_747_729.17, 2_811_326.45, 0.808_855_66), (2_259_145.86, 2_305_330.45, 0.808_720_48)];
+    for (flow, (rate, target, alpha)) in series.flows.iter().zip(expected) {
+        assert_close(flow.rate[last] / 8_000.0, rate, 1e-7);
+        assert_close(flow.state[0].1[last] / 8_000.0, target, 1e-7);
+        assert_close(flow.state[1].1[last], alpha, 1e-7);
+    }
+}
+
 #[test]
 fn a_flow_that_starts_later_takes_nothing_before() {
     let late = Group { start: Time::from_ms(5), ..group(1, 40) };

@@ -152,8 +152,10 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
         _ => String::new(),
     };
     let Switch { ports, rate, buffer, classes, mtu, .. } = switch;
-    let mut text =
-        format!("{ports} ports of {rate}, a shared buffer of {buffer}, {classes} lossless classes, MTU {mtu}\n\n");
+    let mut text = format!(
+        "{ports} ports of {rate}, a shared buffer of {buffer}, {classes} lossless classes, MTU {} B\n\n",
+        mtu.0
+    );
     let row = |name: &str, formula: &str, value: &str, stated: &str| {
         [name, formula, value, stated].map(str::to_string).to_vec()
     };
@@ -169,7 +171,7 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
     rows.push(row("", "", "", ""));
     let bound = |value: f64, frame: f64| match value {
         v if v <= 0.0 => "infeasible".to_string(),
-        v if v < frame => format!("infeasible ({} is below one packet)", kilobytes(v)),
+        v if v < frame => format!("infeasible: {}", kilobytes(v)),
         v => kilobytes(v),
     };
     let packet = mtu.0 as f64;
@@ -198,9 +200,13 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
         &bound(limits.dynamic_t_ecn, packet),
         &published("dynamic_t_ecn"),
     ));
-    text += &aligned(&rows);
+    text += &aligned(&rows, 2);
+    text.push('\n');
+    if rows.iter().any(|row| row[2].starts_with("infeasible")) {
+        text += "Infeasible: no bytes are left, or less than one packet.\n";
+    }
     text += &format!(
-        "\nbeta is {} and alpha, beta/k, is {}: a dynamic pause threshold is alpha times the shared bytes that are free.\n",
+        "beta is {} and alpha, beta/k, is {}: a dynamic pause threshold is alpha times the shared bytes that are free.\n",
         switch.beta, limits.alpha
     );
     if switch.is_published() {

@@ -175,7 +175,13 @@ fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
                 .filter(|one| one.flows == flows && ["1/16", "1/256"].contains(&one.value.as_str()))
                 .map(|one| (format!("g = {}", one.value), &one.series))
                 .collect();
-            queue_panel(&format!("{flows}:1 incast"), &curves, None)
+            let mut panel = queue_panel(&format!("{flows}:1 incast"), &curves, None);
+            panel.figure.caption = format!("from {} to {}", solve.skip, solve.duration);
+            // Flows that all start at line rate make a queue beside which no other is seen.
+            for line in panel.figure.views.iter_mut().flat_map(|view| &mut view.lines) {
+                line.points.retain(|point| point.x >= solve.skip.as_secs() * 1e3);
+            }
+            panel
         };
         let by_gain = |title: &str, of: fn(&Stretch) -> f64| {
             let line = |(series, flows): (usize, &u32)| {
@@ -238,7 +244,7 @@ fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
     }
     let what = if spreads { "; difference is that between the fastest and the slowest flow, on average" } else { "" };
     let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
-    format!("{}From {} to {}{what}.\n{notes}", aligned(&rows), solve.skip, solve.duration)
+    format!("{}From {} to {}{what}.\n{notes}", aligned(&rows, 1), solve.skip, solve.duration)
 }
 
 fn csv(solved: &[Solved]) -> String {

@@ -157,8 +157,8 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::Io { doing: format!("cannot write the plot into `{}`", path.display()), error })
 }
 
-/// Rows of cells as text: the first column begins at the left, the others end at the right.
-fn aligned(rows: &[Vec<String>]) -> String {
+/// Rows of cells as text: the first `names` columns begin at the left, the others end at the right.
+fn aligned(rows: &[Vec<String>], names: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -169,7 +169,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
-            line += &if column == 0 { format!("  {cell:width$}") } else { format!("  {cell:>width$}") };
+            line += &if column < names { format!("  {cell:width$}") } else { format!("  {cell:>width$}") };
         }
         text += line.trim_end();
         text.push('\n');
@@ -230,6 +230,7 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let rows = [vec!["a".to_string(), "10".to_string()], vec!["bcd".to_string(), "1".to_string()]];
-        assert_eq!(aligned(&rows), "  a    10\n  bcd   1\n");
+        assert_eq!(aligned(&rows, 1), "  a    10\n  bcd   1\n");
+        assert_eq!(aligned(&rows, 2), "  a    10\n  bcd  1\n");
     }
 }

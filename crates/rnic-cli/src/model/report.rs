@@ -86,7 +86,7 @@ impl Report<'_> {
             for (equation, residual) in &fixed.residuals {
                 rows.push(cells(&[&format!("  {equation}"), &format!("{residual:.1e}")]));
             }
-            text += &aligned(&rows);
+            text += &aligned(&rows, 1);
             for limit in &fixed.limits {
                 text += &format!("not valid: {limit}.\n");
             }
@@ -106,7 +106,7 @@ impl Report<'_> {
             let values = [stretch.mean, stretch.deviation, stretch.least, stretch.most, end].map(show);
             rows.push(std::iter::once(name).chain(values).collect());
         }
-        text += &aligned(&rows);
+        text += &aligned(&rows, 1);
         if let Some(check) = &self.check {
             text += &step_text(check);
         }
@@ -195,7 +195,7 @@ fn step_text(check: &StepCheck) -> String {
         row("queue", check.queue.map(|value| format!("{value:.3e} B")), order(check.queue)),
         row("rate", check.rate.map(|value| format!("{value:.3e} bps")), order(check.rate)),
     ];
-    format!("\nSteps\n{}", aligned(&rows))
+    format!("\nSteps\n{}", aligned(&rows, 1))
 }
 
 /// Time, queue and what else there is, a line for each kept value.

@@ -87,7 +87,7 @@ fn draw(out: &mut String, panel: &Panel, legend_height: f64) -> f64 {
     }
     y += legend_height + 14.0;
     text(out, 0.0, y, "", &figure.y.name);
-    y += 8.0;
+    y += 14.0;
 
     let no_lines = Vec::new();
     let lines = figure.views.get(figure.first).or(figure.views.first()).map_or(&no_lines, |view| &view.lines);
@@ -318,10 +318,10 @@ mod tests {
     #[test]
     fn points_are_where_the_axes_say() {
         let text = svg(&[vec![panel(&[(0.0, 0.0), (5.0, 10.0), (10.0, 5.0)])]]);
-        // The plot is 230 high and begins below title, gap, legend (18), axis title: at 12 + 12 + 18 + 14 + 8 = 64.
+        // The plot is 230 high and begins below title, gap, legend (18), axis title: at 12 + 12 + 18 + 14 + 14 = 70.
         let left = 2.0 * CHARACTER + 10.0;
         let (right, middle) = (WIDTH - 8.0, (left + WIDTH - 8.0) / 2.0);
-        let path = format!("M{left:.1} 294.0L{middle:.1} 64.0L{right:.1} 179.0");
+        let path = format!("M{left:.1} 300.0L{middle:.1} 70.0L{right:.1} 185.0");
         assert!(text.contains(&path), "{path} is not in\n{text}");
         for part in ["A &amp; B", "one &lt;a&gt;", ">10</text>", ">queue</text>", "#1d5fa8", "#c2570c"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
