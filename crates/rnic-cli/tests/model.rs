@@ -84,10 +84,16 @@ fn unsafe_values_fail_with_a_sentence_each() {
 /// What `--emit` prints is read by `rnic check`.
 #[test]
 fn thresholds_become_a_scenario() {
-    let fragment = good(&["buffers", "--headroom", "22.4KB", "--t-pfc", "20KB", "--t-ecn", "6KB", "--emit"]);
+    let fragment = good(&["buffers", "--headroom", "22.4KB", "--t-pfc", "20KB", "--emit"]);
     let expected = "[fabric.switch]\nbuffer = \"46.875 KB\"\nxoff = \"20 KB\"\nxon = \"17 KB\"\nheadroom = \"22.4 KB\"\n\
-        ecn = { kmin = \"6 KB\", kmax = \"200 KB\", pmax = 0.01 }\n";
+        ecn = { kmin = \"5 KB\", kmax = \"200 KB\", pmax = 0.01 }\n";
     assert!(fragment.ends_with(expected), "{fragment}");
+    assert!(
+        fragment.contains("# Pauses can come before marks: 32 queues at kmin are 160 KB, above xoff.\n"),
+        "{fragment}"
+    );
+    let marks_first = good(&["buffers", "--ports", "2", "--t-pfc", "20KB", "--t-ecn", "9KB", "--emit"]);
+    assert!(!marks_first.contains("Pauses can") && marks_first.contains("kmin = \"9 KB\""), "{marks_first}");
     let folder = tempfile::tempdir().unwrap();
     let scenario = format!(
         "[fabric]\ntopology = \"single-switch\"\nhosts = 32\nrate = \"40 Gbps\"\ndelay = \"500 ns\"\n{fragment}\
@@ -105,18 +111,21 @@ fn thresholds_become_a_scenario() {
 
 #[test]
 fn the_fixed_point_of_dcqcn_with_its_residuals_and_range() {
-    let value = json(&["dcqcn", "-N", "8", "--duration", "20ms", "--check-step"]);
+    let value = json(&["dcqcn", "-N", "8", "--duration", "20ms"]);
     let point = &value["fixed_point"];
     assert_eq!(point["valid"], true);
     assert!((point["p"].as_f64().unwrap() - 0.0045521114549642045).abs() < 1e-15);
     for residual in point["residuals"].as_array().unwrap() {
         assert!(residual["relative"].as_f64().unwrap() < 1e-9, "{residual}");
     }
-    assert!(value["step_check"]["queue_order"].as_f64().unwrap() > 0.5);
-    let text = good(&["dcqcn", "-N", "20", "--duration", "20ms"]);
+    let smooth =
+        ["--set", "ecn.kmin=0B", "--set", "ecn.kmax=2MB", "--start", "20.4Gbps", "--step", "10us", "--skip", "0us"];
+    let value = json(&[&["dcqcn", "--duration", "2ms", "--check-step"][..], &smooth].concat());
+    assert!((3.5..4.5).contains(&value["step_check"]["queue_order"].as_f64().unwrap()), "{}", value["step_check"]);
+    let text = good(&["dcqcn", "-N", "15", "--duration", "20ms"]);
     for part in [
         "Fixed point, which the model cannot reach",
-        "not valid: it needs a marking probability of 0.0142, above Pmax (0.01)",
+        "not valid: it needs a marking probability of 0.010031, above Pmax (0.01)",
         "below Kmax for up to 14 flows, and above it, not valid, from 15 on",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
@@ -212,7 +221,10 @@ fn bad_input_is_one_sentence() {
         (&["dcqcn", "--start", "50Gbps"], "error: a flow cannot start at 50 Gbps: the line rate is 40 Gbps"),
         (&["dcqcn", "--skip", "300ms"], "error: --skip 300 ms leaves nothing of the duration of 200 ms"),
         (&["timely", "--set", "timely.gain=1"], "error: there is no parameter `timely.gain`; there are: timely.t_low"),
-        (&["buffers", "--classes", "0"], "error: without a lossless class there is no threshold; at least 1"),
+        (
+            &["buffers", "--classes", "0"],
+            "error: there cannot be 0 lossless classes; pauses know 8 priorities, so 1 to 8",
+        ),
         (&["buffers", "--reaction", "soon"], "error: --reaction: `soon` does not start with a number"),
         (&["buffers", "--cable", "-1"], "error: a cable of -1 m is impossible"),
     ];

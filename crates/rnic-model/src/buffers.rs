@@ -87,14 +87,19 @@ impl Switch {
     /// # Errors
     /// One sentence about the first value that makes no sense.
     pub fn check(&self) -> Result<(), ModelError> {
-        require(self.ports > 0, || "a switch without ports has no thresholds; at least 1".to_string())?;
-        require(self.classes > 0, || "without a lossless class there is no threshold; at least 1".to_string())?;
-        require(self.rate.as_bps() > 0, || "the rate is zero; write for example 40 Gbps".to_string())?;
-        require(self.buffer.0 > 0, || "the buffer is empty; write for example 12 MB".to_string())?;
-        require(self.mtu.0 > 0, || "the MTU is zero; write for example 1500 B".to_string())?;
-        require(self.buffer.0 < 1 << 50 && self.mtu.0 < 1 << 30, || {
-            "buffer or MTU is larger than any switch's".to_string()
+        let Switch { ports, rate, buffer, classes, mtu, delay, reaction, .. } = self;
+        require((1..=65_536).contains(ports), || format!("a switch cannot have {ports} ports; 1 to 65,536"))?;
+        require((1..=8).contains(classes), || {
+            format!("there cannot be {classes} lossless classes; pauses know 8 priorities, so 1 to 8")
         })?;
+        require((1_000_000..=10_000_000_000_000).contains(&rate.as_bps()), || {
+            format!("ports cannot have a rate of {rate}; 1 Mbps to 10 Tbps")
+        })?;
+        require((1..1 << 50).contains(&buffer.0), || format!("the buffer cannot be {buffer}; 1 B to 1,000 TB"))?;
+        require((1..1 << 30).contains(&mtu.0), || format!("the MTU cannot be {mtu}; 1 B to 1 GB"))?;
+        for (what, time) in [("delay", delay), ("reaction time", reaction)] {
+            require(*time <= Time::from_ms(1_000), || format!("a {what} of {time} is impossible; at most 1 s"))?;
+        }
         require(self.beta.is_finite() && self.beta > 0.0, || format!("beta is more than 0; it cannot be {}", self.beta))
     }
 
@@ -179,7 +184,7 @@ impl Switch {
                 true,
                 format!(
                     "{queues} headrooms of {headroom} take {} of the {} there are, so not every port and class can be lossless; protect fewer classes or shorten the cables",
-                    Bytes(queues * headroom.0),
+                    Bytes(queues.saturating_mul(headroom.0)),
                     self.buffer
                 ),
             );
@@ -416,10 +421,13 @@ mod tests {
     #[test]
     fn impossible_switches_are_refused() {
         for (switch, part) in [
-            (Switch { ports: 0, ..Switch::published() }, "without ports"),
-            (Switch { classes: 0, ..Switch::published() }, "lossless class"),
+            (Switch { ports: 0, ..Switch::published() }, "cannot have 0 ports"),
+            (Switch { classes: 0, ..Switch::published() }, "cannot be 0 lossless classes"),
+            (Switch { classes: 9, ..Switch::published() }, "1 to 8"),
+            (Switch { delay: Time::MAX, ..Switch::published() }, "a delay of never is impossible"),
+            (Switch { mtu: Bytes(0), ..Switch::published() }, "the MTU cannot be 0 B"),
             (Switch { beta: f64::NAN, ..Switch::published() }, "cannot be NaN"),
-            (Switch { rate: BitRate::from_bps(0), ..Switch::published() }, "rate is zero"),
+            (Switch { rate: BitRate::from_bps(0), ..Switch::published() }, "a rate of 0 bps"),
         ] {
             let error = switch.check().unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -174,7 +174,7 @@ impl Dcqcn {
         let mut limits = Vec::new();
         if p > e.pmax {
             limits.push(format!(
-                "it needs a marking probability of {p:.4}, above Pmax ({}): the queue would lie above Kmax, where every packet is marked",
+                "it needs a marking probability of {p:.6}, above Pmax ({}): the queue would lie above Kmax, where every packet is marked",
                 e.pmax
             ));
         }

@@ -208,6 +208,6 @@ impl StepCheck {
 
     /// The order of the error that the differences of a quantity show; `None` where there is none left to measure.
     pub fn order(differences: [f64; 2]) -> Option<f64> {
-        (differences[0] > 0.0 && differences[1] > 0.0).then(|| (differences[0] / differences[1]).log2())
+        (differences[0] > 0.0 && differences[1] > 0.0).then(|| libm::log2(differences[0] / differences[1]))
     }
 }

@@ -309,8 +309,15 @@ fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<Strin
     let kmin = given.t_ecn.unwrap_or(marking.kmin);
     let share = Bytes(switch.buffer.0 / (u64::from(switch.ports) * u64::from(switch.classes)));
     let buffer = share.max(xoff);
+    let queues = Bytes(kmin.0.saturating_mul(u64::from(switch.ports)));
+    let late = match queues < xoff {
+        true => String::new(),
+        false => {
+            format!("# Pauses can come before marks: {} queues at kmin are {queues}, above xoff.\n", switch.ports)
+        }
+    };
     Some(format!(
-        "# Of {} shared by {} ports and {} classes.\n\
+        "# Of {} shared by {} ports and {} classes.\n{late}\
          [fabric.switch]\n\
          buffer = \"{}\"\n\
          xoff = \"{xoff}\"\n\

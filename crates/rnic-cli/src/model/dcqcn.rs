@@ -86,7 +86,8 @@ fn help() -> String {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) model: Dcqcn,
-    pub(super) flows: u32,
+    /// As given.
+    pub(super) flows: Option<u32>,
 }
 
 impl Setup {
@@ -112,7 +113,7 @@ impl Setup {
             "ecn.kmin" => model.marking.kmin = bytes()?,
             "ecn.kmax" => model.marking.kmax = bytes()?,
             "ecn.pmax" => model.marking.pmax = number()?,
-            "flows" => self.flows = count()?,
+            "flows" => self.flows = Some(count()?),
             "rate" => model.rate = rate()?,
             "delay" => model.delay = time()?,
             "packet" => model.packet = bytes()?,

@@ -129,7 +129,7 @@ fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     for (key, title, caption, model, values) in panels {
         let first = solved.len();
         for value in values {
-            let mut setup = Setup { model, flows: 2 };
+            let mut setup = Setup { model, flows: Some(2) };
             setup.set(key, value)?;
             solved.push(Solved::new(key, value, &setup, &groups, &run, solve)?);
         }
@@ -162,7 +162,7 @@ fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     let mut solved = Vec::new();
     for flows in degrees {
         for gain in GAINS {
-            let mut setup = Setup { model: deployed, flows };
+            let mut setup = Setup { model: deployed, flows: Some(flows) };
             setup.set("g", gain)?;
             let groups = [Group { count: flows, rate: deployed.rate, start: Time::ZERO }];
             solved.push(Solved::new("g", gain, &setup, &groups, &run, solve)?);

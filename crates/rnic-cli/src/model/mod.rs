@@ -85,9 +85,9 @@ impl SolveArgs {
 /// Who sends.
 #[derive(Args, Debug)]
 struct FlowArgs {
-    /// Flows; alike, so one set of equations stands for all, unless --start or --begin tells them apart
-    #[arg(short = 'N', long, value_name = "N", default_value_t = 2)]
-    flows: u32,
+    /// Flows; alike, so one set of equations stands for all, unless --start or --begin tells them apart [default: 2, or what these have]
+    #[arg(short = 'N', long, value_name = "N")]
+    flows: Option<u32>,
 
     /// Rate at which each flow starts, or one for all [default: line rate]
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', allow_hyphen_values = true)]
@@ -99,25 +99,35 @@ struct FlowArgs {
 }
 
 impl FlowArgs {
+    /// How many values tell flows apart; 0 if none does.
+    fn apart(&self) -> usize {
+        match self.start.len().max(self.begin.len()) {
+            0 | 1 => 0,
+            count => count,
+        }
+    }
+
+    /// The number of flows, if `flows` does not say.
+    fn count(&self, flows: Option<u32>) -> u32 {
+        flows.unwrap_or(if self.apart() > 0 { self.apart() as u32 } else { 2 })
+    }
+
     /// The flows, in groups of those that are alike. `default`: the rate at which they start if that is not given.
-    fn groups(&self, flows: u32, default: BitRate) -> Result<Vec<Group>, CliError> {
-        let apart = self.start.len().max(self.begin.len());
-        let of = |count: usize, what: &str| match count {
-            0 | 1 => Ok(()),
-            _ if count == apart && (apart == flows as usize || flows == 2) => Ok(()),
-            _ => Err(CliError::Input(format!(
-                "{what} has {count} values for {} flows; give one for each flow, or one for all",
-                apart.max(flows as usize)
-            ))),
-        };
-        of(self.start.len(), "--start")?;
-        of(self.begin.len(), "--begin")?;
+    fn groups(&self, flows: Option<u32>, default: BitRate) -> Result<Vec<Group>, CliError> {
+        let count = self.count(flows);
+        for (what, values) in [("--start", self.start.len()), ("--begin", self.begin.len())] {
+            if values > 1 && values != count as usize {
+                return Err(CliError::Input(format!(
+                    "{what} has {values} values for {count} flows; give one for each flow, or one for all"
+                )));
+            }
+        }
         let rate = |i: usize| self.start.get(i).or(self.start.first()).copied().unwrap_or(default);
         let start = |i: usize| self.begin.get(i).or(self.begin.first()).copied().unwrap_or(Time::ZERO);
-        if apart <= 1 {
-            return Ok(vec![Group { count: flows, rate: rate(0), start: start(0) }]);
-        }
-        Ok((0..apart).map(|i| Group { count: 1, rate: rate(i), start: start(i) }).collect())
+        Ok(match self.apart() {
+            0 => vec![Group { count, rate: rate(0), start: start(0) }],
+            apart => (0..apart).map(|i| Group { count: 1, rate: rate(i), start: start(i) }).collect(),
+        })
     }
 }
 
@@ -205,7 +215,7 @@ mod tests {
     #[test]
     fn flows_that_differ_are_apart() {
         let args = |start: &[u64], begin: &[u64]| FlowArgs {
-            flows: 2,
+            flows: None,
             start: start.iter().map(|gbps| BitRate::from_gbps(*gbps)).collect(),
             begin: begin.iter().map(|us| Time::from_us(*us)).collect(),
         };
@@ -218,13 +228,13 @@ mod tests {
                     .collect::<Vec<_>>()
             })
         };
-        assert_eq!(groups(args(&[], &[]), 8).unwrap(), [(8, 40, Time::ZERO)]);
-        assert_eq!(groups(args(&[5], &[]), 3).unwrap(), [(3, 5, Time::ZERO)]);
-        assert_eq!(groups(args(&[40, 0], &[7]), 2).unwrap(), [(1, 40, Time::from_us(7)), (1, 0, Time::from_us(7))]);
-        assert_eq!(groups(args(&[1, 2, 3], &[]), 2).unwrap().len(), 3);
-        let error = groups(args(&[1, 2, 3], &[]), 4).unwrap_err().to_string();
+        assert_eq!(groups(args(&[], &[]), Some(8)).unwrap(), [(8, 40, Time::ZERO)]);
+        assert_eq!(groups(args(&[5], &[]), Some(3)).unwrap(), [(3, 5, Time::ZERO)]);
+        assert_eq!(groups(args(&[40, 0], &[7]), None).unwrap(), [(1, 40, Time::from_us(7)), (1, 0, Time::from_us(7))]);
+        assert_eq!(groups(args(&[1, 2, 3], &[]), None).unwrap().len(), 3);
+        let error = groups(args(&[1, 2, 3], &[]), Some(4)).unwrap_err().to_string();
         assert_eq!(error, "--start has 3 values for 4 flows; give one for each flow, or one for all");
-        assert!(groups(args(&[1, 2, 3], &[1, 2]), 3).is_err());
+        assert!(groups(args(&[1, 2, 3], &[1, 2]), None).is_err());
     }
 
     #[test]

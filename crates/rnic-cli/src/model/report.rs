@@ -195,7 +195,10 @@ fn step_text(check: &StepCheck) -> String {
         row("queue", check.queue.map(|value| format!("{value:.3e} B")), order(check.queue)),
         row("rate", check.rate.map(|value| format!("{value:.3e} bps")), order(check.rate)),
     ];
-    format!("\nSteps\n{}", aligned(&rows, 1))
+    format!(
+        "\nSteps\n{}The order is 4 where the model is smooth, about 1 where a threshold is passed between two points.\n",
+        aligned(&rows, 1)
+    )
 }
 
 /// Time, queue and what else there is, a line for each kept value.

@@ -68,8 +68,8 @@ pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
     }
     model.packet = arguments.packet;
     model.delay = arguments.delay.unwrap_or(model.min_rtt);
-    let flows = arguments.flows.flows;
-    let groups = arguments.flows.groups(flows, BitRate::from_bps(model.rate.as_bps() / u64::from(flows.max(1))))?;
+    let fair = BitRate::from_bps(model.rate.as_bps() / u64::from(arguments.flows.count(arguments.flows.flows).max(1)));
+    let groups = arguments.flows.groups(arguments.flows.flows, fair)?;
     let flows = groups.iter().map(|group| group.count).sum();
     let point = model.fixed_point(flows).map_err(refused)?;
     let series = model.solve(&groups, &run).map_err(refused)?;
