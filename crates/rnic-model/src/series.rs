@@ -211,3 +211,38 @@ impl StepCheck {
         (differences[0] > 0.0 && differences[1] > 0.0).then(|| libm::log2(differences[0] / differences[1]))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_by_hand() {
+        let stretch = Stretch::of(&[1.0, 4.0, 2.0, 3.0]);
+        assert_eq!(stretch, Stretch { mean: 2.5, deviation: 1.25f64.sqrt(), least: 1.0, most: 4.0 });
+        assert_eq!(Stretch::of(&[]).mean, 0.0);
+    }
+
+    #[test]
+    fn the_spread_is_between_the_fastest_and_the_slowest() {
+        let flow = |rate: [f64; 2]| FlowSeries { count: 1, rate: rate.to_vec(), state: Vec::new() };
+        let series = Series {
+            time: vec![0.0, 0.5],
+            flows: vec![flow([3.0, 7.0]), flow([5.0, 7.0]), flow([1.0, 7.0])],
+            ..Series::default()
+        };
+        assert_eq!(series.spread(), [4.0, 0.0]);
+        assert_eq!([0.0, 0.1, 0.5, 0.6].map(|time| series.from(time)), [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn the_step_divides_the_delay() {
+        let run = |step| Run { step: Time::from_us(step), ..Run::default() };
+        let grid = Grid::new(&run(16), Time::from_us(50), 1.0, 1).unwrap();
+        assert_eq!((grid.delay, grid.steps, grid.every), (4, 16_000, 8));
+        assert!((grid.step - 12.5e-6).abs() < 1e-18);
+        assert_eq!(Grid::new(&run(16), Time::ZERO, 1.0, 1).unwrap().step, 16e-6);
+        assert_eq!(StepCheck::order([8.0, 0.5]), Some(4.0));
+        assert_eq!(StepCheck::order([8.0, 0.0]), None);
+    }
+}

@@ -75,13 +75,25 @@ pub(super) fn sweep(
     if let Some(path) = &solve.plot {
         let curves: Vec<(String, &Series)> =
             solved.iter().map(|one| (format!("{key} = {}", one.value), &one.series)).collect();
-        let mut row = vec![queue_panel("Queue", &curves, None)];
+        let mut row = vec![after(queue_panel("Queue", &curves, None), solve)];
         if solved.iter().any(|one| one.spread.is_some()) {
-            row.push(spread_panel("Fairness", "", &curves));
+            row.push(after(spread_panel("Fairness", "", &curves), solve));
         }
         write(path, &svg(&[row]))?;
     }
     give(&solved, solve, &[])
+}
+
+/// A panel of curves over time, without the time that statistics leave out: flows that all start at line rate make a queue beside which
+/// no other is seen.
+fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
+    let from = format!("from {} to {}", solve.skip, solve.duration);
+    let caption = &mut panel.figure.caption;
+    *caption = if caption.is_empty() { from } else { format!("{caption}; {from}") };
+    for line in panel.figure.views.iter_mut().flat_map(|view| &mut view.lines) {
+        line.points.retain(|point| point.x >= solve.skip.as_secs() * 1e3);
+    }
+    panel
 }
 
 /// Solves what a figure shows, and prints.
@@ -141,7 +153,7 @@ fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
             .map(|(title, caption, range)| {
                 let curves: Vec<(String, &Series)> =
                     solved[range.clone()].iter().map(|one| (one.value.clone(), &one.series)).collect();
-                spread_panel(title, caption, &curves)
+                after(spread_panel(title, caption, &curves), solve)
             })
             .collect();
         let rows: Vec<Vec<Panel>> = panels.chunks(2).map(<[Panel]>::to_vec).collect();
@@ -175,13 +187,7 @@ fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
                 .filter(|one| one.flows == flows && ["1/16", "1/256"].contains(&one.value.as_str()))
                 .map(|one| (format!("g = {}", one.value), &one.series))
                 .collect();
-            let mut panel = queue_panel(&format!("{flows}:1 incast"), &curves, None);
-            panel.figure.caption = format!("from {} to {}", solve.skip, solve.duration);
-            // Flows that all start at line rate make a queue beside which no other is seen.
-            for line in panel.figure.views.iter_mut().flat_map(|view| &mut view.lines) {
-                line.points.retain(|point| point.x >= solve.skip.as_secs() * 1e3);
-            }
-            panel
+            after(queue_panel(&format!("{flows}:1 incast"), &curves, None), solve)
         };
         let by_gain = |title: &str, of: fn(&Stretch) -> f64| {
             let line = |(series, flows): (usize, &u32)| {
