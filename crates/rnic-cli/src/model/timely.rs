@@ -81,7 +81,6 @@ pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
                 .to_string(),
         );
     }
-    let name_of = |i: usize| ["t_low", "t_high", "min_rtt", "beta", "delta", "alpha", "segment"][i];
     let values = [
         model.t_low.to_string(),
         model.t_high.to_string(),
@@ -99,7 +98,7 @@ pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
             model.delay,
             model.packet
         ),
-        parameters: values.into_iter().enumerate().map(|(i, value)| (name_of(i), value)).collect(),
+        parameters: PARAMETERS.into_iter().zip(values).collect(),
         fixed_point: point.map(|point| Fixed {
             queue: point.queue,
             values: vec![
