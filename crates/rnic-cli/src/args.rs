@@ -1,5 +1,6 @@
 //! The arguments: one definition from which parsing, help and errors come.
 
+use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
         rnic run scenarios/irn/default.toml\n  \
         rnic run scenarios/irn/default.toml --set traffic.load=0.9 --seed 7\n  \
         rnic list transports\n\n\
-        Exit codes: 0 done; 1 a run failed, or files could not be written; 2 the input is wrong."
+        Exit codes: 0 done; 1 a run failed, a threshold is unsafe, or files could not be written; 2 the input is wrong."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Pingpong(PingpongArgs),
     /// Print the RoCE packets of a capture file, a line each, and check them
     Decode(DecodeArgs),
+    /// Compute without simulating: buffer thresholds, fluid models of DCQCN and TIMELY
+    Model(ModelArgs),
 }
 
 /// A scenario, and what to change in it.

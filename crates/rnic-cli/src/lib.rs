@@ -8,6 +8,7 @@ mod describe;
 mod error;
 mod export;
 mod list;
+mod model;
 mod output;
 mod peer;
 mod perf;
@@ -51,6 +52,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
+        Command::Model(arguments) => model::model(&arguments),
     }
 }
 

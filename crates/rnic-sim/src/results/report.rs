@@ -3,6 +3,8 @@
 //! [`render`] makes the report of one scenario's runs, [`render_study`] that of several experiments. Both put tables into
 //! static HTML and figures ([`figure`]) into JSON that one script draws. The JSON of a scenario's report holds
 //! `summary.json` too. No network, no fonts, nothing of the machine: same bytes each time.
+//!
+//! [`svg`] draws the same figures of curves as a picture, for who wants no page.
 
 mod board;
 mod counts;
@@ -13,6 +15,7 @@ mod page;
 mod runs;
 mod settings;
 mod study;
+pub mod svg;
 mod sweep;
 mod verdict;
 

@@ -1,0 +1,246 @@
+//! `rnic model`.
+
+mod buffers;
+mod dcqcn;
+mod figures;
+mod report;
+mod timely;
+
+use crate::error::CliError;
+use clap::{Args, Subcommand, ValueEnum};
+use rnic_model::ModelError;
+use rnic_model::series::{Group, Run};
+use rnic_transport::{BitRate, Time};
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Debug)]
+pub(crate) struct ModelArgs {
+    #[command(subcommand)]
+    what: Model,
+}
+
+#[derive(Subcommand, Debug)]
+enum Model {
+    /// Headroom, pause and marking thresholds of a switch with a shared buffer
+    Buffers(buffers::BuffersArgs),
+    /// The fluid model of DCQCN: fixed point, rates and queue over time, sweeps
+    Dcqcn(Box<dcqcn::DcqcnArgs>),
+    /// The fluid model of TIMELY, or of patched TIMELY with its fixed point
+    Timely(Box<timely::TimelyArgs>),
+}
+
+/// What a model prints.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ModelFormat {
+    /// Tables for people
+    Table,
+    /// One JSON document
+    Json,
+    /// Comma-separated values
+    Csv,
+}
+
+/// How a fluid model is solved and shown.
+#[derive(Args, Debug)]
+struct SolveArgs {
+    /// Solve from 0 to this time
+    #[arg(long, value_name = "TIME", default_value = "200ms", allow_hyphen_values = true)]
+    duration: Time,
+
+    /// Longest step; the one that is taken divides the delay
+    #[arg(long, value_name = "TIME", default_value = "1us", allow_hyphen_values = true)]
+    step: Time,
+
+    /// Time between printed and plotted values
+    #[arg(long, value_name = "TIME", default_value = "100us", allow_hyphen_values = true)]
+    sample: Time,
+
+    /// Leave out this much from the start in statistics
+    #[arg(long, value_name = "TIME", default_value = "10ms", allow_hyphen_values = true)]
+    skip: Time,
+
+    /// Solve by half and a quarter of the step too, and print how much the results differ
+    #[arg(long)]
+    check_step: bool,
+
+    /// Also draw the curves into this file (SVG)
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+
+    /// What to print on standard output
+    #[arg(long, value_enum, default_value_t = ModelFormat::Table)]
+    format: ModelFormat,
+}
+
+impl SolveArgs {
+    fn run(&self) -> Result<Run, CliError> {
+        if self.skip >= self.duration {
+            let Self { skip, duration, .. } = self;
+            return Err(CliError::Input(format!("--skip {skip} leaves nothing of the duration of {duration}")));
+        }
+        Ok(Run { duration: self.duration, step: self.step, sample: self.sample })
+    }
+}
+
+/// Who sends.
+#[derive(Args, Debug)]
+struct FlowArgs {
+    /// Flows; alike, so one set of equations stands for all, unless --start or --begin tells them apart [default: 2, or what these have]
+    #[arg(short = 'N', long, value_name = "N")]
+    flows: Option<u32>,
+
+    /// Rate at which each flow starts, or one for all [default: line rate]
+    #[arg(long, value_name = "RATE,...", value_delimiter = ',', allow_hyphen_values = true)]
+    start: Vec<BitRate>,
+
+    /// Time at which each flow starts, or one for all [default: 0]
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', allow_hyphen_values = true)]
+    begin: Vec<Time>,
+}
+
+impl FlowArgs {
+    /// How many values tell flows apart; 0 if none does.
+    fn apart(&self) -> usize {
+        match self.start.len().max(self.begin.len()) {
+            0 | 1 => 0,
+            count => count,
+        }
+    }
+
+    /// The number of flows, if `flows` does not say.
+    fn count(&self, flows: Option<u32>) -> u32 {
+        flows.unwrap_or(if self.apart() > 0 { self.apart() as u32 } else { 2 })
+    }
+
+    /// The flows, in groups of those that are alike. `default`: the rate at which they start if that is not given.
+    fn groups(&self, flows: Option<u32>, default: BitRate) -> Result<Vec<Group>, CliError> {
+        let count = self.count(flows);
+        for (what, values) in [("--start", self.start.len()), ("--begin", self.begin.len())] {
+            if values > 1 && values != count as usize {
+                return Err(CliError::Input(format!(
+                    "{what} has {values} values for {count} flows; give one for each flow, or one for all"
+                )));
+            }
+        }
+        let rate = |i: usize| self.start.get(i).or(self.start.first()).copied().unwrap_or(default);
+        let start = |i: usize| self.begin.get(i).or(self.begin.first()).copied().unwrap_or(Time::ZERO);
+        Ok(match self.apart() {
+            0 => vec![Group { count, rate: rate(0), start: start(0) }],
+            apart => (0..apart).map(|i| Group { count: 1, rate: rate(i), start: start(i) }).collect(),
+        })
+    }
+}
+
+/// Computes and prints.
+pub(crate) fn model(arguments: &ModelArgs) -> Result<(), CliError> {
+    match &arguments.what {
+        Model::Buffers(arguments) => buffers::buffers(arguments),
+        Model::Dcqcn(arguments) => dcqcn::dcqcn(arguments),
+        Model::Timely(arguments) => timely::timely(arguments),
+    }
+}
+
+fn refused(error: ModelError) -> CliError {
+    CliError::Input(error.to_string())
+}
+
+/// Splits `key=value`.
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("there is no `=`; write for example dcqcn.g=0.0625")?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+/// A number; `1/256` is one too.
+fn number(text: &str) -> Result<f64, String> {
+    let parse = |text: &str| text.trim().parse::<f64>().ok().filter(|value| value.is_finite());
+    let value = match text.split_once('/') {
+        Some((above, below)) => parse(above).zip(parse(below)).map(|(above, below)| above / below),
+        None => parse(text),
+    };
+    value
+        .filter(|value| value.is_finite())
+        .ok_or_else(|| format!("`{text}` is not a number; write for example 0.0625 or 1/16"))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(path, text)
+        .map_err(|error| CliError::Io { doing: format!("cannot write the plot into `{}`", path.display()), error })
+}
+
+/// Rows of cells as text: the first `names` columns begin at the left, the others end at the right.
+fn aligned(rows: &[Vec<String>], names: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            line += &if column < names { format!("  {cell:width$}") } else { format!("  {cell:>width$}") };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Bytes for people: `20.2 KB`.
+fn size(bytes: f64) -> String {
+    match bytes.abs() {
+        b if b >= 999_950.0 => format!("{:.3} MB", bytes / 1e6),
+        _ => format!("{:.3} KB", bytes / 1e3),
+    }
+}
+
+/// Bits per second for people.
+fn gbps(bps: f64) -> String {
+    format!("{:.4} Gbps", bps / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_be_fractions() {
+        assert_eq!((number("1/256"), number("0.5"), number(" 1e-3 ")), (Ok(1.0 / 256.0), Ok(0.5), Ok(1e-3)));
+        for text in ["1/0", "x", "", "1/", "nan", "inf"] {
+            assert!(number(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn flows_that_differ_are_apart() {
+        let args = |start: &[u64], begin: &[u64]| FlowArgs {
+            flows: None,
+            start: start.iter().map(|gbps| BitRate::from_gbps(*gbps)).collect(),
+            begin: begin.iter().map(|us| Time::from_us(*us)).collect(),
+        };
+        let line = BitRate::from_gbps(40);
+        let groups = |args: FlowArgs, flows| {
+            args.groups(flows, line).map(|groups| {
+                groups
+                    .iter()
+                    .map(|group| (group.count, group.rate.as_bps() / 1_000_000_000, group.start))
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(groups(args(&[], &[]), Some(8)).unwrap(), [(8, 40, Time::ZERO)]);
+        assert_eq!(groups(args(&[5], &[]), Some(3)).unwrap(), [(3, 5, Time::ZERO)]);
+        assert_eq!(groups(args(&[40, 0], &[7]), None).unwrap(), [(1, 40, Time::from_us(7)), (1, 0, Time::from_us(7))]);
+        assert_eq!(groups(args(&[1, 2, 3], &[]), None).unwrap().len(), 3);
+        let error = groups(args(&[1, 2, 3], &[]), Some(4)).unwrap_err().to_string();
+        assert_eq!(error, "--start has 3 values for 4 flows; give one for each flow, or one for all");
+        assert!(groups(args(&[1, 2, 3], &[1, 2]), None).is_err());
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [vec!["a".to_string(), "10".to_string()], vec!["bcd".to_string(), "1".to_string()]];
+        assert_eq!(aligned(&rows, 1), "  a    10\n  bcd   1\n");
+        assert_eq!(aligned(&rows, 2), "  a    10\n  bcd  1\n");
+    }
+}

@@ -1,0 +1,287 @@
+//! What a fluid model yielded, as a table, JSON, CSV or a plot.
+
+use super::{ModelFormat, SolveArgs, aligned, gbps, size, write};
+use crate::error::CliError;
+use crate::output;
+use rnic_model::series::{Series, StepCheck, Stretch};
+use rnic_sim::results::report::figure::{Axis, Line, Lines, Point, Reference, Scale, Unit, View};
+use rnic_sim::results::report::svg::{Panel, svg};
+use rnic_sim::results::text::round6;
+use serde_json::{Value, json};
+
+/// Points of a plotted curve, at most.
+const MOST_POINTS: usize = 1_500;
+/// Flows with a line of their own in a table.
+const MOST_FLOWS: usize = 16;
+
+/// Everything to tell of one solution.
+pub(super) struct Report<'a> {
+    pub(super) title: String,
+    /// Parameters: name and value.
+    pub(super) parameters: Vec<(&'static str, String)>,
+    pub(super) fixed_point: Option<Fixed>,
+    /// What to say where there is no fixed point, or more of it.
+    pub(super) remarks: Vec<String>,
+    pub(super) series: &'a Series,
+    pub(super) check: Option<StepCheck>,
+    pub(super) solve: &'a SolveArgs,
+}
+
+/// A fixed point.
+pub(super) struct Fixed {
+    /// Bytes.
+    pub(super) queue: f64,
+    /// Name in tables, key in JSON, value, text.
+    pub(super) values: Vec<(&'static str, &'static str, f64, String)>,
+    pub(super) residuals: Vec<(&'static str, f64)>,
+    pub(super) limits: Vec<String>,
+}
+
+impl Report<'_> {
+    /// Prints and plots it.
+    pub(super) fn give(&self) -> Result<(), CliError> {
+        if let Some(path) = &self.solve.plot {
+            write(path, &self.picture())?;
+        }
+        let text = match self.solve.format {
+            ModelFormat::Table => self.table(),
+            ModelFormat::Json => format!("{:#}\n", self.document()),
+            ModelFormat::Csv => csv(self.series),
+        };
+        output::print(|out| write!(out, "{text}"))
+    }
+
+    fn skipped(&self) -> usize {
+        self.series.from(self.solve.skip.as_secs())
+    }
+
+    /// Statistics after the time left out, by name.
+    fn statistics(&self) -> Vec<(String, &'static str, Stretch)> {
+        let from = self.skipped();
+        let mut rows = vec![("queue".to_string(), "bytes", Stretch::of(&self.series.queue[from..]))];
+        for (i, flow) in self.series.flows.iter().enumerate().take(MOST_FLOWS) {
+            let name = match self.series.flows.len() {
+                1 if flow.count == 1 => "rate".to_string(),
+                1 => "rate of each flow".to_string(),
+                _ => format!("rate of flow {}", i + 1),
+            };
+            rows.push((name, "bps", Stretch::of(&flow.rate[from..])));
+        }
+        if self.series.flows.len() > 1 {
+            rows.push(("fastest minus slowest".to_string(), "bps", Stretch::of(&self.series.spread()[from..])));
+        }
+        rows
+    }
+
+    fn table(&self) -> String {
+        let cells = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<String>>();
+        let parameters: Vec<String> = self.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let mut text = format!("{}\n{}\n", self.title, parameters.join(", "));
+        if let Some(fixed) = &self.fixed_point {
+            let valid = if fixed.limits.is_empty() { "" } else { ", which the model cannot reach" };
+            text += &format!("\nFixed point{valid}\n");
+            let mut rows: Vec<Vec<String>> =
+                fixed.values.iter().map(|(name, _, _, value)| cells(&[name, value])).collect();
+            rows.push(cells(&["what is left of each equation, relative to its largest term", ""]));
+            for (equation, residual) in &fixed.residuals {
+                rows.push(cells(&[&format!("  {equation}"), &format!("{residual:.1e}")]));
+            }
+            text += &aligned(&rows, 1);
+            for limit in &fixed.limits {
+                text += &format!("not valid: {limit}.\n");
+            }
+        }
+        for remark in &self.remarks {
+            text += &format!("{remark}\n");
+        }
+        text += &format!("\nSolution from {} to {}\n", self.solve.skip, self.solve.duration);
+        let mut rows = vec![cells(&["", "mean", "deviation", "least", "most", "at the end"])];
+        let last = self.series.time.len() - 1;
+        let ends: Vec<f64> = std::iter::once(self.series.queue[last])
+            .chain(self.series.flows.iter().take(MOST_FLOWS).map(|flow| flow.rate[last]))
+            .chain(self.series.spread().last().copied())
+            .collect();
+        for ((name, unit, stretch), end) in self.statistics().into_iter().zip(ends) {
+            let show = if unit == "bytes" { size } else { gbps };
+            let values = [stretch.mean, stretch.deviation, stretch.least, stretch.most, end].map(show);
+            rows.push(std::iter::once(name).chain(values).collect());
+        }
+        text += &aligned(&rows, 1);
+        if let Some(check) = &self.check {
+            text += &step_text(check);
+        }
+        text
+    }
+
+    fn document(&self) -> Value {
+        let of = |values: &[f64]| values.iter().copied().map(round6).collect::<Vec<f64>>();
+        let flows = self.series.flows.iter().map(|flow| {
+            let mut object = json!({"count": flow.count, "rate_bps": of(&flow.rate)});
+            for (name, values) in &flow.state {
+                object[*name] = json!(of(values));
+            }
+            object
+        });
+        json!({
+            "model": self.title,
+            "parameters": self.parameters.iter().map(|(name, value)| (name.to_string(), json!(value))).collect::<serde_json::Map<_, _>>(),
+            "fixed_point": self.fixed_point.as_ref().map(|fixed| {
+                let mut object = json!({
+                    "valid": fixed.limits.is_empty(),
+                    "limits": fixed.limits,
+                    "residuals": fixed.residuals.iter().map(|(equation, residual)| json!({"equation": equation, "relative": residual})).collect::<Vec<_>>(),
+                });
+                for (_, key, value, _) in &fixed.values {
+                    object[*key] = json!(value);
+                }
+                object
+            }),
+            "remarks": self.remarks,
+            "statistics": self.statistics().iter().map(|(name, unit, s)| json!({
+                "of": name, "unit": unit, "mean": round6(s.mean), "deviation": round6(s.deviation), "least": round6(s.least), "most": round6(s.most),
+            })).collect::<Vec<_>>(),
+            "step_check": self.check.as_ref().map(|check| json!({
+                "step_us": check.step * 1e6,
+                "queue_differences_bytes": check.queue, "queue_order": StepCheck::order(check.queue),
+                "rate_differences_bps": check.rate, "rate_order": StepCheck::order(check.rate),
+            })),
+            "series": {
+                "time_us": self.series.time.iter().map(|time| round6(time * 1e6)).collect::<Vec<f64>>(),
+                "queue_bytes": of(&self.series.queue),
+                "marking": of(&self.series.marking),
+                "flows": flows.collect::<Vec<_>>(),
+            },
+        })
+    }
+
+    fn picture(&self) -> String {
+        let queue = queue_panel("Queue", &[(String::new(), self.series)], self.fixed_point.as_ref().map(|f| f.queue));
+        let flows = &self.series.flows;
+        let rates = Panel {
+            series: (1..=flows.len()).map(|number| format!("flow {number}")).collect(),
+            figure: Lines {
+                title: if flows.len() == 1 { "Rate of each flow".to_string() } else { "Rates".to_string() },
+                x: time_axis(),
+                y: Axis { name: "Gbps".to_string(), unit: Unit::Number, scale: Scale::Zero },
+                views: vec![View {
+                    name: String::new(),
+                    lines: flows
+                        .iter()
+                        .enumerate()
+                        .map(|(i, flow)| line(i, &self.series.time, &flow.rate, 1e-9))
+                        .collect(),
+                }],
+                ..Lines::default()
+            },
+        };
+        svg(&[vec![queue, rates]])
+    }
+}
+
+/// How a solution changes with its step, for people.
+fn step_text(check: &StepCheck) -> String {
+    let step = |parts: f64| format!("{} us", round6(check.step * 1e6 / parts));
+    let order = |differences| StepCheck::order(differences).map_or("-".to_string(), |order| format!("{order:.2}"));
+    let row = |name: &str, values: [String; 2], order: String| {
+        let [first, second] = values;
+        vec![name.to_string(), first, second, order]
+    };
+    let rows = [
+        row(
+            "largest difference of",
+            [format!("{} - {}", step(1.0), step(2.0)), format!("{} - {}", step(2.0), step(4.0))],
+            "observed order".to_string(),
+        ),
+        row("queue", check.queue.map(|value| format!("{value:.3e} B")), order(check.queue)),
+        row("rate", check.rate.map(|value| format!("{value:.3e} bps")), order(check.rate)),
+    ];
+    format!(
+        "\nSteps\n{}The order is 4 where the model is smooth, about 1 where a threshold is passed between two points.\n",
+        aligned(&rows, 1)
+    )
+}
+
+/// Time, queue and what else there is, a line for each kept value.
+fn csv(series: &Series) -> String {
+    let mut text = "time_us,queue_bytes".to_string();
+    if !series.marking.is_empty() {
+        text += ",marking";
+    }
+    for (i, flow) in series.flows.iter().enumerate() {
+        let number = if series.flows.len() == 1 { String::new() } else { format!("_{}", i + 1) };
+        text += &format!(",rate_bps{number}");
+        for (name, _) in &flow.state {
+            text += &format!(",{name}{number}");
+        }
+    }
+    text.push('\n');
+    for at in 0..series.time.len() {
+        text += &format!("{},{}", round6(series.time[at] * 1e6), round6(series.queue[at]));
+        if let Some(marking) = series.marking.get(at) {
+            text += &format!(",{}", round6(*marking));
+        }
+        for flow in &series.flows {
+            text += &format!(",{}", round6(flow.rate[at]));
+            for (_, values) in &flow.state {
+                text += &format!(",{}", round6(values[at]));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A curve over time in milliseconds, thinned out if there are many values.
+pub(super) fn line(series: usize, time: &[f64], values: &[f64], scale: f64) -> Line {
+    let every = time.len().div_ceil(MOST_POINTS).max(1);
+    let points = time.iter().zip(values).step_by(every).map(|(time, value)| Point::at(time * 1e3, value * scale));
+    Line { series, points: points.collect() }
+}
+
+pub(super) fn time_axis() -> Axis {
+    Axis { name: "time (ms)".to_string(), unit: Unit::Number, scale: Scale::Linear }
+}
+
+/// Queues over time, and the fixed point's across.
+pub(super) fn queue_panel(title: &str, curves: &[(String, &Series)], fixed: Option<f64>) -> Panel {
+    Panel {
+        series: curves.iter().map(|(name, _)| name.clone()).collect(),
+        figure: Lines {
+            title: title.to_string(),
+            x: time_axis(),
+            y: Axis { name: "queue (KB)".to_string(), unit: Unit::Number, scale: Scale::Zero },
+            views: vec![View {
+                name: String::new(),
+                lines: curves
+                    .iter()
+                    .enumerate()
+                    .map(|(i, (_, series))| line(i, &series.time, &series.queue, 1e-3))
+                    .collect(),
+            }],
+            reference: fixed.map(|queue| Reference { value: queue / 1e3, name: "fixed point".to_string() }),
+            ..Lines::default()
+        },
+    }
+}
+
+/// Differences between the fastest and the slowest flow over time.
+pub(super) fn spread_panel(title: &str, caption: &str, curves: &[(String, &Series)]) -> Panel {
+    Panel {
+        series: curves.iter().map(|(name, _)| name.clone()).collect(),
+        figure: Lines {
+            title: title.to_string(),
+            caption: caption.to_string(),
+            x: time_axis(),
+            y: Axis { name: "fastest minus slowest flow (Gbps)".to_string(), unit: Unit::Number, scale: Scale::Zero },
+            views: vec![View {
+                name: String::new(),
+                lines: curves
+                    .iter()
+                    .enumerate()
+                    .map(|(i, (_, series))| line(i, &series.time, &series.spread(), 1e-9))
+                    .collect(),
+            }],
+            ..Lines::default()
+        },
+    }
+}

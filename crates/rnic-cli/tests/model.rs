@@ -1,0 +1,265 @@
+//! `rnic model` as its user meets it.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn rnic(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rnic")).arg("model").args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[track_caller]
+fn good(arguments: &[&str]) -> String {
+    let output = rnic(arguments);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
+    stdout(&output)
+}
+
+#[track_caller]
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&good(&[arguments, &["--format", "json"]].concat())).unwrap()
+}
+
+/// The line that begins with this, without what stands in front, columns a space apart.
+#[track_caller]
+fn row(text: &str, start: &str) -> String {
+    let line = text.lines().find(|line| line.trim_start().starts_with(start));
+    let line = line.unwrap_or_else(|| panic!("no line begins with {start}:\n{text}"));
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_published_thresholds_stand_beside_the_computed_ones() {
+    let text = good(&["buffers", "--headroom", "22.4KB"]);
+    assert_eq!(row(&text, "from first"), "from first principles sum 17.242 KB 22.4 KB");
+    assert!(row(&text, "pauses, t_PFC").ends_with("24.475 KB 24.47 KB"), "{text}");
+    assert!(row(&text, "marks before pauses").ends_with("t_PFC/n infeasible: 0.765 KB 0.85 KB"), "{text}");
+    assert!(text.contains("21.756 KB  21.75 KB") || text.contains("21.756 KB   21.75 KB"), "{text}");
+    assert!(text.contains("a delay of 1.0158 us, 203 m of cable"), "{text}");
+    // Another switch has no published figures.
+    let other = good(&["buffers", "--ports", "16"]);
+    assert!(!other.contains("ublished"), "{other}");
+}
+
+#[test]
+fn buffers_as_json_and_csv() {
+    let value = json(&["buffers", "--headroom", "22.4KB", "--reaction", "60 quanta", "--cable", "0"]);
+    assert_eq!(value["static"]["t_pfc_at_most_bytes"], 24_475.0);
+    assert_eq!(value["static"]["t_ecn_is_feasible"], false);
+    // 1,522 + 2 * 1,542 + 84, and 60 quanta of 64 bytes.
+    assert_eq!(value["headroom_from_first_principles_bytes"], 4_690 + 3_840);
+    assert_eq!(value["switch"]["reaction_us"], 0.768);
+    let csv = good(&["buffers", "--headroom", "22.4KB", "--format", "csv"]);
+    assert!(csv.starts_with("quantity,bytes\n") && csv.contains("static t_pfc at most,24475\n"), "{csv}");
+    // alpha is beta divided by the classes.
+    assert_eq!(json(&["buffers", "--alpha", "1/16"])["switch"]["beta"], 0.5);
+}
+
+#[test]
+fn unsafe_values_fail_with_a_sentence_each() {
+    let output = rnic(&["buffers", "--headroom", "10KB", "--t-pfc", "40KB", "--t-ecn", "120KB"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = stderr(&output);
+    let lines: Vec<&str> = errors.lines().collect();
+    assert_eq!(lines.len(), 3, "{errors}");
+    for (line, part) in
+        lines.iter().zip(["a headroom of 10 KB loses packets", "above 36.875 KB", "pauses can come before marks"])
+    {
+        assert!(line.starts_with("error: ") && line.contains(part), "{line}");
+    }
+    assert!(stdout(&output).contains("unsafe: a headroom of 10 KB loses packets"), "{}", stdout(&output));
+    let small = rnic(&["buffers", "--buffer", "4MB"]);
+    assert_eq!(small.status.code(), Some(1));
+    assert!(stderr(&small).contains("256 headrooms of 17.242 KB take"), "{}", stderr(&small));
+}
+
+/// What `--emit` prints is read by `rnic check`.
+#[test]
+fn thresholds_become_a_scenario() {
+    let fragment = good(&["buffers", "--headroom", "22.4KB", "--t-pfc", "20KB", "--emit"]);
+    let expected = "[fabric.switch]\nbuffer = \"46.875 KB\"\nxoff = \"20 KB\"\nxon = \"17 KB\"\nheadroom = \"22.4 KB\"\n\
+        ecn = { kmin = \"5 KB\", kmax = \"200 KB\", pmax = 0.01 }\n";
+    assert!(fragment.ends_with(expected), "{fragment}");
+    assert!(
+        fragment.contains("# Pauses can come before marks: 32 queues at kmin are 160 KB, above xoff.\n"),
+        "{fragment}"
+    );
+    let marks_first = good(&["buffers", "--ports", "2", "--t-pfc", "20KB", "--t-ecn", "9KB", "--emit"]);
+    assert!(!marks_first.contains("Pauses can") && marks_first.contains("kmin = \"9 KB\""), "{marks_first}");
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = format!(
+        "[fabric]\ntopology = \"single-switch\"\nhosts = 32\nrate = \"40 Gbps\"\ndelay = \"500 ns\"\n{fragment}\
+         [traffic]\npattern = \"poisson\"\nload = 0.5\nsizes = \"fixed 10 KB\"\nflows = 50\n\
+         [[run]]\nname = \"a\"\ntransport = \"roce\"\npfc = true\ncc = \"dcqcn\"\n"
+    );
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, scenario).unwrap();
+    let check = Command::new(env!("CARGO_BIN_EXE_rnic")).arg("check").arg("--settings").arg(&path).output().unwrap();
+    assert_eq!(check.status.code(), Some(0), "{}", stderr(&check));
+    // Pointless thresholds are not printed.
+    let none = rnic(&["buffers", "--buffer", "4MB", "--emit"]);
+    assert_eq!((none.status.code(), stdout(&none).as_str()), (Some(1), ""));
+}
+
+#[test]
+fn the_fixed_point_of_dcqcn_with_its_residuals_and_range() {
+    let value = json(&["dcqcn", "-N", "8", "--duration", "20ms"]);
+    let point = &value["fixed_point"];
+    assert_eq!(point["valid"], true);
+    assert!((point["p"].as_f64().unwrap() - 0.0045521114549642045).abs() < 1e-15);
+    for residual in point["residuals"].as_array().unwrap() {
+        assert!(residual["relative"].as_f64().unwrap() < 1e-9, "{residual}");
+    }
+    let smooth =
+        ["--set", "ecn.kmin=0B", "--set", "ecn.kmax=2MB", "--start", "20.4Gbps", "--step", "10us", "--skip", "0us"];
+    let value = json(&[&["dcqcn", "--duration", "2ms", "--check-step"][..], &smooth].concat());
+    assert!((3.5..4.5).contains(&value["step_check"]["queue_order"].as_f64().unwrap()), "{}", value["step_check"]);
+    let text = good(&["dcqcn", "-N", "15", "--duration", "20ms"]);
+    for part in [
+        "Fixed point, which the model cannot reach",
+        "not valid: it needs a marking probability of 0.010031, above Pmax (0.01)",
+        "below Kmax for up to 14 flows, and above it, not valid, from 15 on",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_solution_as_csv_and_as_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("a.svg");
+    let arguments = ["dcqcn", "--start", "40Gbps,0Gbps", "--begin", "0us,5ms", "--duration", "20ms", "--format", "csv"];
+    let csv = good(&[&arguments[..], &["--sample", "1ms", "--plot", plot.to_str().unwrap()]].concat());
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines[0], "time_us,queue_bytes,marking,rate_bps_1,target_bps_1,alpha_1,rate_bps_2,target_bps_2,alpha_2");
+    assert_eq!(lines.len(), 1 + 21);
+    assert_eq!(lines[1], "0,0,0,40000000000,40000000000,1,0,0,0");
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.contains(">flow 2</text>") && svg.contains(">fixed point</text>"));
+}
+
+#[test]
+fn sweeps_have_a_row_for_each_value() {
+    let csv = good(&["dcqcn", "--sweep", "N=2,4,15", "--duration", "20ms", "--format", "csv"]);
+    let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let of = |column: usize| rows.iter().map(|row| row[column]).collect::<Vec<_>>();
+    assert_eq!((of(1), of(2), of(5)), (vec!["2", "4", "15"], vec!["2", "4", "15"], vec!["true", "true", "false"]));
+    // The same name as in scenarios, and a letter.
+    let key = |key: &str| {
+        good(&["dcqcn", "--sweep", key, "--duration", "20ms", "--format", "csv"])
+            .replace(key.split('=').next().unwrap(), "")
+    };
+    assert_eq!(key("dcqcn.g=1/16,0.01"), key("g=1/16,0.01"));
+}
+
+/// Figure 11: the strawman's flows stay apart, a fast timer and marking as in RED bring them together. Figure 12: a small g calms the queue.
+#[test]
+fn the_papers_figures() {
+    let value = json(&["dcqcn", "--figure", "fig11"]);
+    let apart = |sweep: &str, value_text: &str| {
+        let rows = value["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["parameter"] == sweep && row["value"] == value_text).unwrap();
+        row["difference_last_tenth_bps"]["mean"].as_f64().unwrap()
+    };
+    assert!(apart("B", "150 KB") > 35e9, "the strawman");
+    assert!(apart("B", "10 MB") < apart("B", "150 KB"));
+    assert!(apart("T", "55 us") < 0.5e9);
+    assert!(apart("Kmax", "200 KB") < 0.25 * apart("Kmax", "40 KB"));
+    assert!(apart("Pmax", "0.1") < apart("Pmax", "1"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("fig12.svg");
+    let value = json(&["dcqcn", "--figure", "fig12", "--plot", plot.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(&plot).unwrap().contains("16:1 incast"));
+    let deviation = |flows: u64, gain: &str| {
+        let rows = value["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["flows"] == flows && row["value"] == gain).unwrap();
+        row["queue_bytes"]["deviation"].as_f64().unwrap()
+    };
+    for flows in [2, 4, 8] {
+        assert!(deviation(flows, "1/256") < deviation(flows, "1/16"), "{flows}");
+    }
+}
+
+#[test]
+fn timely_with_and_without_its_patch() {
+    let patched = json(&["timely", "--patched", "--set", "patched-timely.delta=20Mbps", "--duration", "20ms"]);
+    // 62,500 bytes, and 2 * 20 Mbps / (0.008 * 10 Gbps) of that on top.
+    assert_eq!(patched["fixed_point"]["queue_bytes"], 93_750.0);
+    let text = good(&["timely", "--start", "7Gbps,3Gbps", "--duration", "20ms"]);
+    assert!(text.contains("TIMELY has no fixed point"), "{text}");
+}
+
+#[test]
+fn bad_input_is_one_sentence() {
+    let cases: [(&[&str], &str); 17] = [
+        (&["dcqcn", "-N", "0"], "error: there is no flow; at least one is needed"),
+        (&["dcqcn", "--step", "0us"], "error: the step is zero; write for example 1 us"),
+        (&["dcqcn", "--step", "60us"], "error: a step of 60 us is longer than the delay of 50 us"),
+        (&["dcqcn", "--set", "ecn.kmin=300KB"], "error: kmin (300 KB) is above kmax (200 KB)"),
+        (
+            &["dcqcn", "--set", "ecn.pmax=1.5"],
+            "error: pmax is a probability, more than 0 and at most 1; it cannot be 1.5",
+        ),
+        (&["dcqcn", "--set", "dcqcn.r_hai=1Gbps"], "error: DCQCN has `r_hai`, but its fluid model does not"),
+        (
+            &["dcqcn", "--set", "byte_counter=1MB"],
+            "error: there is no parameter `byte_counter`; write `dcqcn.byte_counter`",
+        ),
+        (&["dcqcn", "--set", "dcqcn.r_ai=-40Mbps"], "error: dcqcn.r_ai: `-40Mbps` is out of range"),
+        (&["dcqcn", "--sweep", "T=55us,0us"], "error: T = 0us: rate_timer is zero"),
+        (&["dcqcn", "--sweep", "N="], "error: flows: `` is not a whole number"),
+        (&["dcqcn", "--start", "1Gbps,2Gbps,3Gbps", "-N", "5"], "error: --start has 3 values for 5 flows"),
+        (&["dcqcn", "--start", "50Gbps"], "error: a flow cannot start at 50 Gbps: the line rate is 40 Gbps"),
+        (&["dcqcn", "--skip", "300ms"], "error: --skip 300 ms leaves nothing of the duration of 200 ms"),
+        (&["timely", "--set", "timely.gain=1"], "error: there is no parameter `timely.gain`; there are: timely.t_low"),
+        (
+            &["buffers", "--classes", "0"],
+            "error: there cannot be 0 lossless classes; pauses know 8 priorities, so 1 to 8",
+        ),
+        (&["buffers", "--reaction", "soon"], "error: --reaction: `soon` does not start with a number"),
+        (&["buffers", "--cable", "-1"], "error: a cable of -1 m is impossible"),
+    ];
+    for (arguments, sentence) in cases {
+        let output = rnic(arguments);
+        let text = stderr(&output);
+        assert!(text.starts_with(sentence) && text.lines().count() == 1, "{arguments:?}: {text}");
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{arguments:?}");
+    }
+    for arguments in [&["dcqcn", "--rate", "-40Gbps"][..], &["buffers", "--buffer", "12"], &["dcqcn", "--set", "g"]] {
+        let output = rnic(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).starts_with("error: invalid value"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_plot_that_cannot_be_written_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("nowhere/a.svg");
+    let output = rnic(&["dcqcn", "--duration", "20ms", "--plot", nowhere.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("error: cannot write the plot into "), "{}", stderr(&output));
+    assert!(!Path::new(&nowhere).exists());
+}
+
+#[test]
+fn help_names_parameters_and_defaults() {
+    let text = good(&["dcqcn", "--help"]);
+    for part in
+        ["dcqcn.byte_counter", "10 MB", "dcqcn.r_ai", "40 Mbps", "ecn.kmax", "200 KB", "Examples:\n  rnic model dcqcn "]
+    {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let text = good(&["timely", "--help"]);
+    assert!(text.contains("timely.beta") && text.contains("0.8, patched 0.008"), "{text}");
+    assert!(good(&["buffers", "--help"]).contains("Examples:\n  rnic model buffers"));
+}

@@ -1,0 +1,443 @@
+//! The fluid model of DCQCN ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5).
+//!
+//! N flows share one bottleneck. Each flow has alpha, a target rate R_T and a current rate R_C; the queue q couples them:
+//!
+//! ```text
+//! p          = 0 up to Kmin | Pmax (q - Kmin)/(Kmax - Kmin) up to Kmax | 1 above
+//! dq/dt      = sum R_C - C
+//! dalpha/dt  = (g/tau') [1 - (1-p^)^(tau' R^) - alpha]
+//! dR_T/dt    = -(R_T - R_C)/tau [1 - (1-p^)^(tau R^)] + R_AI R^ [(1-p^)^(F B) b + (1-p^)^(F T R^) d]
+//! dR_C/dt    = -(R_C alpha)/(2 tau) [1 - (1-p^)^(tau R^)] + (R_T - R_C)/2 R^ [b + d]
+//! with         b = p^/((1-p^)^-B - 1)     d = p^/((1-p^)^(-T R^) - 1)
+//! ```
+//!
+//! p^ and R^ are p and R_C one control delay ago. Packets and seconds are the units.
+
+use crate::ModelError;
+use crate::delay::{History, System, solve};
+use crate::error::require;
+use crate::numeric::{at_least_one, none_of, per_packet, per_second, root};
+use crate::series::{FlowSeries, Grid, Group, Run, Series, StepCheck, check_flows};
+use rnic_transport::config::FlowConfig;
+use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm, Marking, Settings};
+use rnic_transport::{BitRate, Bytes, Time};
+
+/// DCQCN on one bottleneck. Fields without a word of their own are the parameters of the congestion control of the same name.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Dcqcn {
+    /// Rate of the bottleneck (C), and of every flow's own link.
+    pub rate: BitRate,
+    /// Bytes of a packet: the model's unit.
+    pub packet: Bytes,
+    /// Control delay (tau*): how old p and R are when a flow feels them.
+    pub delay: Time,
+    /// When the switch marks.
+    pub marking: Marking,
+    /// Gain of alpha.
+    pub g: f64,
+    /// T.
+    pub rate_timer: Time,
+    /// B.
+    pub byte_counter: Bytes,
+    /// F.
+    pub fast_recovery: u64,
+    /// tau.
+    pub cnp_interval: Time,
+    /// tau'.
+    pub alpha_timer: Time,
+    /// R_AI.
+    pub r_ai: BitRate,
+}
+
+/// Parameters of the congestion control that the equations have.
+pub const PARAMETERS: [&str; 7] =
+    ["g", "rate_timer", "byte_counter", "fast_recovery", "cnp_interval", "alpha_timer", "r_ai"];
+
+impl Dcqcn {
+    /// With the congestion control's parameters as set, packets of 1,000 bytes, a control delay of 50 us, and marking as the congestion
+    /// control has it.
+    ///
+    /// # Errors
+    /// When `settings` are not those of DCQCN.
+    pub fn new(rate: BitRate, settings: &Settings) -> Result<Dcqcn, ModelError> {
+        let read = || -> Result<Dcqcn, String> {
+            Ok(Dcqcn {
+                rate,
+                packet: Bytes(1_000),
+                delay: Time::from_us(50),
+                marking: deployed_marking(rate),
+                g: settings.number("g")?,
+                rate_timer: settings.time("rate_timer")?,
+                byte_counter: Bytes(settings.bytes("byte_counter")?),
+                fast_recovery: settings.count("fast_recovery")?,
+                cnp_interval: settings.time("cnp_interval")?,
+                alpha_timer: settings.time("alpha_timer")?,
+                r_ai: settings.rate("r_ai")?,
+            })
+        };
+        read().map_err(ModelError)
+    }
+
+    /// The parameters that the paper deploys: the congestion control's defaults.
+    pub fn deployed(rate: BitRate) -> Dcqcn {
+        Dcqcn::new(rate, &Settings::new(Algorithm::PARAMETERS))
+            .expect("the congestion control declares these parameters")
+    }
+
+    /// The parameters that the paper starts from, those of QCN and DCTCP: B 150 KB, T 1.5 ms, Kmin = Kmax = 40 KB, Pmax 1, g 1/16.
+    pub fn strawman(rate: BitRate) -> Dcqcn {
+        Dcqcn {
+            marking: Marking { kmin: Bytes(40_000), kmax: Bytes(40_000), pmax: 1.0 },
+            g: 1.0 / 16.0,
+            rate_timer: Time::from_ps(1_500_000_000),
+            byte_counter: Bytes(150_000),
+            ..Dcqcn::deployed(rate)
+        }
+    }
+
+    /// # Errors
+    /// One sentence about the first parameter that makes no sense.
+    pub fn check(&self) -> Result<(), ModelError> {
+        let Marking { kmin, kmax, pmax } = self.marking;
+        require(self.rate.as_bps() > 0, || "the rate is zero; write for example 40 Gbps".to_string())?;
+        require(self.packet.0 > 0, || "a packet has no bytes; write for example 1000 B".to_string())?;
+        require(kmin <= kmax, || format!("kmin ({kmin}) is above kmax ({kmax}); kmin is at most kmax"))?;
+        require(pmax > 0.0 && pmax <= 1.0, || {
+            format!("pmax is a probability, more than 0 and at most 1; it cannot be {pmax}")
+        })?;
+        require(self.g > 0.0 && self.g <= 1.0, || format!("g is more than 0 and at most 1; it cannot be {}", self.g))?;
+        for (name, time) in
+            [("rate_timer", self.rate_timer), ("cnp_interval", self.cnp_interval), ("alpha_timer", self.alpha_timer)]
+        {
+            require(time > Time::ZERO, || format!("{name} is zero; it must be more"))?;
+        }
+        require(self.byte_counter >= self.packet, || {
+            format!("byte_counter ({}) is below a packet ({}); it is at least one", self.byte_counter, self.packet)
+        })?;
+        require(self.r_ai.as_bps() > 0, || "r_ai is zero; then no rate ever grows".to_string())?;
+        require(self.fast_recovery > 0, || "fast_recovery is zero; it is at least 1".to_string())
+    }
+
+    /// The equations in packets and seconds.
+    fn equations(&self) -> Equations {
+        let packets = |bytes: Bytes| bytes.0 as f64 / self.packet.0 as f64;
+        let rate = |rate: BitRate| rate.as_bps() as f64 / (8.0 * self.packet.0 as f64);
+        Equations {
+            capacity: rate(self.rate),
+            kmin: packets(self.marking.kmin),
+            kmax: packets(self.marking.kmax),
+            pmax: self.marking.pmax,
+            g: self.g,
+            timer: self.rate_timer.as_secs(),
+            counter: packets(self.byte_counter),
+            recovery: self.fast_recovery as f64,
+            cnp: self.cnp_interval.as_secs(),
+            alpha: self.alpha_timer.as_secs(),
+            r_ai: rate(self.r_ai),
+        }
+    }
+
+    /// Where nothing changes with `flows` flows: all have the rate C/N, and one marking probability remains, the root of an equation
+    /// whose left side grows with it and whose right side falls.
+    ///
+    /// # Errors
+    /// See [`Dcqcn::check`]; and for no flows.
+    pub fn fixed_point(&self, flows: u32) -> Result<FixedPoint, ModelError> {
+        self.check()?;
+        require(flows > 0, || "there is no flow; at least one is needed".to_string())?;
+        let e = self.equations();
+        let rate = e.capacity / f64::from(flows);
+        let balance = |p: f64| {
+            let (left, right) = e.balance(p, rate);
+            right - left
+        };
+        let p = root(1e-30, 1.0, balance);
+        let cut = at_least_one(p, e.cnp * rate);
+        let events = e.events(p, rate);
+        let alpha = at_least_one(p, e.alpha * rate);
+        let gap = rate * alpha * cut / (e.cnp * events.all);
+        let queue = p * (e.kmax - e.kmin) / e.pmax + e.kmin;
+        let target = rate + gap;
+        let packet_bits = 8.0 * self.packet.0 as f64;
+        let state = [alpha, target, rate];
+        let mut slopes = [0.0; 3];
+        let terms = e.flow(p, rate, &state, &mut slopes);
+        let (left, right) = e.balance(p, rate);
+        let residuals = vec![
+            ("a^2 alpha = tau^2 R_AI R_C (b+d)(c+e)", relative(left - right, left.max(right))),
+            ("dq/dt = N R_C - C = 0", relative(f64::from(flows) * rate - e.capacity, e.capacity)),
+            ("dalpha/dt = 0", relative(slopes[0], terms[0])),
+            ("dR_T/dt = 0", relative(slopes[1], terms[1])),
+            ("dR_C/dt = 0", relative(slopes[2], terms[2])),
+            ("q = Kmin + p (Kmax - Kmin)/Pmax", relative(e.marking_below(queue, p) - p, p)),
+        ];
+        let mut limits = Vec::new();
+        if p > e.pmax {
+            limits.push(format!(
+                "it needs a marking probability of {p:.6}, above Pmax ({}): the queue would lie above Kmax, where every packet is marked",
+                e.pmax
+            ));
+        }
+        if target > e.capacity * (1.0 + 1e-12) {
+            limits.push("it needs a target rate above line rate, which R_T cannot have".to_string());
+        }
+        Ok(FixedPoint {
+            flows,
+            p,
+            queue: queue * self.packet.0 as f64,
+            rate: rate * packet_bits,
+            target: target * packet_bits,
+            alpha,
+            residuals,
+            limits,
+        })
+    }
+
+    /// The smallest number of flows, from two on, for which the fixed point asks for a queue above Kmax; `None` if none up to `most`.
+    ///
+    /// # Errors
+    /// See [`Dcqcn::check`].
+    pub fn first_above_kmax(&self, most: u32) -> Result<Option<u32>, ModelError> {
+        for flows in 2..=most {
+            if self.fixed_point(flows)?.p > self.marking.pmax {
+                return Ok(Some(flows));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Solves the model for these flows.
+    ///
+    /// Flows start within the step nearest to their time, with R_C = R_T at their start rate and alpha 1; what a flow sent before counts as
+    /// its start rate. Rates stay between 0 and line rate, the queue at 0 or more. Hyper increase is not in the model.
+    ///
+    /// # Errors
+    /// One sentence when a parameter, a flow or the step makes no sense.
+    pub fn solve(&self, groups: &[Group], run: &Run) -> Result<Series, ModelError> {
+        self.solve_on_grid(groups, run).map(|(_, series)| series)
+    }
+
+    /// Solves by the run's step, its half and its quarter.
+    ///
+    /// # Errors
+    /// As [`Dcqcn::solve`].
+    pub fn check_step(&self, groups: &[Group], run: &Run) -> Result<StepCheck, ModelError> {
+        StepCheck::of(|run| self.solve_on_grid(groups, run), run)
+    }
+
+    fn solve_on_grid(&self, groups: &[Group], run: &Run) -> Result<(Grid, Series), ModelError> {
+        self.check()?;
+        let e = self.equations();
+        let fastest = 1.0 / (1.0 / e.cnp + e.capacity / e.counter + 1.0 / e.timer).max(e.g / e.alpha);
+        let grid = Grid::new(run, self.delay, fastest, groups.len())?;
+        check_flows(groups, self.rate, run.duration)?;
+        let scale = 8.0 * self.packet.0 as f64;
+        let flows = groups
+            .iter()
+            .map(|group| (f64::from(group.count), group.rate.as_bps() as f64 / scale, grid.point(group.start)))
+            .collect();
+        let flow = |group: &Group| FlowSeries {
+            count: group.count,
+            rate: Vec::new(),
+            state: vec![("target_bps", Vec::new()), ("alpha", Vec::new())],
+        };
+        let mut series = Series { flows: groups.iter().map(flow).collect(), ..Series::default() };
+        let fluid = Fluid { e, grid, flows };
+        solve(&fluid, grid.step, grid.steps, |point, state| {
+            if point % grid.every == 0 {
+                series.time.push(point as f64 * grid.step);
+                series.queue.push(state[0] * self.packet.0 as f64);
+                series.marking.push(e.marking(state[0]));
+                for (i, flow) in series.flows.iter_mut().enumerate() {
+                    flow.rate.push(state[1 + i] * scale);
+                    let rest = 1 + groups.len() + 2 * i;
+                    flow.state[0].1.push(state[rest + 1] * scale);
+                    flow.state[1].1.push(state[rest]);
+                }
+            }
+        });
+        Ok((grid, series))
+    }
+}
+
+/// The marking thresholds that DCQCN asks of switches.
+pub fn deployed_marking(rate: BitRate) -> Marking {
+    let flow = FlowConfig { line_rate: rate, ..FlowConfig::default() };
+    <Algorithm as CongestionControl>::marking(&flow).expect("DCQCN listens to marks")
+}
+
+fn relative(residual: f64, size: f64) -> f64 {
+    if residual == 0.0 { 0.0 } else { residual.abs() / size }
+}
+
+/// Where the model stands still.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FixedPoint {
+    /// Flows.
+    pub flows: u32,
+    /// Marking probability.
+    pub p: f64,
+    /// Queue in bytes.
+    pub queue: f64,
+    /// R_C of each flow in bits per second.
+    pub rate: f64,
+    /// R_T of each flow in bits per second.
+    pub target: f64,
+    /// Alpha of each flow.
+    pub alpha: f64,
+    /// Each equation and what is left of it, relative to its largest term.
+    pub residuals: Vec<(&'static str, f64)>,
+    /// Why the model cannot stand there; empty if it can.
+    pub limits: Vec<String>,
+}
+
+impl FixedPoint {
+    /// Whether the model can stand there.
+    pub fn is_valid(&self) -> bool {
+        self.limits.is_empty()
+    }
+}
+
+/// The parameters in packets and seconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Equations {
+    capacity: f64,
+    kmin: f64,
+    kmax: f64,
+    pmax: f64,
+    g: f64,
+    timer: f64,
+    counter: f64,
+    recovery: f64,
+    cnp: f64,
+    alpha: f64,
+    r_ai: f64,
+}
+
+/// Increase events of a flow for each second.
+struct Events {
+    /// All: R (b + d).
+    all: f64,
+    /// Those after fast recovery: R (c + e).
+    additive: f64,
+}
+
+impl Equations {
+    fn marking(&self, queue: f64) -> f64 {
+        if queue <= self.kmin {
+            0.0
+        } else if queue > self.kmax {
+            1.0
+        } else {
+            (queue - self.kmin) / (self.kmax - self.kmin) * self.pmax
+        }
+    }
+
+    /// The line below Kmax, prolonged; `p` where it is a step.
+    fn marking_below(&self, queue: f64, p: f64) -> f64 {
+        if self.kmax == self.kmin { p } else { (queue - self.kmin) / (self.kmax - self.kmin) * self.pmax }
+    }
+
+    fn events(&self, p: f64, rate: f64) -> Events {
+        let bytes = rate * per_packet(p, self.counter);
+        let time = per_second(p, rate, self.timer);
+        let after_bytes = none_of(p, self.recovery * self.counter);
+        let after_time = none_of(p, self.recovery * self.timer * rate);
+        Events { all: bytes + time, additive: after_bytes * bytes + after_time * time }
+    }
+
+    /// Both sides of the fixed point's equation: a^2 alpha and tau^2 R_AI R (b + d)(c + e).
+    fn balance(&self, p: f64, rate: f64) -> (f64, f64) {
+        let cut = at_least_one(p, self.cnp * rate);
+        let events = self.events(p, rate);
+        let left = cut * cut * at_least_one(p, self.alpha * rate);
+        (left, self.cnp * self.cnp * self.r_ai * events.all * events.additive / rate)
+    }
+
+    /// Derivatives of a flow's (alpha, R_T, R_C) with p and R as they were, and the largest term of each.
+    fn flow(&self, p: f64, rate: f64, state: &[f64; 3], slopes: &mut [f64; 3]) -> [f64; 3] {
+        let [alpha, target, current] = *state;
+        let cut = at_least_one(p, self.cnp * rate);
+        let events = self.events(p, rate);
+        let gain = self.g / self.alpha;
+        let terms = [
+            [gain * at_least_one(p, self.alpha * rate), gain * alpha],
+            [self.r_ai * events.additive, (target - current) / self.cnp * cut],
+            [(target - current) / 2.0 * events.all, current * alpha / (2.0 * self.cnp) * cut],
+        ];
+        *slopes = terms.map(|[up, down]| up - down);
+        terms.map(|[up, down]| up.abs().max(down.abs()))
+    }
+}
+
+/// The state: q, then R_C of each group, then alpha and R_T of each group.
+struct Fluid {
+    e: Equations,
+    grid: Grid,
+    /// Number, start rate and first point of each group.
+    flows: Vec<(f64, f64, usize)>,
+}
+
+impl System for Fluid {
+    fn width(&self) -> usize {
+        1 + 3 * self.flows.len()
+    }
+    fn remembered(&self) -> usize {
+        1 + self.flows.len()
+    }
+    fn memory(&self) -> Option<usize> {
+        Some(self.grid.delay + 1)
+    }
+
+    fn slopes(&self, step: usize, part: f64, state: &[f64], past: &History, slopes: &mut [f64]) {
+        let groups = self.flows.len();
+        let delay = self.grid.delay;
+        let then = step.checked_sub(delay);
+        let queue = match then {
+            _ if delay == 0 => state[0],
+            Some(point) => past.at(0, point, part),
+            None => 0.0,
+        };
+        let p = self.e.marking(queue);
+        let mut arrivals = 0.0;
+        for (i, &(count, start_rate, start)) in self.flows.iter().enumerate() {
+            let rest = 1 + groups + 2 * i;
+            let mut change = [0.0; 3];
+            if step >= start {
+                let current = state[1 + i];
+                arrivals += count * current;
+                let rate = match then {
+                    _ if delay == 0 => current,
+                    Some(point) if point >= start => past.at(1 + i, point, part),
+                    _ => start_rate,
+                };
+                self.e.flow(p, rate, &[state[rest], state[rest + 1], current], &mut change);
+                // A rate at line rate stays there.
+                for (slope, value) in [(1, state[rest + 1]), (2, current)] {
+                    if value >= self.e.capacity {
+                        change[slope] = change[slope].min(0.0);
+                    }
+                }
+            }
+            (slopes[rest], slopes[rest + 1], slopes[1 + i]) = (change[0], change[1], change[2]);
+        }
+        let growth = arrivals - self.e.capacity;
+        slopes[0] = if state[0] <= 0.0 { growth.max(0.0) } else { growth };
+    }
+
+    fn bound(&self, step: usize, state: &mut [f64]) {
+        let groups = self.flows.len();
+        let line = self.e.capacity;
+        state[0] = state[0].max(0.0);
+        for (i, &(_, start_rate, start)) in self.flows.iter().enumerate() {
+            let rest = 1 + groups + 2 * i;
+            if step == start {
+                (state[rest], state[rest + 1], state[1 + i]) = (1.0, start_rate, start_rate);
+            } else {
+                state[rest] = state[rest].clamp(0.0, 1.0);
+                state[rest + 1] = state[rest + 1].clamp(0.0, line);
+                state[1 + i] = state[1 + i].clamp(0.0, line);
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Delay-differential equations: Runge-Kutta of fourth order with a fixed step, and the past between its points by cubic interpolation.
+//!
+//! Where the solution is smooth the error is of fourth order in the step. A kink of the right-hand side (a threshold, a rate at its
+//! bound) or a flow that starts between others makes it of first or second order there.
+
+use std::collections::VecDeque;
+
+/// A system of equations.
+pub(crate) trait System {
+    /// Components of the state.
+    fn width(&self) -> usize;
+    /// How many of them, from the first, are asked for in the past.
+    fn remembered(&self) -> usize;
+    /// Steps for which the past is kept; all of it without.
+    fn memory(&self) -> Option<usize>;
+    /// The derivatives, per second, `part` (0 to 1) of a step after point `step`.
+    fn slopes(&self, step: usize, part: f64, state: &[f64], past: &History, slopes: &mut [f64]);
+    /// Puts the state at point `step` within its bounds.
+    fn bound(&self, step: usize, state: &mut [f64]);
+}
+
+/// Values and derivatives at the points so far.
+pub(crate) struct History {
+    width: usize,
+    first: usize,
+    step: f64,
+    values: VecDeque<f64>,
+    slopes: VecDeque<f64>,
+}
+
+impl History {
+    fn push(&mut self, values: &[f64], slopes: &[f64], memory: Option<usize>) {
+        self.values.extend(&values[..self.width]);
+        self.slopes.extend(&slopes[..self.width]);
+        if memory.is_some_and(|memory| self.values.len() > (memory + 2) * self.width) {
+            self.values.drain(..self.width);
+            self.slopes.drain(..self.width);
+            self.first += 1;
+        }
+    }
+
+    /// The last point so far.
+    fn last(&self) -> usize {
+        self.first + self.values.len() / self.width - 1
+    }
+
+    /// A component `part` of a step after a point: by Hermite's cubic, which needs the next point too unless `part` is 0.
+    pub(crate) fn at(&self, component: usize, point: usize, part: f64) -> f64 {
+        let here = (point - self.first) * self.width + component;
+        if part == 0.0 {
+            return self.values[here];
+        }
+        let next = here + self.width;
+        let (v0, v1) = (self.values[here], self.values[next]);
+        let (s0, s1) = (self.slopes[here] * self.step, self.slopes[next] * self.step);
+        let rest = 1.0 - part;
+        let straight = rest * v0 + part * v1;
+        straight + part * rest * (rest * (s0 - (v1 - v0)) - part * (s1 - (v1 - v0)))
+    }
+
+    /// A component at a time in steps: before the first point its value there, after the last one its value there.
+    pub(crate) fn at_time(&self, component: usize, steps: f64) -> f64 {
+        let point = steps.floor();
+        if point < self.first as f64 {
+            return self.at(component, self.first, 0.0);
+        }
+        let point = point as usize;
+        match point < self.last() {
+            true => self.at(component, point, steps - point as f64),
+            false => self.at(component, self.last(), 0.0),
+        }
+    }
+}
+
+/// Solves from point 0 to point `steps`, each `step` seconds after the last, and shows the state at each point.
+pub(crate) fn solve(system: &impl System, step: f64, steps: usize, mut show: impl FnMut(usize, &[f64])) {
+    let width = system.width();
+    let mut history =
+        History { width: system.remembered(), first: 0, step, values: VecDeque::new(), slopes: VecDeque::new() };
+    let mut state = vec![0.0; width];
+    let mut stage = vec![0.0; width];
+    let mut k = [vec![0.0; width], vec![0.0; width], vec![0.0; width], vec![0.0; width]];
+    system.bound(0, &mut state);
+    show(0, &state);
+    for n in 0..steps {
+        system.slopes(n, 0.0, &state, &history, &mut k[0]);
+        history.push(&state, &k[0], system.memory());
+        for (last, part) in [(0, 0.5), (1, 0.5), (2, 1.0)] {
+            for i in 0..width {
+                stage[i] = state[i] + part * step * k[last][i];
+            }
+            system.slopes(n, part, &stage, &history, &mut k[last + 1]);
+        }
+        for i in 0..width {
+            state[i] += step / 6.0 * (k[0][i] + 2.0 * (k[1][i] + k[2][i]) + k[3][i]);
+        }
+        system.bound(n + 1, &mut state);
+        show(n + 1, &state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// x' = -x(t - 1) with x = 1 before 0: a polynomial on each interval of length 1.
+    struct Decay {
+        delay: usize,
+    }
+
+    impl System for Decay {
+        fn width(&self) -> usize {
+            1
+        }
+        fn remembered(&self) -> usize {
+            1
+        }
+        fn memory(&self) -> Option<usize> {
+            Some(self.delay)
+        }
+        fn slopes(&self, step: usize, part: f64, _state: &[f64], past: &History, slopes: &mut [f64]) {
+            slopes[0] = if step < self.delay { -1.0 } else { -past.at(0, step - self.delay, part) };
+        }
+        fn bound(&self, step: usize, state: &mut [f64]) {
+            if step == 0 {
+                state[0] = 1.0;
+            }
+        }
+    }
+
+    #[test]
+    fn a_solution_by_hand() {
+        // x(1) = 0, x(2) = -1/2, x(3) = -1/6, x(4) = 5/24, x(5) = 19/120: sums of (-1)^k (n - k + 1)^k / k!.
+        let expected = [1.0, 0.0, -0.5, -1.0 / 6.0, 5.0 / 24.0, 19.0 / 120.0];
+        let error = |delay: usize| {
+            let mut worst = 0.0f64;
+            solve(&Decay { delay }, 1.0 / delay as f64, 5 * delay, |step, state| {
+                if step % delay == 0 {
+                    worst = worst.max((state[0] - expected[step / delay]).abs());
+                }
+            });
+            worst
+        };
+        let (coarse, fine) = (error(4), error(8));
+        assert!(fine < 1e-5, "{fine:e}");
+        let order = (coarse / fine).log2();
+        assert!((3.5..5.5).contains(&order), "{coarse:e} {fine:e} {order}");
+    }
+
+    #[test]
+    fn the_past_between_points_is_a_cubic() {
+        let cubic = |t: f64| t * t * t - 2.0 * t * t + 3.0;
+        let slope = |t: f64| 3.0 * t * t - 4.0 * t;
+        let mut history = History { width: 1, first: 0, step: 0.5, values: VecDeque::new(), slopes: VecDeque::new() };
+        for point in 0..4 {
+            let t = f64::from(point) * 0.5;
+            history.push(&[cubic(t)], &[slope(t)], None);
+        }
+        for t in [0.0, 0.1, 0.5, 0.8, 1.3] {
+            assert!((history.at_time(0, t / 0.5) - cubic(t)).abs() < 1e-14, "{t}");
+        }
+        assert_eq!((history.at_time(0, -3.0), history.at_time(0, 9.0)), (cubic(0.0), cubic(1.5)));
+    }
+}

@@ -1,0 +1,95 @@
+//! The expressions of the fluid models, for every probability from 0 to 1 without cancellation.
+
+use libm::{expm1, log1p};
+
+/// `-ln(1 - p)`; infinite for 1.
+fn hazard(p: f64) -> f64 {
+    -log1p(-p)
+}
+
+/// `x / (e^x - 1)`, from 1 at 0 to 0 at infinity.
+fn bernoulli(x: f64) -> f64 {
+    if x == 0.0 {
+        1.0
+    } else if x > 700.0 {
+        0.0 // e^-700 is 1e-304: below what matters, and the quotient would be infinity by infinity
+    } else {
+        x / expm1(x)
+    }
+}
+
+/// `1 - (1 - p)^n`: the probability that at least one of `n` packets is marked.
+pub fn at_least_one(p: f64, n: f64) -> f64 {
+    if p <= 0.0 || n <= 0.0 { 0.0 } else { -expm1(-n * hazard(p)) }
+}
+
+/// `(1 - p)^n`: the probability that none of `n` packets is marked.
+pub(crate) fn none_of(p: f64, n: f64) -> f64 {
+    if p <= 0.0 || n <= 0.0 { 1.0 } else { libm::exp(-n * hazard(p)) }
+}
+
+/// `p / -ln(1 - p)`, from 1 at 0 to 0 at 1.
+fn spread(p: f64) -> f64 {
+    if p <= 0.0 {
+        1.0
+    } else if p >= 1.0 {
+        0.0
+    } else {
+        p / hazard(p)
+    }
+}
+
+/// `p / ((1 - p)^-n - 1)`: events for each packet, where an event takes `n` packets in a row without a mark. `1/n` for p = 0, 0 for
+/// p = 1.
+pub fn per_packet(p: f64, n: f64) -> f64 {
+    if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(n * hazard(p)) / n }
+}
+
+/// `rate p / ((1 - p)^-(period rate) - 1)`: events for each second at `rate` packets per second, where an event takes a `period`, in
+/// seconds, without a mark. `1/period` for p = 0 or a rate of 0, 0 for p = 1.
+pub fn per_second(p: f64, rate: f64, period: f64) -> f64 {
+    if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(period * rate * hazard(p)) / period }
+}
+
+/// Where `f`, positive at `low` and negative at `high`, passes zero: both ends of the interval are neighbours when it ends. Bounds are
+/// positive; the search is geometric, so that a root near 0 is as exact as any.
+pub(crate) fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..400 {
+        // Close together, the geometric mean loses the last bits.
+        let middle = if high / low < 1.01 { low + (high - low) / 2.0 } else { low.sqrt() * high.sqrt() };
+        if middle <= low || middle >= high {
+            break;
+        }
+        if f(middle) > 0.0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    if f(low).abs() <= f(high).abs() { low } else { high }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn assert_close(value: f64, expected: f64) {
+        assert!((value - expected).abs() <= 4.0 * f64::EPSILON * expected.abs(), "{value:e} is not {expected:e}");
+    }
+
+    #[test]
+    fn limits() {
+        assert_eq!((at_least_one(0.0, 250.0), at_least_one(1.0, 250.0), at_least_one(1.0, 0.0)), (0.0, 1.0, 0.0));
+        assert_eq!((per_packet(0.0, 10_000.0), per_packet(1.0, 10_000.0)), (1.0 / 10_000.0, 0.0));
+        assert_eq!((per_second(0.0, 5e6, 0.25), per_second(1.0, 5e6, 0.25)), (4.0, 0.0));
+        assert_eq!((per_second(1.0, 0.0, 0.25), per_second(0.0, 0.0, 0.25)), (0.0, 4.0));
+        assert_eq!((none_of(1.0, 0.0), none_of(1.0, 5.0), none_of(0.0, 5.0)), (1.0, 0.0, 1.0));
+    }
+
+    #[test]
+    fn roots_to_the_last_bit() {
+        assert_close(root(1e-300, 1.0, |x| 2e-20 - x), 2e-20);
+        assert_close(root(1e-3, 10.0, |x| 2.0 - x * x), std::f64::consts::SQRT_2);
+    }
+}

@@ -1,0 +1,341 @@
+//! The fluid models of TIMELY and of patched TIMELY ("ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT 2016).
+//!
+//! N flows share one bottleneck; each has a rate R and a smoothed gradient G of the round-trip time. Bytes and seconds:
+//!
+//! ```text
+//! dq/dt  = sum R - C
+//! dG/dt  = (alpha/tau*) [ -G + (q(t - tau') - q(t - tau' - tau*)) / (C minRTT) ]
+//! tau*   = max(segment/R, minRTT)          time between updates
+//! tau'   = q/C + packet/C + delay          how old the newest sample is
+//!
+//! dR/dt  = delta/tau*                                    q(t - tau') < C T_low
+//!        = -(beta/tau*) (1 - C T_high/q(t - tau')) R     q(t - tau') > C T_high
+//! between, TIMELY:
+//!        = delta/tau*                                    G <= 0
+//!        = -(G beta/tau*) R                              G > 0
+//! between, patched, with q' = C T_low and w = 0 | 2 G + 1/2 | 1 around |G| = 1/4:
+//!        = (1 - w) delta/tau* - w (beta/tau*) R (q(t - tau') - q')/q'
+//! ```
+//!
+//! They are the update rules of the algorithm divided by the time between updates. Sources: the rules are algorithm 1 of "TIMELY" (SIGCOMM
+//! 2015) and the patch of "ECN or Delay"; so is the fluid form, with the queueing delay q/C in the place of the round-trip time.
+
+use crate::ModelError;
+use crate::delay::{History, System, solve};
+use crate::error::require;
+use crate::series::{FlowSeries, Grid, Group, Run, Series, StepCheck, check_flows};
+use rnic_transport::congestion::Settings;
+use rnic_transport::{BitRate, Bytes, Time};
+
+/// TIMELY on one bottleneck. Fields without a word of their own are the parameters of the congestion control of the same name.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Timely {
+    /// Rate of the bottleneck (C), and of every flow's own link.
+    pub rate: BitRate,
+    /// Bytes of a packet: the last one of a segment is sent before its round-trip time is known.
+    pub packet: Bytes,
+    /// What a sample's age has beside queue and packet: propagation.
+    pub delay: Time,
+    /// Whether the gradient is weighted as in patched TIMELY.
+    pub patched: bool,
+    /// T_low.
+    pub t_low: Time,
+    /// T_high.
+    pub t_high: Time,
+    /// minRTT.
+    pub min_rtt: Time,
+    /// Multiplicative decrease.
+    pub beta: f64,
+    /// Additive step.
+    pub delta: BitRate,
+    /// Weight of the newest difference.
+    pub alpha: f64,
+    /// Bytes for an update.
+    pub segment: Bytes,
+}
+
+/// Parameters of the congestion control that the equations have.
+pub const PARAMETERS: [&str; 7] = ["t_low", "t_high", "min_rtt", "beta", "delta", "alpha", "segment"];
+
+impl Timely {
+    /// With the congestion control's parameters as set, packets of 1,000 bytes, and `min_rtt` as propagation delay. Without `delta`: a
+    /// thousandth of the rate.
+    ///
+    /// # Errors
+    /// When `settings` are not those of TIMELY or patched TIMELY.
+    pub fn new(rate: BitRate, patched: bool, settings: &Settings) -> Result<Timely, ModelError> {
+        let read = || -> Result<Timely, String> {
+            let min_rtt = settings.time("min_rtt")?;
+            let delta = match settings.value("delta") {
+                None => BitRate::from_bps(rate.as_bps() / 1_000),
+                Some(_) => settings.rate("delta")?,
+            };
+            Ok(Timely {
+                rate,
+                packet: Bytes(1_000),
+                delay: min_rtt,
+                patched,
+                t_low: settings.time("t_low")?,
+                t_high: settings.time("t_high")?,
+                min_rtt,
+                beta: settings.number("beta")?,
+                delta,
+                alpha: settings.number("alpha")?,
+                segment: Bytes(settings.bytes("segment")?),
+            })
+        };
+        read().map_err(ModelError)
+    }
+
+    /// # Errors
+    /// One sentence about the first parameter that makes no sense.
+    pub fn check(&self) -> Result<(), ModelError> {
+        require(self.rate.as_bps() > 0, || "the rate is zero; write for example 10 Gbps".to_string())?;
+        require(self.packet.0 > 0, || "a packet has no bytes; write for example 1000 B".to_string())?;
+        require(self.segment.0 > 0, || "a segment has no bytes; write for example 16 KB".to_string())?;
+        require(self.t_low <= self.t_high, || {
+            format!("t_low ({}) is above t_high ({}); it is at most that", self.t_low, self.t_high)
+        })?;
+        require(self.t_low > Time::ZERO, || "t_low is zero; it must be more".to_string())?;
+        require(self.min_rtt > Time::ZERO, || "min_rtt is zero; it must be more".to_string())?;
+        require(self.delta.as_bps() > 0, || "delta is zero; then no rate ever grows".to_string())?;
+        for (name, value) in [("alpha", self.alpha), ("beta", self.beta)] {
+            require(value > 0.0 && value <= 1.0, || {
+                format!("{name} is more than 0 and at most 1; it cannot be {value}")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn equations(&self) -> Equations {
+        let capacity = self.rate.as_bps() as f64 / 8.0;
+        Equations {
+            capacity,
+            packet: self.packet.0 as f64,
+            delay: self.delay.as_secs(),
+            patched: self.patched,
+            low: capacity * self.t_low.as_secs(),
+            high: capacity * self.t_high.as_secs(),
+            min_rtt: self.min_rtt.as_secs(),
+            beta: self.beta,
+            delta: self.delta.as_bps() as f64 / 8.0,
+            alpha: self.alpha,
+            segment: self.segment.0 as f64,
+        }
+    }
+
+    /// Where patched TIMELY stands still with `flows` flows: every flow at C/N, the gradient 0, and so the weight 1/2; then
+    /// `q = C T_low (1 + N delta/(beta C))`. TIMELY itself stands still nowhere (`None`): with a gradient of 0 its rates grow.
+    ///
+    /// # Errors
+    /// See [`Timely::check`]; and for no flows.
+    pub fn fixed_point(&self, flows: u32) -> Result<Option<FixedPoint>, ModelError> {
+        self.check()?;
+        require(flows > 0, || "there is no flow; at least one is needed".to_string())?;
+        if !self.patched {
+            return Ok(None);
+        }
+        let e = self.equations();
+        let rate = e.capacity / f64::from(flows);
+        let queue = e.low * (1.0 + f64::from(flows) * e.delta / (e.beta * e.capacity));
+        let (up, down) = e.patched(queue, 0.0, rate);
+        let residuals = vec![
+            ("dq/dt = N R - C = 0", (f64::from(flows) * rate - e.capacity).abs() / e.capacity),
+            ("dR/dt = 0", (up - down).abs() / up.max(down)),
+        ];
+        let mut limits = Vec::new();
+        if queue > e.high {
+            limits.push(format!(
+                "its queue of {:.1} KB would lie above C T_high ({:.1} KB), where rates fall whatever the gradient",
+                queue / 1e3,
+                e.high / 1e3
+            ));
+        }
+        Ok(Some(FixedPoint { flows, queue, rate: rate * 8.0, residuals, limits }))
+    }
+
+    /// Solves the model for these flows.
+    ///
+    /// Flows start within the step nearest to their time, with a gradient of 0. Rates stay between 0 and line rate, the queue at 0 or more.
+    /// Hyperactive increase is not in the model.
+    ///
+    /// # Errors
+    /// One sentence when a parameter, a flow or the step makes no sense.
+    pub fn solve(&self, groups: &[Group], run: &Run) -> Result<Series, ModelError> {
+        self.solve_on_grid(groups, run).map(|(_, series)| series)
+    }
+
+    /// Solves by the run's step, its half and its quarter.
+    ///
+    /// # Errors
+    /// As [`Timely::solve`].
+    pub fn check_step(&self, groups: &[Group], run: &Run) -> Result<StepCheck, ModelError> {
+        StepCheck::of(|run| self.solve_on_grid(groups, run), run)
+    }
+
+    fn solve_on_grid(&self, groups: &[Group], run: &Run) -> Result<(Grid, Series), ModelError> {
+        self.check()?;
+        let e = self.equations();
+        let youngest = e.delay + e.packet / e.capacity;
+        require(run.step.as_secs() <= youngest, || {
+            let most = Time::from_ps((youngest * 1e12) as u64);
+            format!(
+                "a step of {} is longer than the shortest delay of {most}, so the past would lie in the future; at most the delay is possible",
+                run.step
+            )
+        })?;
+        let grid = Grid::new(run, Time::ZERO, (e.segment / e.capacity).max(e.min_rtt), groups.len())?;
+        check_flows(groups, self.rate, run.duration)?;
+        require(groups.iter().all(|group| group.rate.as_bps() > 0), || {
+            "a flow that starts at rate 0 sends no segment and so never changes; take a small rate, for example 10 Mbps"
+                .to_string()
+        })?;
+        let flows = groups
+            .iter()
+            .map(|group| (f64::from(group.count), group.rate.as_bps() as f64 / 8.0, grid.point(group.start)))
+            .collect();
+        let flow =
+            |group: &Group| FlowSeries { count: group.count, rate: Vec::new(), state: vec![("gradient", Vec::new())] };
+        let mut series = Series { flows: groups.iter().map(flow).collect(), ..Series::default() };
+        let fluid = Fluid { e, step: grid.step, flows };
+        solve(&fluid, grid.step, grid.steps, |point, state| {
+            if point % grid.every == 0 {
+                series.time.push(point as f64 * grid.step);
+                series.queue.push(state[0]);
+                for (i, flow) in series.flows.iter_mut().enumerate() {
+                    flow.rate.push(state[1 + 2 * i] * 8.0);
+                    flow.state[0].1.push(state[2 + 2 * i]);
+                }
+            }
+        });
+        Ok((grid, series))
+    }
+}
+
+/// Where patched TIMELY stands still.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FixedPoint {
+    /// Flows.
+    pub flows: u32,
+    /// Queue in bytes.
+    pub queue: f64,
+    /// Rate of each flow in bits per second.
+    pub rate: f64,
+    /// Each equation and what is left of it, relative to its largest term.
+    pub residuals: Vec<(&'static str, f64)>,
+    /// Why the model cannot stand there; empty if it can.
+    pub limits: Vec<String>,
+}
+
+impl FixedPoint {
+    /// Whether the model can stand there.
+    pub fn is_valid(&self) -> bool {
+        self.limits.is_empty()
+    }
+}
+
+/// The parameters in bytes and seconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Equations {
+    capacity: f64,
+    packet: f64,
+    delay: f64,
+    patched: bool,
+    /// C T_low, C T_high.
+    low: f64,
+    high: f64,
+    min_rtt: f64,
+    beta: f64,
+    delta: f64,
+    alpha: f64,
+    segment: f64,
+}
+
+impl Equations {
+    /// Updates for each second: 1/tau*.
+    fn updates(&self, rate: f64) -> f64 {
+        (rate / self.segment).min(1.0 / self.min_rtt)
+    }
+
+    /// What patched TIMELY adds and takes for each second between the thresholds.
+    fn patched(&self, queue: f64, gradient: f64, rate: f64) -> (f64, f64) {
+        let updates = self.updates(rate);
+        let weight = (2.0 * gradient + 0.5).clamp(0.0, 1.0);
+        let error = (queue - self.low) / self.low;
+        ((1.0 - weight) * self.delta * updates, weight * self.beta * updates * rate * error)
+    }
+
+    fn rate_slope(&self, queue: f64, gradient: f64, rate: f64) -> f64 {
+        let updates = self.updates(rate);
+        if queue < self.low {
+            self.delta * updates
+        } else if queue > self.high {
+            -self.beta * updates * (1.0 - self.high / queue) * rate
+        } else if self.patched {
+            let (up, down) = self.patched(queue, gradient, rate);
+            up - down
+        } else if gradient <= 0.0 {
+            self.delta * updates
+        } else {
+            -gradient * self.beta * updates * rate
+        }
+    }
+}
+
+/// The state: q, then R and G of each group.
+struct Fluid {
+    e: Equations,
+    step: f64,
+    /// Number, start rate and first point of each group.
+    flows: Vec<(f64, f64, usize)>,
+}
+
+impl System for Fluid {
+    fn width(&self) -> usize {
+        1 + 2 * self.flows.len()
+    }
+    fn remembered(&self) -> usize {
+        1
+    }
+    fn memory(&self) -> Option<usize> {
+        None // the delay grows with the queue
+    }
+
+    fn slopes(&self, step: usize, part: f64, state: &[f64], past: &History, slopes: &mut [f64]) {
+        let e = &self.e;
+        let now = step as f64 + part;
+        // The queue is empty until the first point.
+        let queue_at = |steps: f64| if steps <= 0.0 { 0.0 } else { past.at_time(0, steps) };
+        let newest = now - (state[0].max(0.0) / e.capacity + e.packet / e.capacity + e.delay) / self.step;
+        let queue = queue_at(newest);
+        let mut arrivals = 0.0;
+        for (i, &(count, _, start)) in self.flows.iter().enumerate() {
+            let (rate, gradient) = (state[1 + 2 * i], state[2 + 2 * i]);
+            let mut change = (0.0, 0.0);
+            if step >= start {
+                arrivals += count * rate;
+                let updates = e.updates(rate);
+                let before = queue_at(newest - 1.0 / (updates * self.step));
+                let difference = (queue - before) / (e.capacity * e.min_rtt);
+                change = (e.rate_slope(queue, gradient, rate), e.alpha * updates * (difference - gradient));
+                if rate >= e.capacity {
+                    change.0 = change.0.min(0.0);
+                }
+            }
+            (slopes[1 + 2 * i], slopes[2 + 2 * i]) = change;
+        }
+        let growth = arrivals - e.capacity;
+        slopes[0] = if state[0] <= 0.0 { growth.max(0.0) } else { growth };
+    }
+
+    fn bound(&self, step: usize, state: &mut [f64]) {
+        state[0] = state[0].max(0.0);
+        for (i, &(_, start_rate, start)) in self.flows.iter().enumerate() {
+            if step == start {
+                (state[1 + 2 * i], state[2 + 2 * i]) = (start_rate, 0.0);
+            } else {
+                state[1 + 2 * i] = state[1 + 2 * i].clamp(0.0, self.e.capacity);
+            }
+        }
+    }
+}
