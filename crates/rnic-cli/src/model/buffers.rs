@@ -76,7 +76,7 @@ pub(crate) struct BuffersArgs {
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     t_ecn: Option<Bytes>,
 
-    /// Print the static thresholds as a piece of a scenario file, and nothing else
+    /// Print the switch as a piece of a scenario file, with dynamic pause thresholds or --t-pfc, and nothing else
     #[arg(long)]
     emit: bool,
 
@@ -300,35 +300,27 @@ fn csv(switch: &Switch, limits: &Thresholds) -> String {
     text
 }
 
-/// The static thresholds as `[fabric.switch]` of a scenario; `None` where there are none. Simulated switches give each port and class a
-/// buffer of its own, so that is its share of the shared one.
+/// The switch as `[fabric.switch]` of a scenario, with dynamic pause thresholds unless a static one is given; `None` where nothing is left
+/// to share.
 fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<String> {
-    let xoff = pause_threshold(limits, given)?;
-    let xon = xoff.0.saturating_sub(switch.resume_distance.0);
+    pause_threshold(limits, given)?;
     let marking = deployed_marking(switch.rate);
     let kmin = given.t_ecn.unwrap_or(marking.kmin);
-    let share = Bytes(switch.buffer.0 / (u64::from(switch.ports) * u64::from(switch.classes)));
-    let buffer = share.max(xoff);
-    let queues = Bytes(kmin.0.saturating_mul(u64::from(switch.ports)));
-    let late = match queues < xoff {
-        true => String::new(),
-        false => {
-            format!("# Pauses can come before marks: {} queues at kmin are {queues}, above xoff.\n", switch.ports)
-        }
+    let threshold = match given.t_pfc {
+        Some(xoff) => format!("xoff = \"{xoff}\""),
+        None => format!("beta = {}", switch.beta),
     };
+    let Switch { ports, rate, buffer, classes, resume_distance, .. } = switch;
     Some(format!(
-        "# Of {} shared by {} ports and {} classes.\n{late}\
+        "# For {ports} ports of {rate}.\n\
          [fabric.switch]\n\
-         buffer = \"{}\"\n\
-         xoff = \"{xoff}\"\n\
-         xon = \"{}\"\n\
+         queueing = \"shared\"\n\
+         buffer = \"{buffer}\"\n\
+         classes = {classes}\n\
          headroom = \"{}\"\n\
+         {threshold}\n\
+         resume = \"{resume_distance}\"\n\
          ecn = {{ kmin = \"{kmin}\", kmax = \"{}\", pmax = {} }}\n",
-        switch.buffer,
-        switch.ports,
-        switch.classes,
-        buffer,
-        Bytes(xon),
         limits.headroom,
         marking.kmax.max(kmin),
         marking.pmax,
