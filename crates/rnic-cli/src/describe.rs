@@ -46,7 +46,12 @@ fn describe_fabric(run: &RunSpec) -> String {
         TopologySpec::Graph { switches, .. } => format!("graph of {} switches", switches.len()),
     };
     let hosts = hosts(&run.fabric.topology);
-    let buffer = run.fabric.switch.buffer.map_or("default buffers".to_string(), |buffer| format!("{buffer} buffers"));
+    let buffer = match (run.fabric.switch.shared, run.fabric.switch.buffer) {
+        (None, Some(buffer)) => format!("{buffer} buffers"),
+        (None, None) => "default buffers".to_string(),
+        (Some(_), Some(buffer)) => format!("shared buffers of {buffer}"),
+        (Some(_), None) => "shared buffers".to_string(),
+    };
     format!("{topology}, {hosts} hosts, {}, {} per cable, {buffer}", run.fabric.link.rate, run.fabric.link.delay)
 }
 
