@@ -17,22 +17,12 @@ use rnic_endpoint::port::{Faults, FaultyPort, Probability, TrafficClass, UdpConf
 use rnic_endpoint::{
     Batch, CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, Port, QpOptions, QueuePair, UdpPort,
 };
-use rnic_verbs::{Access, Completion, Data, Opcode, Qpn, SendFlags, SendOp, SendRequest, Service, Status};
+use rnic_verbs::{Access, Completion, Data, SendFlags, SendOp, SendRequest, Service};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
 const REPEAT: usize = 7;
 const BYTES: usize = 64 << 20;
-const NOTHING: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    opcode: Opcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qpn: Qpn(0),
-};
-
 type Ports = fn() -> (Box<dyn Port>, Box<dyn Port>);
 type Network = fn(Box<dyn Port>) -> Box<dyn Port>;
 
@@ -132,7 +122,7 @@ fn pair(ports: Ports, network: Network, service: Service, mtu: u32, len: usize) 
 fn carry_out(a: &End, b: &End, len: usize, count: usize, depth: usize, op: SendOp) {
     let place = [a.region.slice(0, len).expect("within")];
     let (mut posted, mut done) = (0, 0);
-    let mut out = [NOTHING; 64];
+    let mut out = [Completion::BLANK; 64];
     while done < count {
         let room = (count - posted).min(depth - (posted - done));
         let flags = SendFlags::SIGNALED;

@@ -3,7 +3,7 @@
 use rnic_endpoint::{CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
 use rnic_netns::{Namespace, Pair, with_pair};
 use rnic_transport::{BitRate, Time};
-use rnic_verbs::{Access, Completion, Congestion, Opcode, Qpn, SendOp, Service, Status};
+use rnic_verbs::{Access, Completion, Congestion, SendOp, Service, Status};
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
@@ -58,15 +58,7 @@ fn transfer(a: &End, b: &End) {
     b.region.with_mut(|bytes| bytes.fill(0));
     let write = SendOp::Write { addr: b.region.addr(), rkey: b.region.rkey() };
     a.qp.post(1, write, &[a.region.slice(0, BYTES).unwrap()]).unwrap();
-    let mut out = [Completion {
-        wr_id: 0,
-        status: Status::Success,
-        opcode: Opcode::Send,
-        byte_len: 0,
-        imm: None,
-        invalidated: None,
-        qpn: Qpn(0),
-    }];
+    let mut out = [Completion::BLANK];
     assert_eq!(a.cq.wait(&mut out, Time::from_ms(60_000)).unwrap(), 1);
     assert_eq!((out[0].wr_id, out[0].status), (1, Status::Success));
     let same = a.region.with(<[u8]>::to_vec) == b.region.with(<[u8]>::to_vec);

@@ -2,7 +2,7 @@
 
 use rnic_endpoint::{CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
 use rnic_transport::Time;
-use rnic_verbs::{Access, Completion, Opcode, Qpn, SendOp, Service, Status};
+use rnic_verbs::{Access, Completion, Opcode, SendOp, Service, Status};
 use std::net::SocketAddr;
 
 struct End {
@@ -11,16 +11,6 @@ struct End {
     qp: QueuePair,
     region: MemoryRegion,
 }
-
-const NOTHING: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    opcode: Opcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qpn: Qpn(0),
-};
 
 /// An end with a region of `len` bytes.
 fn end(service: Service, mode: Mode, len: usize) -> End {
@@ -43,7 +33,7 @@ fn pair(service: Service, mode: Mode, len: usize) -> (End, End) {
 
 /// The next completion at `here`, while `there` makes progress too.
 fn complete(here: &End, there: &End) -> Completion {
-    let mut out = [NOTHING];
+    let mut out = [Completion::BLANK];
     for _ in 0..2_000_000 {
         if here.cq.poll(&mut out).unwrap() == 1 {
             return out[0];
@@ -99,13 +89,13 @@ fn every_operation_of_every_service_in_both_modes() {
 #[test]
 fn waiting_sleeps_until_something_completes() {
     let (a, b) = pair(Service::Irn, Mode::Thread, 64);
-    let mut out = [NOTHING];
+    let mut out = [Completion::BLANK];
     assert_eq!(b.cq.wait(&mut out, Time::from_ms(5)).unwrap(), 0);
     b.qp.post_recv(1, &[b.region.slice(0, 64).unwrap()]).unwrap();
     let waiting = std::thread::spawn({
         let cq = b.cq.clone();
         move || {
-            let mut out = [NOTHING];
+            let mut out = [Completion::BLANK];
             (cq.wait(&mut out, Time::from_ms(10_000)).unwrap(), out[0].byte_len)
         }
     });
@@ -138,7 +128,7 @@ fn bytes_come_back_and_nothing_of_them_stays() {
     let End { region, device, .. } = b;
     assert_eq!(region.into_bytes(), vec![0; 64]);
     a.qp.post(1, SendOp::Write { addr, rkey }, &[a.region.slice(0, 64).unwrap()]).unwrap();
-    let mut out = [NOTHING];
+    let mut out = [Completion::BLANK];
     for _ in 0..2_000_000 {
         device.progress().unwrap();
         if a.cq.poll(&mut out).unwrap() == 1 {

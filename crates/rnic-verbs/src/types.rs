@@ -266,6 +266,19 @@ pub struct Completion {
     pub qpn: Qpn,
 }
 
+impl Completion {
+    /// A place for one, for polling to fill.
+    pub const BLANK: Completion = Completion {
+        wr_id: 0,
+        status: Status::Success,
+        opcode: Opcode::Send,
+        byte_len: 0,
+        imm: None,
+        invalidated: None,
+        qpn: Qpn(0),
+    };
+}
+
 /// What happens to a queue pair or queue as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {

@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{Fate, NOTHING, PSN_A, Pair, REGION, Seen, Setup, bytes_of, pattern};
+use common::{Fate, PSN_A, Pair, REGION, Seen, Setup, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Data, Dropped, Event, Notify, Opcode, RecvRequest, SendFlags, SendOp, SendRequest, Service, Sge, Status,
-    VerbsError,
+    Access, Completion, Data, Dropped, Event, Notify, Opcode, RecvRequest, SendFlags, SendOp, SendRequest, Service,
+    Sge, Status, VerbsError,
 };
 use rnic_wire::{Operation, SendEth};
 
@@ -42,8 +42,13 @@ fn completions_say_what_was_done() {
         let sent = pair.sides[0].poll(cq);
         assert_eq!(sent.len(), ops.len());
         for (at, (completion, (_, _, opcode, byte_len))) in sent.iter().zip(ops).enumerate() {
-            let expected =
-                rnic_verbs::Completion { wr_id: at as u64, opcode, byte_len, qpn: pair.sides[0].qpn, ..NOTHING };
+            let expected = rnic_verbs::Completion {
+                wr_id: at as u64,
+                opcode,
+                byte_len,
+                qpn: pair.sides[0].qpn,
+                ..Completion::BLANK
+            };
             assert_eq!(*completion, expected, "{service:?}");
         }
         let (cq, qpn) = (pair.sides[1].recv_cq, pair.sides[1].qpn);
@@ -55,7 +60,7 @@ fn completions_say_what_was_done() {
             imm,
             invalidated,
             qpn,
-            ..NOTHING
+            ..Completion::BLANK
         };
         assert_eq!(
             received,
@@ -185,7 +190,7 @@ fn a_completion_queue_that_overflows_ends_its_queue_pairs() {
         pair.sides[0].device.arm_cq(cq, Notify::Any).unwrap();
         assert!(pair.sides[0].device.take_notification(cq));
         // What came before is there, without a gap; then nothing any more.
-        let mut one = [NOTHING];
+        let mut one = [Completion::BLANK];
         for wr_id in 0..3 {
             assert_eq!(pair.sides[0].device.poll_cq(cq, &mut one), Ok(1));
             assert_eq!((one[0].wr_id, one[0].status), (wr_id, Status::Success));

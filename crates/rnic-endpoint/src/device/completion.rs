@@ -3,7 +3,7 @@
 use super::{Device, Error, Mode};
 use crate::clock::TimeSource;
 use rnic_transport::Time;
-use rnic_verbs::{Completion, CqId, Notify, Opcode, Qpn, Status};
+use rnic_verbs::{Completion, CqId, Notify, Status};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl CompletionQueue {
     /// # Errors
     /// As [`CompletionQueue::poll`]; the request failed.
     pub fn poll_one(&self) -> Result<Option<Completion>, Error> {
-        let mut out = [NOTHING];
+        let mut out = [Completion::BLANK];
         match self.poll(&mut out)? {
             0 => Ok(None),
             _ => succeeded(out[0]).map(Some),
@@ -82,7 +82,7 @@ impl CompletionQueue {
     /// # Errors
     /// As [`CompletionQueue::wait`]; the request failed, or nothing came within `timeout`.
     pub fn wait_one(&self, timeout: Time) -> Result<Completion, Error> {
-        let mut out = [NOTHING];
+        let mut out = [Completion::BLANK];
         match self.wait(&mut out, timeout)? {
             0 => Err(Error::TimedOut(timeout)),
             _ => succeeded(out[0]),
@@ -97,17 +97,6 @@ impl CompletionQueue {
         Completions { queue: self, notify }
     }
 }
-
-/// What a completion is written over.
-const NOTHING: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    opcode: Opcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qpn: Qpn(0),
-};
 
 fn succeeded(completion: Completion) -> Result<Completion, Error> {
     match completion.status {

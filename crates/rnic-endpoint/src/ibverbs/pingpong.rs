@@ -7,7 +7,7 @@ use super::address::{AddressError, MESSAGE, decode, encode};
 use crate::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
 use crate::{Clock, TimeSource};
 use rnic_transport::Time;
-use rnic_verbs::{Access, Capacities, Completion, Opcode, Qpn, SendOp, Service, Status};
+use rnic_verbs::{Access, Capacities, Completion, SendOp, Service, Status};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
@@ -191,16 +191,7 @@ impl Pingpong {
         // Messages that have come and are not answered yet.
         let mut unanswered = 0;
         let mut checked = 0;
-        let nothing = Completion {
-            wr_id: 0,
-            status: Status::Success,
-            opcode: Opcode::Send,
-            byte_len: 0,
-            imm: None,
-            invalidated: None,
-            qpn: Qpn(0),
-        };
-        let mut found = [nothing; 16];
+        let mut found = [Completion::BLANK; 16];
         while sent < iterations || received < iterations {
             let count = self.cq.wait(&mut found, patience)?;
             if count == 0 {

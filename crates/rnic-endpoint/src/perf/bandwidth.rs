@@ -1,7 +1,7 @@
 //! As many messages as go.
 
 use super::control::{Control, Message, unexpected};
-use super::end::{End, NOTHING, Tag};
+use super::end::{End, Tag};
 use super::pattern::Pattern;
 use super::plan::{Amount, Op};
 use super::{PerfError, Verified};
@@ -63,7 +63,7 @@ impl Client<'_> {
             Amount::Messages(count) => (count, Time::MAX),
             Amount::Duration(time) => (u64::MAX, time),
         };
-        let mut completions = [NOTHING; AT_ONCE];
+        let mut completions = [Completion::BLANK; AT_ONCE];
         let mut peak = Peak::new(Time::ZERO);
         let mut elapsed = Time::ZERO;
         let mut open = true;
@@ -181,7 +181,7 @@ impl Client<'_> {
                 left += 1;
             }
         }
-        let mut completions = [NOTHING; AT_ONCE];
+        let mut completions = [Completion::BLANK; AT_ONCE];
         while left > 0 {
             self.heed()?;
             left -= self.end.wait(&mut completions)?.len();
@@ -248,7 +248,7 @@ pub(super) fn attend(
     end: &End, control: &mut Control, size: u32, stop: &AtomicBool,
 ) -> Result<(u64, Verified), PerfError> {
     let mut verified = Verified::default();
-    let mut completions = [NOTHING; AT_ONCE];
+    let mut completions = [Completion::BLANK; AT_ONCE];
     let mut taken = vec![0; end.queue_pairs.len()];
     loop {
         match control.heard()? {

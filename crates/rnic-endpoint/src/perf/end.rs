@@ -13,21 +13,11 @@ use crate::port::{
     Arrival, Batch, Counters, FaultCounters, Faults, FaultyPort, Interest, Limits, Port, SendError, UdpConfig, UdpPort,
 };
 use rnic_transport::{BitRate, Time};
-use rnic_verbs::{Access, Capacities, Completion, Opcode, Qpn, Service, Sge, Status};
+use rnic_verbs::{Access, Capacities, Completion, Service, Sge, Status};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
-
-pub(super) const NOTHING: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    opcode: Opcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qpn: Qpn(0),
-};
 
 /// Which work request a completion is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

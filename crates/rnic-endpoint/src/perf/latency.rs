@@ -2,7 +2,7 @@
 
 use super::PerfError;
 use super::control::{Control, Message, unexpected};
-use super::end::{End, NOTHING, Tag};
+use super::end::{End, Tag};
 use super::plan::{Amount, Op};
 use crate::clock::{Clock, TimeSource};
 use crate::exchange::RemoteMemory;
@@ -51,7 +51,7 @@ impl<'a> Ball<'a> {
 
     /// Looks once whether it came for the `turn`-th time.
     fn look(&self, turn: u64) -> Result<bool, PerfError> {
-        let mut out = [NOTHING; 8];
+        let mut out = [Completion::BLANK; 8];
         let completions = if self.end.setup.polled { self.end.poll(&mut out)? } else { self.end.wait(&mut out)? };
         let came = completions.iter().find(|completion| is_receive(completion));
         if let Some(came) = came {
@@ -129,7 +129,7 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
         _ => SendOp::Read { addr, rkey },
     };
     ball.end.queue_pairs[0].post(Tag::id(0, 1), op, &[ball.end.sge(0, IN, ball.size)?])?;
-    let mut out = [NOTHING; 1];
+    let mut out = [Completion::BLANK; 1];
     loop {
         for _ in 0..if ball.end.setup.polled { LOOKS } else { 1 } {
             let done = if ball.end.setup.polled { ball.end.poll(&mut out)? } else { ball.end.wait(&mut out)? };
@@ -152,7 +152,7 @@ pub(super) fn attend(ball: &Ball<'_>, control: &Control) -> Result<(), PerfError
         Some(message) => Err(unexpected(control.peer(), &message)),
     };
     if ball.end.setup.op.is_fetching() {
-        let mut out = [NOTHING; 8];
+        let mut out = [Completion::BLANK; 8];
         while heed()? {
             for _ in 0..if ball.end.setup.polled { LOOKS } else { 1 } {
                 if ball.end.setup.polled {

@@ -3,9 +3,8 @@
 
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Batch, Capacities, Completion, Connection, CqId, Data, Device, DeviceConfig, Dropped, Event, MrInfo,
-    Opcode, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, Status,
-    VerbsError,
+    Access, Batch, Capacities, Completion, Connection, CqId, Data, Device, DeviceConfig, Dropped, Event, MrInfo, Pd,
+    QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, Status, VerbsError,
 };
 use rnic_wire::{Credits, Headers, Operation, Packet, Syndrome};
 use std::collections::VecDeque;
@@ -143,7 +142,7 @@ impl Side {
 
     pub(crate) fn poll(&mut self, cq: CqId) -> Vec<Completion> {
         let mut all = Vec::new();
-        let mut one = [NOTHING];
+        let mut one = [Completion::BLANK];
         while self.device.poll_cq(cq, &mut one).unwrap() == 1 {
             all.push(one[0]);
         }
@@ -168,16 +167,6 @@ impl Side {
         self.device.counters().dropped(why)
     }
 }
-
-pub(crate) const NOTHING: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    opcode: Opcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qpn: Qpn(0),
-};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,8 +8,8 @@ use crate::network::Dice;
 use rnic_transport::{Time, Timeouts};
 use rnic_verbs::{
     Access, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, Device, DeviceConfig, MrInfo, Notify,
-    Opcode, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State,
-    Status, VerbsError,
+    Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, Status,
+    VerbsError,
 };
 use rnic_wire::{
     Aeth, AtomicEth, Deth, Headers, Ieth, ImmDt, NakCode, Operation, Packet, PayloadRule, ReadEth, RecvEth, Reth,
@@ -536,16 +536,7 @@ impl Fuzz {
     }
 
     fn poll(&mut self, at: usize) -> Result<(), String> {
-        let nothing = Completion {
-            wr_id: 0,
-            status: Status::Success,
-            opcode: Opcode::Send,
-            byte_len: 0,
-            imm: None,
-            invalidated: None,
-            qpn: Qpn(0),
-        };
-        let mut found = [nothing; 8];
+        let mut found = [Completion::BLANK; 8];
         let side = &mut self.sides[at];
         for (cq, sends) in [(side.send_cq, true), (side.recv_cq, false)] {
             loop {

@@ -8,8 +8,8 @@ use crate::network::Dice;
 use rnic_transport::Time;
 use rnic_verbs::{
     Access, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, Device, DeviceConfig, Limits, MrInfo,
-    Notify, Opcode, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId,
-    State, Status, VerbsError,
+    Notify, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State,
+    Status, VerbsError,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -465,16 +465,7 @@ impl Fuzz {
     }
 
     fn poll(&mut self, at: usize) -> Result<(), String> {
-        let nothing = Completion {
-            wr_id: 0,
-            status: Status::Success,
-            opcode: Opcode::Send,
-            byte_len: 0,
-            imm: None,
-            invalidated: None,
-            qpn: Qpn(0),
-        };
-        let mut found = [nothing; 16];
+        let mut found = [Completion::BLANK; 16];
         let host = &mut self.hosts[at];
         for cq in host.cqs.clone() {
             loop {

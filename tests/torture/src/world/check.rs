@@ -3,16 +3,6 @@
 use super::{ANSWERS, GUARD, Pending, RECEIVE, World};
 use rnic_verbs::{Completion, Event, Notify, Opcode, Qpn, SendOp, Service, State, Status};
 
-const NOTHING: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    opcode: Opcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qpn: Qpn(0),
-};
-
 impl World {
     /// Takes completions and events.
     pub(super) fn look(&mut self) -> Result<(), String> {
@@ -25,7 +15,7 @@ impl World {
     fn poll(&mut self, at: usize) -> Result<(), String> {
         let (host, id) = (self.queues[at].host, self.queues[at].id);
         let (mut any, mut urgent) = (false, false);
-        let mut found = [NOTHING; 8];
+        let mut found = [Completion::BLANK; 8];
         loop {
             let count = self.hosts[host].device.poll_cq(id, &mut found).map_err(|why| why.to_string())?;
             if count == 0 {

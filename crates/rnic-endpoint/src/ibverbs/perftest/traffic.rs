@@ -4,17 +4,7 @@ use super::{Error, Op, Session};
 use crate::peak::Peak;
 use crate::{Clock, TimeSource};
 use rnic_transport::Time;
-use rnic_verbs::{Completion, Opcode, Qpn, SendOp, Status};
-
-const NOTHING: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    opcode: Opcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qpn: Qpn(0),
-};
+use rnic_verbs::{Completion, SendOp, Status};
 
 /// In the identification of a work request, beside the index of its queue pair: it is a receive.
 const RECEIVE: u64 = 1 << 32;
@@ -28,7 +18,7 @@ struct Progress {
 
 impl Progress {
     fn new(pairs: usize) -> Progress {
-        Progress { found: [NOTHING; 16], sent: vec![0; pairs], received: vec![0; pairs] }
+        Progress { found: [Completion::BLANK; 16], sent: vec![0; pairs], received: vec![0; pairs] }
     }
 
     fn total(&self) -> u64 {
