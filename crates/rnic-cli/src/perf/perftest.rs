@@ -75,7 +75,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     if let Some((option, instead)) = impossible(arguments) {
         return Err(CliError::Input(format!("--perftest does not go with {option}: {instead}")));
     }
-    let usual = Options::new(Op::from(arguments.op).into(), arguments.latency);
+    let usual = Options::new(arguments.op.into(), arguments.latency);
     let messages = arguments.iters.unwrap_or(u64::from(usual.messages));
     let messages = u32::try_from(messages).map_err(|_| {
         CliError::Input(format!("--perftest does not go with --iters {messages}: at most {}", u32::MAX))
@@ -120,7 +120,6 @@ fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
 
 /// The server that fits.
 fn program(options: &Options) -> String {
-    use rnic_endpoint::ibverbs::perftest::Op;
     let op = match options.op {
         Op::Write => "write",
         Op::Read => "read",

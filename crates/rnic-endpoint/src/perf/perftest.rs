@@ -1,12 +1,12 @@
 //! A measurement with a program of perftest on the other side.
 
 use super::counters::{counts, difference};
-use super::plan::{FaultPlan, Op};
+use super::plan::FaultPlan;
 use super::report::process_cpu_time;
 use super::{Latencies, Report, Row, Side};
 use crate::device::Device;
 use crate::exchange::service_name;
-use crate::ibverbs::perftest::{self, Error, Options, Role, Session};
+use crate::ibverbs::perftest::{Error, Options, Role, Session};
 use crate::port::FaultCounters;
 use rnic_verbs::Service;
 use std::net::TcpStream;
@@ -56,7 +56,7 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
     };
     Ok(Report {
         rnic_perf: 1,
-        op: options.op.into(),
+        op: options.op,
         latency: options.latency,
         service: service_name(Service::Rc),
         mtu,
@@ -69,28 +69,4 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
         faults: FaultPlan::default(),
         rows: vec![row],
     })
-}
-
-impl From<perftest::Op> for Op {
-    fn from(op: perftest::Op) -> Op {
-        match op {
-            perftest::Op::Write => Op::Write,
-            perftest::Op::Read => Op::Read,
-            perftest::Op::Send => Op::Send,
-            perftest::Op::FetchAdd => Op::FetchAdd,
-            perftest::Op::CompareSwap => Op::CompareSwap,
-        }
-    }
-}
-
-impl From<Op> for perftest::Op {
-    fn from(op: Op) -> perftest::Op {
-        match op {
-            Op::Write => perftest::Op::Write,
-            Op::Read => perftest::Op::Read,
-            Op::Send => perftest::Op::Send,
-            Op::FetchAdd => perftest::Op::FetchAdd,
-            Op::CompareSwap => perftest::Op::CompareSwap,
-        }
-    }
 }

@@ -16,7 +16,7 @@ pub const DEFAULT_PORT: u16 = 18_515;
 pub const SIZES: std::ops::RangeInclusive<u32> = 1..=23;
 
 /// An operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
     /// RDMA Write.

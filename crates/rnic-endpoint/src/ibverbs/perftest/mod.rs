@@ -23,37 +23,12 @@ use rnic_transport::Time;
 use rnic_verbs::{Access, Capacities, Status};
 use std::net::{SocketAddr, TcpStream};
 
-/// What a test does with its messages.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Op {
-    /// `ib_write_bw`, `ib_write_lat`.
-    Write,
-    /// `ib_read_bw`, `ib_read_lat`.
-    Read,
-    /// `ib_send_bw`, `ib_send_lat`.
-    Send,
-    /// `ib_atomic_bw`, `ib_atomic_lat`: adds 1.
-    FetchAdd,
-    /// The same with `-A CMP_AND_SWAP`.
-    CompareSwap,
-}
-
-impl Op {
-    /// Whether it is one of the atomics, which have messages of 8 bytes.
-    pub const fn is_atomic(self) -> bool {
-        matches!(self, Op::FetchAdd | Op::CompareSwap)
-    }
-
-    /// Whether the server only answers.
-    const fn is_one_sided(self) -> bool {
-        !matches!(self, Op::Send)
-    }
-}
+pub use crate::perf::Op;
 
 /// A test. Both sides must have the same operation, kind, size, messages and queue pairs: nothing tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Operation.
+    /// Operation; [`Op::FetchAdd`] is what `ib_atomic_bw` and `ib_atomic_lat` do, [`Op::CompareSwap`] the same with `-A CMP_AND_SWAP`.
     pub op: Op,
     /// One message at a time, to measure its latency (`ib_*_lat`).
     pub latency: bool,
@@ -403,7 +378,7 @@ impl Session {
             } else {
                 self.synchronise(1)?;
             }
-            if self.options.op.is_one_sided() && !self.options.latency {
+            if self.options.op != Op::Send && !self.options.latency {
                 report = Some(self.exchange_report()?);
                 self.synchronise(1)?;
             }
