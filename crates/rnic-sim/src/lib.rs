@@ -3,10 +3,12 @@
 pub mod capture;
 pub mod catalogue;
 pub mod format;
+mod link;
 pub mod nic;
 pub mod reproduce;
 pub mod resolve;
 pub mod results;
 pub mod run;
 pub mod scenario;
+pub mod watch;
 pub mod workload;

@@ -230,6 +230,14 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     pub(crate) fn take_places(&mut self) -> Vec<FlowPlace> {
         self.places.take().unwrap_or_default()
     }
+    /// Number of every flow that is under way before `now`, and the payload bytes that it has delivered.
+    pub fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
+        let ends = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
+        let flows = ends.map(|(send, receive)| (&self.records[send.record as usize], receive));
+        flows
+            .filter(move |(record, _)| record.start < now)
+            .map(|(record, receive)| (record.id, receive.receiver.delivered(&self.cfg, record.bytes)))
+    }
     /// One record per flow that has started, in order of start.
     pub fn into_records(mut self) -> Vec<FlowRecord> {
         for end in self.senders.iter().filter(|end| !end.done) {

@@ -5,6 +5,7 @@
 
 use crate::nic::Hosting;
 use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, TransportSpec};
+use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
@@ -56,6 +57,8 @@ pub struct Resolved {
     pub lossless: bool,
     /// The longest path.
     pub longest: PathFacts,
+    /// What is looked at while the run goes on.
+    pub watch: Option<WatchPlan>,
     /// The settings as (key, value with unit).
     pub parameters: Vec<(String, String)>,
     /// What a reader should know.
@@ -152,9 +155,11 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         stall_time: run.limits.stall_time,
         seed: run.seed,
     };
+    let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
+    let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
     let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
     let settings = run.transport.cc_settings.clone();
-    Ok(Resolved { fabric, stack, settings, flow, hosting, network, lossless, longest, parameters, warnings })
+    Ok(Resolved { fabric, stack, settings, flow, hosting, network, lossless, longest, watch, parameters, warnings })
 }
 
 /// What a scenario says of TCP, over the model's defaults.

@@ -6,6 +6,7 @@ use crate::nic::{Hosts, Stop};
 use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
+use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec};
 use cpu_time::ThreadTime;
 use rnic_fabric::{Ending, Fabric, blockage};
@@ -190,7 +191,11 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         capture.begin(&mut fabric);
         hosts.keep_places();
     }
-    let ending = fabric.run(&mut hosts);
+    let mut recorder = resolved.watch.as_ref().map(Recorder::new);
+    let ending = match &mut recorder {
+        Some(recorder) => fabric.run_watched(&mut hosts, recorder),
+        None => fabric.run(&mut hosts),
+    };
     let end = fabric.now();
     fabric.close_counters(end);
     let host_totals = hosts.totals();
@@ -215,6 +220,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     }
     let places = hosts.take_places();
     let flows = hosts.into_records();
+    let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     if let Some(capture) = capture {
         capture.end(&fabric, &places, &flows);
     }
@@ -227,6 +233,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         end,
         parameters: resolved.parameters.clone(),
         warnings,
+        samples,
     }
 }
 

@@ -24,7 +24,7 @@ pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use model::{
     EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SharedSetup, SwitchSetup, Traffic, TrafficPattern,
-    TransportSpec,
+    TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
 pub(crate) use transport::header;
