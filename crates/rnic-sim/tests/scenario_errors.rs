@@ -88,7 +88,7 @@ fn syntax_and_structure() {
         ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "",
             r#"a.toml:2:2: `topology` is missing in [fabric]; write for example `topology = "fat-tree"`"#),
         ("[fabric.switch]", "[switch]",
-            "a.toml:9:2: unknown key `switch` in the scenario; accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),
+            "a.toml:9:2: unknown key `switch` in the scenario; did you mean `watch`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n", "",
             "a.toml:1:1: `traffic` is missing in the scenario; write for example `[traffic]`"),
         ("[[run]]\nname = \"RoCE\"\ntransport = \"roce\"\n[[run]]\nname = \"IRN\"", "[run]\nname = \"IRN\"",
