@@ -24,6 +24,8 @@ pub enum Ending {
     Stopped,
     /// No event is left anywhere.
     Idle,
+    /// The simulated time reached the given end.
+    TimeUp,
 }
 
 /// All switches of a fabric, which are of one kind.
@@ -101,13 +103,24 @@ impl<B: Copy + Default> Fabric<B> {
 
     /// Runs until the endpoint stops it or nothing is left to happen.
     pub fn run<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E) -> Ending {
+        self.run_until(endpoint, Time::MAX)
+    }
+
+    /// As [`run`](Fabric::run), and at most until `until`: everything before it happens, nothing at it or later. A fabric in which
+    /// nothing is left to happen waits for that time.
+    pub fn run_until<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E, until: Time) -> Ending {
+        let until = until.as_ps();
         loop {
             let next_start = endpoint.next_start().as_ps();
             let start = self.links.next_event.iter().copied().fold(next_start, u64::min);
-            if start == u64::MAX {
-                return Ending::Idle;
+            if start >= until {
+                if until == u64::MAX {
+                    return Ending::Idle;
+                }
+                self.now = until;
+                return Ending::TimeUp;
             }
-            let end = start.saturating_add(self.lookahead);
+            let end = start.saturating_add(self.lookahead).min(until);
             self.now = start;
             if next_start < end {
                 let next_event = &mut self.links.next_event;
