@@ -68,6 +68,8 @@ pub struct Hosting {
     pub max_time: Time,
     /// Give up when no flow has progressed for this long.
     pub stall_time: Time,
+    /// The run ends here, whatever is unfinished.
+    pub duration: Option<Time>,
     /// Seed of the flow hashes.
     pub seed: u64,
 }
@@ -240,9 +242,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     }
     /// One record per flow that has started, in order of start.
     pub fn into_records(mut self) -> Vec<FlowRecord> {
-        for end in self.senders.iter().filter(|end| !end.done) {
+        let ends = self.senders.iter().zip(&self.receivers);
+        for (end, receive) in ends.filter(|(end, _)| !end.done) {
             let record = &mut self.records[end.record as usize];
             (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
+            if record.finish.is_none() {
+                record.delivered = receive.receiver.delivered(&self.cfg, record.bytes);
+            }
         }
         self.records
     }
@@ -264,6 +270,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             start: flow.start,
             finish: None,
             ideal: self.ideal(flow, flow_hash),
+            delivered: 0,
             retransmitted: 0,
             timeouts: 0,
             request: flow.request,
@@ -415,6 +422,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             end.done = true;
             let record = &mut self.records[self.senders[slot as usize].record as usize];
             record.finish = Some(now);
+            record.delivered = record.bytes;
             self.finished += 1;
             self.active -= 1;
             self.closing.push(slot);

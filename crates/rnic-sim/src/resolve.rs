@@ -151,13 +151,18 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
         control_priority: fabric.switch.priorities - 1,
-        max_time: run.limits.max_time.unwrap_or(Time::MAX),
+        // A duration is at most that, and ends the run well.
+        max_time: run.limits.max_time.filter(|_| run.limits.duration.is_none()).unwrap_or(Time::MAX),
         stall_time: run.limits.stall_time,
+        duration: run.limits.duration,
         seed: run.seed,
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
+    let mut parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
+    if let Some(duration) = hosting.duration {
+        parameters.push(("duration".to_string(), duration.to_string()));
+    }
     let settings = run.transport.cc_settings.clone();
     Ok(Resolved { fabric, stack, settings, flow, hosting, network, lossless, longest, watch, parameters, warnings })
 }

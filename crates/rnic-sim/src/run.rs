@@ -4,7 +4,7 @@ use crate::capture::Capture;
 use crate::catalogue::Job;
 use crate::nic::{Hosts, Stop};
 use crate::resolve::{Resolved, SetupError, resolve};
-use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use crate::results::{Cut, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec};
@@ -142,12 +142,16 @@ fn simulate_with(
     };
     let job = Job { resolved, settings: &resolved.settings, seed, flows: stream, observer: &mut observer, capture };
     let output = (run.transport.cc.simulate)(job);
+    let started = output.flows.len() as u64;
+    if let Some(cut) = output.cut {
+        let cut = Some(Cut { not_started: Some(total.saturating_sub(started)), ..cut });
+        return RunOutput { cut, ..output };
+    }
     // A stream that ended early (starts beyond the end of time) must not pass for a finished run.
     let status = match output.status {
-        RunStatus::Completed if (output.flows.len() as u64) < total => RunStatus::Failed(format!(
-            "only {} of {total} flows start before the end of time (213 days)",
-            output.flows.len()
-        )),
+        RunStatus::Completed if started < total => {
+            RunStatus::Failed(format!("only {started} of {total} flows start before the end of time (213 days)"))
+        }
         status => status,
     };
     RunOutput { status, offered: total, ..output }
@@ -191,10 +195,11 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         capture.begin(&mut fabric);
         hosts.keep_places();
     }
+    let until = resolved.hosting.duration.unwrap_or(Time::MAX);
     let mut recorder = resolved.watch.as_ref().map(Recorder::new);
     let ending = match &mut recorder {
-        Some(recorder) => fabric.run_watched(&mut hosts, recorder),
-        None => fabric.run(&mut hosts),
+        Some(recorder) => fabric.run_watched(&mut hosts, recorder, until),
+        None => fabric.run_watched(&mut hosts, &mut (), until),
     };
     let end = fabric.now();
     fabric.close_counters(end);
@@ -218,6 +223,10 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
+    let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
+    if cut.is_some() && !blockage(&fabric).cycle.is_empty() {
+        warnings.push(format!("at the end of its duration the fabric was blocked{}", blocked(&fabric)));
+    }
     let places = hosts.take_places();
     let flows = hosts.into_records();
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
@@ -227,6 +236,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     RunOutput {
         status,
         offered: flows.len() as u64,
+        cut,
         flows,
         ports,
         totals,
@@ -243,7 +253,7 @@ fn status<B: Copy + Default>(
     let end = Time::from_ns(end.as_ps() / 1_000);
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
-        (_, Some(Stop::Finished)) => return RunStatus::Completed,
+        (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
         (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
         (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
         (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
@@ -278,7 +288,8 @@ fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             port: port as u32 - topology.first_port[info.node as usize],
             peer: topology.names[topology.peer_node(port) as usize].clone(),
             rate: info.link.rate,
-            busy: fabric.busy(port),
+            // A frame that is being sent at the end counts whole.
+            busy: fabric.busy(port).min(fabric.now()),
             priorities: fabric.counters(port).iter().map(PriorityCounters::from).collect(),
         }
     };

@@ -299,9 +299,11 @@ pub enum WatchedQueues {
     Named(Vec<String>),
 }
 
-/// When to give up: the `[limits]` table.
+/// When to end and when to give up: the `[limits]` table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
+    /// Simulated time at which the run ends well, whatever is unfinished (`duration`); default: when all flows have finished.
+    pub duration: Option<Time>,
     /// Simulated time at which a run that has not finished is a failure (`max_time`).
     pub max_time: Option<Time>,
     /// Simulated time without any flow progressing after which a run is a livelock (`stall_time`, default 1 s).

@@ -172,13 +172,15 @@ fn watch(item: &Item<'_>) -> Result<Watch> {
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {
-    let mut limits = Limits { max_time: None, stall_time: Time::from_ms(1_000) };
+    let mut limits = Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) };
     let Some(item) = root.get("limits") else {
         return Ok(limits);
     };
     let table = item.table("[limits]")?;
-    table.accept(&["max_time", "stall_time"])?;
+    table.accept(&["duration", "max_time", "stall_time"])?;
     limits.max_time = table.get("max_time").map(|item| item.positive_time("1 s")).transpose()?;
+    limits.duration = table.get("duration").map(|item| item.positive_time("200 ms")).transpose()?;
+    table.ordered(("duration", limits.duration), ("max_time", limits.max_time), "")?;
     if let Some(item) = table.get("stall_time") {
         limits.stall_time = item.positive_time("1 s")?;
     }
