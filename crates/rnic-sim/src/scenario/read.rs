@@ -48,7 +48,7 @@ pub(super) fn scenario(
     let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
     let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
     let seed = given_seed.unwrap_or(written_seed);
-    let lists = Lists::default();
+    let lists = Lists::new(text.files);
     let source = Source { documents: &documents, catalogue, given_seed, seed, lists: &lists };
     Ok(Scenario {
         title: title.map_or_else(|| stem.clone(), str::to_string),
@@ -117,7 +117,7 @@ struct Source<'a> {
     /// The seed that takes the place of the scenario's.
     given_seed: Option<u64>,
     seed: u64,
-    lists: &'a Lists,
+    lists: &'a Lists<'a>,
 }
 
 /// Reads the run that `node` describes; `tree` is the scenario at this point of the sweep.

@@ -1,5 +1,6 @@
 //! `[traffic]` and `[[traffic]]`.
 
+use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
 use super::model::{Traffic, TrafficPattern};
 use super::names::{PATTERNS, names};
@@ -27,13 +28,19 @@ const VARIANTS: [Variant; 5] = [
 /// Where traffic is read: the hosts of the run's fabric, and the flow lists read so far.
 pub(super) struct Context<'a> {
     pub(super) hosts: u32,
-    pub(super) lists: &'a Lists,
+    pub(super) lists: &'a Lists<'a>,
 }
 
-/// Flow lists that an earlier run of the scenario has read already.
-#[derive(Default)]
-pub(super) struct Lists {
+/// Where flow lists are, and those that an earlier run of the scenario has read already.
+pub(super) struct Lists<'f> {
+    pub(super) files: Files<'f>,
     read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
+}
+
+impl<'f> Lists<'f> {
+    pub(super) fn new(files: Files<'f>) -> Lists<'f> {
+        Lists { files, read: RefCell::default() }
+    }
 }
 
 /// A file, whether it is CSV, and the number of hosts it is for.
@@ -141,7 +148,11 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     if let Some(flows) = context.lists.read.borrow().get(&key) {
         return Ok(flows.clone());
     }
-    let flows = list::read_flow_list(&key.0, format, context.hosts).map_err(|sentence| item.sentence(&sentence))?;
+    let flows = match context.lists.files {
+        Files::Disk => list::read_flow_list(&key.0, format, context.hosts),
+        files => files.read(&key.0).and_then(|text| list::parse_flow_list(&text, &key.0, format, context.hosts)),
+    };
+    let flows = flows.map_err(|sentence| item.sentence(&sentence))?;
     if flows.is_empty() {
         return Err(item.error("the file has no flows", "a flow list has at least one flow"));
     }
