@@ -333,6 +333,13 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::AllToAll { sizes, repeats, .. } => {
             hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
+        // A loop without end is cut off at some time: take a thousand rounds.
+        TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
+            f64::from(*pairs) * f64::from(messages.unwrap_or(1_000)) * sizes.mean_packets(mtu as u32)
+        }
+        TrafficPattern::IncastLoop { incast, repeats, .. } => {
+            incast.total.0 as f64 / mtu * f64::from(repeats.unwrap_or(1_000)) * 0.5
+        }
         TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
     }
 }

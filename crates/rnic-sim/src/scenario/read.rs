@@ -135,7 +135,8 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let fabric_table = root.require("fabric", "[fabric]")?.table("[fabric]")?;
     let fabric = fabric::read(&fabric_table)?;
     let context = Context { hosts: fabric::hosts(&fabric.topology), lists: source.lists };
-    let traffic = traffic::read(&root.require("traffic", "[traffic]")?, &context)?;
+    let traffic_item = root.require("traffic", "[traffic]")?;
+    let traffic = traffic::read(&traffic_item, &context)?;
     let defaults = root.get("transport").map(|item| item.table("[transport]")).transpose()?;
     if let Some(defaults) = &defaults {
         transport::check_defaults(defaults, source.catalogue)?;
@@ -144,6 +145,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
     let limits = limits(&root)?;
     let watch = root.get("watch").map(|item| watch(&item)).transpose()?;
+    traffic::check_end(&traffic_item, &traffic, limits.duration)?;
     let (name, base) = (naming.name.to_string(), naming.base.to_string());
     let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
     Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits, watch })
