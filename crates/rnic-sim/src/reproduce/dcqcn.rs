@@ -1,7 +1,7 @@
 //! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): sections 2 to 6.
 
 use super::figures::{Chart, Pick};
-use super::measured::{Case, Measured, Metric, divide, each};
+use super::measured::{Case, Measured, Metric, divide, each, largest, smallest};
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -17,6 +17,18 @@ pub static STUDY: Study = Study {
         "victim-0.csv",
         "victim-1.csv",
         "victim-2.csv",
+        "incast.toml",
+        "validation.toml",
+        "validation.csv",
+        "benchmark.toml",
+        "benchmark-pairs.toml",
+        "benchmark-need.toml",
+        "queue.toml",
+        "parking-lot.toml",
+        "parking-lot.csv",
+        "loss.toml",
+        "fluid.toml",
+        "fluid.csv",
     ],
     experiments: EXPERIMENTS,
     remarks: &[
@@ -93,7 +105,157 @@ const EXPERIMENTS: &[Experiment] = &[
         }],
         rows: victim,
     },
+    Experiment {
+        name: "incast",
+        title: "Section 6.1: K:1 incast, K from 1 to 19",
+        seeds: 3,
+        sources: &[Source::all("incast.toml").quick(&[("limits.duration", "60 ms")], &["1", "4", "16"])],
+        charts: &[
+            curve("senders", &[pick(DCQCN, dcqcn("incast.toml", ""))], Metric::TotalGbps, ""),
+            curve("senders", &[pick(DCQCN, dcqcn("incast.toml", ""))], Metric::QueueMax, ""),
+        ],
+        rows: incast,
+    },
+    Experiment {
+        name: "fig13",
+        title: "Figure 13: validation of the parameters",
+        seeds: 3,
+        sources: &[Source::all("validation.toml")],
+        charts: &[Chart::Courses {
+            picks: &[
+                pick("Strawman", STRAWMAN),
+                pick("Timer of 55 us", TIMER),
+                pick("RED-like marking", RED),
+                pick("Deployed", DEPLOYED),
+            ],
+            flows: &["first flow", "second flow"],
+        }],
+        rows: validation,
+    },
+    Experiment {
+        name: "fig15",
+        title: "Figures 15 and 16: benchmark traffic beside the recovery of a disk",
+        seeds: 5,
+        sources: &[Source::all("benchmark.toml").quick(SHORT, &["2", "10"])],
+        charts: &[
+            curve("incast degree", &BENCHMARK, Metric::MedianGbps, USERS),
+            curve("incast degree", &BENCHMARK, Metric::LowGbps, USERS),
+            curve("incast degree", &BENCHMARK, Metric::MedianGbps, RECOVERY),
+            curve("incast degree", &BENCHMARK, Metric::LowGbps, RECOVERY),
+        ],
+        rows: benchmark,
+    },
+    Experiment {
+        name: "fig17",
+        title: "Figure 17: number of communicating pairs",
+        seeds: 5,
+        sources: &[Source::all("benchmark-pairs.toml").quick(SHORT, &["5", "80"])],
+        charts: &[curve("pairs", &PAIRS, Metric::MedianGbps, USERS), curve("pairs", &PAIRS, Metric::LowGbps, RECOVERY)],
+        rows: pairs,
+    },
+    Experiment {
+        name: "fig18",
+        title: "Figure 18: the need for PFC, and for its thresholds",
+        seeds: 5,
+        sources: &[Source::all("benchmark-need.toml").quick(SHORT, &[])],
+        charts: &[
+            Chart::Spread { title: "Users' goodput, Gbps", groups: &NEED, bars: PERCENTILES, traffic: USERS },
+            Chart::Spread {
+                title: "Goodput of the recovery, Gbps",
+                groups: &NEED,
+                bars: PERCENTILES,
+                traffic: RECOVERY,
+            },
+        ],
+        rows: need,
+    },
+    Experiment {
+        name: "fig19",
+        title: "Figure 19: the queue of a 20:1 incast",
+        seeds: 3,
+        sources: &[Source::all("queue.toml").quick(&[("limits.duration", "80 ms")], &[])],
+        charts: &[Chart::Spread {
+            title: "Queue",
+            groups: &[pick(DCQCN, dcqcn("queue.toml", "")), pick("DCTCP", DCTCP)],
+            bars: &[
+                ("median", Metric::QueueMedian),
+                ("95th percentile", Metric::QueueHigh),
+                ("largest", Metric::QueueMax),
+            ],
+            traffic: "",
+        }],
+        rows: queue,
+    },
+    Experiment {
+        name: "fig20",
+        title: "Figure 20: two bottlenecks",
+        seeds: 3,
+        sources: &[Source::all("parking-lot.toml")],
+        charts: &[Chart::Courses {
+            picks: &[pick("Cut-off marking", CUT_OFF), pick("RED-like marking", RED_LIKE)],
+            flows: &["f1", "f2", "f3"],
+        }],
+        rows: two_bottlenecks,
+    },
+    Experiment {
+        name: "fig21",
+        title: "Figure 21: random loss and the size of messages, under go-back-N and under IRN",
+        seeds: 3,
+        sources: &[Source::all("loss.toml").quick(&[("traffic.repeats", "20")], &[])],
+        charts: &[curve(
+            "probability of loss",
+            &[
+                pick("RoCE, 64 KB", lossy("RoCE", "64 KB")),
+                pick("RoCE, 1 MB", lossy("RoCE", "1 MB")),
+                pick("RoCE, 4 MB", lossy("RoCE", "4 MB")),
+                pick("IRN, 64 KB", lossy("IRN", "64 KB")),
+                pick("IRN, 1 MB", lossy("IRN", "1 MB")),
+                pick("IRN, 4 MB", lossy("IRN", "4 MB")),
+            ],
+            Metric::PooledGbps,
+            "",
+        )],
+        rows: random_loss,
+    },
 ];
+
+const SHORT: &[(&str, &str)] = &[("limits.duration", "20 ms")];
+const USERS: &str = "users";
+const RECOVERY: &str = "recovery";
+const BENCHMARK: [Pick; 2] = [pick(PFC, pfc("benchmark.toml", "")), pick(DCQCN, dcqcn("benchmark.toml", ""))];
+const PAIRS: [Pick; 2] = [pick(PFC, pfc("benchmark-pairs.toml", "")), pick(DCQCN, dcqcn("benchmark-pairs.toml", ""))];
+const PERCENTILES: &[(&str, Metric)] = &[("10th percentile", Metric::LowGbps), ("median", Metric::MedianGbps)];
+const NEED: [Pick; 4] = [
+    pick(PFC, pfc("benchmark-need.toml", "")),
+    pick("DCQCN without PFC", WITHOUT_PFC),
+    pick("DCQCN, misconfigured", MISCONFIGURED),
+    pick(DCQCN, dcqcn("benchmark-need.toml", "")),
+];
+const WITHOUT_PFC: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN without PFC");
+const MISCONFIGURED: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN, misconfigured");
+const STRAWMAN: Case<'_> = dcqcn("validation.toml", "").run("strawman");
+const TIMER: Case<'_> = dcqcn("validation.toml", "").run("timer of 55 us");
+const RED: Case<'_> = dcqcn("validation.toml", "").run("RED-like marking");
+const DEPLOYED: Case<'_> = dcqcn("validation.toml", "").run("deployed");
+const DCTCP: Case<'_> = Case { file: "queue.toml", run: "DCTCP", cc: "dctcp", point: "" };
+const CUT_OFF: Case<'_> = dcqcn("parking-lot.toml", "").run("cut-off marking");
+const RED_LIKE: Case<'_> = dcqcn("parking-lot.toml", "").run("RED-like marking");
+
+const fn lossy(run: &'static str, point: &'static str) -> Case<'static> {
+    Case { file: "loss.toml", run, cc: "none", point }
+}
+
+const fn curve(axis: &'static str, picks: &'static [Pick], metric: Metric, traffic: &'static str) -> Chart {
+    Chart::Curves { axis, picks, metric, traffic }
+}
+
+/// Payload that is a part of what the cable carries, as all of that: of 1,520 bytes 1,438 are payload.
+fn on_the_link(sample: Sample) -> Sample {
+    each(sample, |gbps| gbps * 1_520.0 / 1_438.0)
+}
+
+/// Goodputs that differ by less are as good as equal, in Gbps.
+const TIE: f64 = 0.1;
 
 /// One value for all seeds: their median, smallest or largest.
 fn over_seeds(sample: Sample, pick: fn(&[f64]) -> Option<f64>) -> Sample {
@@ -131,19 +293,19 @@ fn unfairness(m: &Measured<'_>) -> Vec<Row> {
             "H4 up to 20 Gbps",
             about(20.0, 10.0),
             Unit::Gbps,
-            over_seeds(near(pfc), most),
+            on_the_link(over_seeds(near(pfc), most)),
         ),
         Row::new(
             "PFC only: H4's smallest goodput above the largest of the others, over all placements",
             "its minimum is above the others' maximum",
-            Claim::Above(0.0),
+            Claim::Above(TIE),
             Unit::Gbps,
             difference(over_seeds(near(pfc), least), over_seeds(far(pfc), most)),
         ),
         Row::new(
             "PFC only: H4's goodput above the largest of the others, placement by placement",
             "H4 is always ahead",
-            Claim::Above(0.0),
+            Claim::Above(TIE),
             Unit::Gbps,
             difference(near(pfc), far(pfc)),
         ),
@@ -175,14 +337,14 @@ fn victim(m: &Measured<'_>) -> Vec<Row> {
             "10 Gbps where 20 are expected",
             about(10.0, 20.0),
             Unit::Gbps,
-            over_seeds(of(pfc("victim.toml", VICTIMS[0])), median),
+            on_the_link(over_seeds(of(pfc("victim.toml", VICTIMS[0])), median)),
         ),
         Row::new(
             "PFC only: with two senders under T3, median over placements",
             "4.5 Gbps",
             about(4.5, 20.0),
             Unit::Gbps,
-            over_seeds(of(pfc("victim.toml", VICTIMS[2])), median),
+            on_the_link(over_seeds(of(pfc("victim.toml", VICTIMS[2])), median)),
         ),
         Row::new(
             "PFC only: lost by the victim to two senders under T3",
@@ -209,4 +371,230 @@ fn victim(m: &Measured<'_>) -> Vec<Row> {
             ),
         ),
     ]
+}
+
+/// The ratio of a metric in two cases, seed by seed.
+fn ratio(m: &Measured<'_>, above: Case<'_>, below: Case<'_>, traffic: &str, metric: Metric) -> Sample {
+    m.ratio_of(above, below, traffic, metric)
+}
+
+fn incast(m: &Measured<'_>) -> Vec<Row> {
+    let cases = |metric: Metric| -> Vec<(String, Sample)> {
+        let points = m.points("incast.toml").into_iter();
+        points
+            .map(|point| (format!("K = {point}"), m.values(Case { point, ..dcqcn("incast.toml", "") }, metric)))
+            .collect()
+    };
+    let (slowest, at) = smallest(cases(Metric::TotalGbps));
+    let (longest, longest_at) = largest(cases(Metric::QueueMax));
+    vec![
+        Row::new(
+            "least throughput of the receiver's link over K",
+            "always more than 39 Gbps",
+            Claim::Above(39.0),
+            Unit::Gbps,
+            on_the_link(slowest),
+        )
+        .note(at),
+        Row::new(
+            "longest queue over K, after the first 50 ms",
+            "never more than 100 KB",
+            Claim::AtMost(100_000.0),
+            Unit::Kilobytes,
+            longest,
+        )
+        .note(longest_at),
+    ]
+}
+
+fn validation(m: &Measured<'_>) -> Vec<Row> {
+    let gap = |case| m.values(case, Metric::LateGap);
+    let jitter = |case| m.values(case, Metric::LateJitter(1));
+    let calmer = jitter(RED).and_then(|red| divide(red, &jitter(DEPLOYED)?));
+    let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
+    let apart = "gap between the two goodputs as part of their sum, last quarter";
+    vec![
+        row(&format!("{apart}: strawman"), "unfair", Claim::Open, Unit::Percent, gap(STRAWMAN)),
+        row(&format!("{apart}: deployed parameters"), "fair", Claim::Open, Unit::Percent, gap(DEPLOYED)),
+        row(
+            &format!("{apart}: strawman less timer of 55 us"),
+            "a timer of 55 us mends the strawman",
+            Claim::Above(0.0),
+            Unit::Percent,
+            difference(gap(STRAWMAN), gap(TIMER)),
+        ),
+        row(
+            &format!("{apart}: strawman less RED-like marking"),
+            "RED-like marking mends it too",
+            Claim::Above(0.0),
+            Unit::Percent,
+            difference(gap(STRAWMAN), gap(RED)),
+        ),
+        row(
+            "deviation of the second flow's goodput over time: RED-like marking / deployed",
+            "RED-like marking alone is jittery, both together best",
+            Claim::Above(1.0),
+            Unit::Ratio,
+            calmer,
+        ),
+    ]
+}
+
+fn benchmark(m: &Measured<'_>) -> Vec<Row> {
+    let (pfc, dcqcn) = (|point| pfc("benchmark.toml", point), |point| dcqcn("benchmark.toml", point));
+    let low = |case| m.values_of(case, RECOVERY, Metric::LowGbps);
+    let users = |metric: Metric, stated: &str| {
+        let sample = ratio(m, dcqcn("10"), pfc("10"), USERS, metric);
+        Row::new(
+            format!("users' {} at degree 10: DCQCN / PFC only", metric.text()),
+            stated,
+            Claim::Above(1.0),
+            Unit::Ratio,
+            sample,
+        )
+    };
+    vec![
+        Row::new(
+            "pauses received by spines at degree 10: DCQCN / PFC only",
+            "about 3,000 against more than 6 million",
+            Claim::AtMost(0.0005),
+            Unit::Percent,
+            m.ratio(dcqcn("10"), pfc("10"), Metric::Pauses("s")),
+        ),
+        users(Metric::MedianGbps, "without DCQCN it collapses"),
+        users(Metric::LowGbps, "without DCQCN it collapses"),
+        Row::new(
+            "users' median goodput with DCQCN: degree 10 / degree 2",
+            "flat",
+            about(1.0, 0.0),
+            Unit::Ratio,
+            ratio(m, dcqcn("10"), dcqcn("2"), USERS, Metric::MedianGbps),
+        ),
+        Row::new(
+            "recovery's 10th percentile at degree 10: PFC only",
+            "1.12 Gbps",
+            about(1.12, 4.0),
+            Unit::Gbps,
+            low(pfc("10")),
+        ),
+        Row::new("the same: DCQCN", "3.43 Gbps", about(3.43, 0.0), Unit::Gbps, low(dcqcn("10"))),
+        Row::new(
+            "recovery's 10th percentile at degree 10: DCQCN / PFC only",
+            "3.43 against 1.12 Gbps",
+            about(3.43 / 1.12, 1.0),
+            Unit::Ratio,
+            ratio(m, dcqcn("10"), pfc("10"), RECOVERY, Metric::LowGbps),
+        ),
+    ]
+}
+
+fn pairs(m: &Measured<'_>) -> Vec<Row> {
+    let (many, few) = (dcqcn("benchmark-pairs.toml", "80"), pfc("benchmark-pairs.toml", "5"));
+    let row = |metric: Metric| {
+        Row::new(
+            format!("users' {}: 80 pairs with DCQCN / 5 pairs with PFC only", metric.text()),
+            "the same: 16 times the load",
+            about(1.0, 0.0),
+            Unit::Ratio,
+            ratio(m, many, few, USERS, metric),
+        )
+    };
+    let at_80 = ratio(m, many, pfc("benchmark-pairs.toml", "80"), USERS, Metric::MedianGbps);
+    vec![
+        row(Metric::MedianGbps),
+        row(Metric::LowGbps),
+        Row::new(
+            "users' median goodput at 80 pairs: DCQCN / PFC only",
+            "DCQCN carries more users",
+            Claim::Above(1.0),
+            Unit::Ratio,
+            at_80,
+        ),
+    ]
+}
+
+fn need(m: &Measured<'_>) -> Vec<Row> {
+    let low = |case, traffic| m.values_of(case, traffic, Metric::LowGbps);
+    let (pfc, dcqcn) = (pfc("benchmark-need.toml", ""), dcqcn("benchmark-need.toml", ""));
+    let mut rows = vec![Row::new(
+        "recovery's 10th percentile: DCQCN without PFC",
+        "0 Gbps",
+        Claim::AtMost(TIE),
+        Unit::Gbps,
+        low(WITHOUT_PFC, RECOVERY),
+    )];
+    for (whose, traffic) in [("users'", USERS), ("recovery's", RECOVERY)] {
+        let stated = "misconfigured thresholds lie between PFC only and DCQCN";
+        let row = |pair: &str, above, below| {
+            let sample = difference(low(above, traffic), low(below, traffic));
+            Row::new(format!("{whose} 10th percentile: {pair}"), stated, Claim::Above(0.0), Unit::Gbps, sample)
+        };
+        rows.push(row("DCQCN less misconfigured", dcqcn, MISCONFIGURED));
+        rows.push(row("misconfigured less PFC only", MISCONFIGURED, pfc));
+    }
+    rows
+}
+
+fn queue(m: &Measured<'_>) -> Vec<Row> {
+    let high = |case| m.values(case, Metric::QueueHigh);
+    let dcqcn = dcqcn("queue.toml", "");
+    vec![
+        Row::new("95th percentile of the queue: DCQCN", "76.6 KB", about(76_600.0, 0.0), Unit::Kilobytes, high(dcqcn)),
+        Row::new("the same: DCTCP", "162.9 KB", about(162_900.0, 0.0), Unit::Kilobytes, high(DCTCP)),
+        Row::new(
+            "the same: DCTCP / DCQCN",
+            "162.9 against 76.6 KB",
+            about(162.9 / 76.6, 1.0),
+            Unit::Ratio,
+            m.ratio(DCTCP, dcqcn, Metric::QueueHigh),
+        ),
+    ]
+}
+
+fn two_bottlenecks(m: &Measured<'_>) -> Vec<Row> {
+    let middle = |case| on_the_link(m.values(case, Metric::LateGbps(1)));
+    vec![
+        Row::new("f2, cut-off marking", "starved: far below its 20 Gbps", Claim::Open, Unit::Gbps, middle(CUT_OFF)),
+        Row::new("f2, RED-like marking", "ideally 20 Gbps", Claim::Open, Unit::Gbps, middle(RED_LIKE)),
+        Row::new(
+            "f2: RED-like less cut-off marking",
+            "RED-like marking mitigates",
+            Claim::Above(0.0),
+            Unit::Gbps,
+            difference(middle(RED_LIKE), middle(CUT_OFF)),
+        ),
+    ]
+}
+
+fn random_loss(m: &Measured<'_>) -> Vec<Row> {
+    let kept = |run, loss: &str| {
+        let of = |loss: &str| {
+            let point = format!("{loss}, 4 MB");
+            m.values(Case { point: &point, ..lossy(run, "") }, Metric::PooledGbps)
+        };
+        divide(of(loss)?, &of("0")?)
+    };
+    let gain = |size: &str| {
+        let point = format!("1e-2, {size}");
+        let case = |run| Case { point: &point, ..lossy(run, "") };
+        m.ratio(case("IRN"), case("RoCE"), Metric::PooledGbps)
+    };
+    let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
+    let collapse = "collapses above a loss of 0.1 %";
+    let mut rows = vec![
+        row(
+            "go-back-N, 4 MB: kept at 0.01 % loss",
+            "no collapse yet",
+            Claim::Above(0.5),
+            Unit::Percent,
+            kept("RoCE", "1e-4"),
+        ),
+        row("go-back-N, 4 MB: kept at 0.1 % loss", collapse, Claim::Open, Unit::Percent, kept("RoCE", "1e-3")),
+        row("go-back-N, 4 MB: kept at 1 % loss", collapse, Claim::AtMost(0.5), Unit::Percent, kept("RoCE", "1e-2")),
+        row("IRN, 4 MB: kept at 1 % loss", "", Claim::Open, Unit::Percent, kept("IRN", "1e-2")),
+    ];
+    for size in ["64 KB", "1 MB", "4 MB"] {
+        rows.push(row(&format!("{size} at 1 % loss: IRN / go-back-N"), "", Claim::Open, Unit::Ratio, gain(size)));
+    }
+    rows
 }

@@ -302,7 +302,9 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
         let mine = m.points(pick.case.file).into_iter().filter(|point| point.ends_with(pick.case.point));
         let point = |point: &str| {
             let estimate = estimate(m.values_of(Case { point, ..pick.case }, traffic, metric))?;
-            Some(Point { x: number(point)?, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+            // Zero has no place beside orders of magnitude.
+            let x = number(point).filter(|x| *x > 0.0)?;
+            Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
         };
         Line { series, points: mine.filter_map(point).collect() }
     };
@@ -347,7 +349,7 @@ fn axis_name(metric: Metric) -> String {
 
 /// The number at the beginning of a value with a unit.
 fn number(text: &str) -> Option<f64> {
-    text.split_whitespace().next()?.parse().ok()
+    text.split([' ', ',']).next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -357,5 +359,6 @@ mod tests {
     #[test]
     fn values_with_a_unit_are_places_on_an_axis() {
         assert_eq!([number("60 KB"), number("0.3"), number(""), number("x")], [Some(60.0), Some(0.3), None, None]);
+        assert_eq!(number("0.001, 64 KB"), Some(0.001));
     }
 }

@@ -63,6 +63,8 @@ pub struct Measurement {
     pub pauses_at: BTreeMap<String, u64>,
     /// Goodput of the flows, finished or not, by source of traffic; under the empty name over all.
     pub goodput: BTreeMap<String, Speeds>,
+    /// Payload delivered over the sum of the flows' lives, in Gbps.
+    pub pooled_gbps: Option<f64>,
     /// Goodput of each flow in Gbps, in order of start, where they are few: over the watched time if flows were watched, else over its
     /// life.
     pub each_gbps: Vec<f64>,
@@ -91,6 +93,14 @@ pub struct Speeds {
     pub mean: f64,
     /// Largest.
     pub max: f64,
+}
+
+/// Payload delivered by all measured flows over the sum of their lives, in Gbps.
+fn pooled_gbps(output: &RunOutput) -> Option<f64> {
+    let life = |flow: &FlowRecord| flow.finish.unwrap_or(output.end).saturating_sub(flow.start).as_us();
+    let measured = || output.flows.iter().filter(|flow| flow.measured);
+    let (bits, us) = (measured().map(|f| f.delivered as f64 * 8.0).sum::<f64>(), measured().map(life).sum::<f64>());
+    (us > 0.0).then(|| round6(bits / us / 1e3))
 }
 
 /// What a watched queue held, in bytes.
@@ -140,6 +150,7 @@ impl Measurement {
             pauses: totals.pause_frames,
             pauses_at: pauses_at(&report.output),
             goodput: if ok { goodputs(summary) } else { BTreeMap::new() },
+            pooled_gbps: if ok { pooled_gbps(&report.output) } else { None },
             each_gbps: if ok { each_gbps(&report.output) } else { Vec::new() },
             queues: summary.queues.iter().map(|queue| (queue.name.clone(), Queue::of(&queue.bytes))).collect(),
             course: report.output.samples.as_ref().and_then(course),

@@ -20,7 +20,7 @@ pub struct Case<'c> {
 
 impl<'c> Case<'c> {
     /// The same case of another run.
-    pub fn run(self, run: &'c str) -> Case<'c> {
+    pub const fn run(self, run: &'c str) -> Case<'c> {
         Case { run, ..self }
     }
 
@@ -74,6 +74,14 @@ pub enum Metric {
     MedianGbps,
     /// 10th percentile of the goodput of flows in Gbps.
     LowGbps,
+    /// Payload of all flows over the sum of their lives, in Gbps.
+    PooledGbps,
+    /// Mean goodput in Gbps, over the last quarter of the run, of the flow with this number.
+    LateGbps(usize),
+    /// Standard deviation of that goodput over time.
+    LateJitter(usize),
+    /// How far the last quarter's goodputs of the first two flows are apart, as a part of their sum.
+    LateGap,
     /// Median of the watched queue, in bytes.
     QueueMedian,
     /// 95th percentile of the watched queue, in bytes.
@@ -104,6 +112,10 @@ impl Metric {
             Metric::MeanGbps => "mean goodput".to_string(),
             Metric::MedianGbps => "median goodput".to_string(),
             Metric::LowGbps => "10th percentile of the goodput".to_string(),
+            Metric::PooledGbps => "goodput".to_string(),
+            Metric::LateGbps(number) => format!("goodput of flow {number} in the last quarter"),
+            Metric::LateJitter(number) => format!("its deviation, flow {number}"),
+            Metric::LateGap => "gap between the flows".to_string(),
             Metric::QueueMedian => "queue, median".to_string(),
             Metric::QueueHigh => "queue, 95th percentile".to_string(),
             Metric::QueueMax => "queue, largest".to_string(),
@@ -142,6 +154,19 @@ impl Metric {
             Metric::MeanGbps => Some(result.goodput.get(traffic)?.mean),
             Metric::MedianGbps => Some(result.goodput.get(traffic)?.p50),
             Metric::LowGbps => Some(result.goodput.get(traffic)?.p10),
+            Metric::PooledGbps => result.pooled_gbps,
+            Metric::LateGbps(number) => crate::results::stats::mean(late(result, number)?),
+            Metric::LateJitter(number) => {
+                let values = late(result, number)?;
+                let mean = crate::results::stats::mean(values)?;
+                let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+                Some((squares / values.len() as f64).sqrt())
+            }
+            Metric::LateGap => {
+                let [a, b] = [0, 1].map(|number| Metric::LateGbps(number).of(result, traffic));
+                let (a, b) = a.zip(b)?;
+                Some((a - b).abs() / (a + b))
+            }
             Metric::QueueMedian => Some(result.queues.values().next()?.p50),
             Metric::QueueHigh => Some(result.queues.values().next()?.p95),
             Metric::QueueMax => Some(result.queues.values().next()?.max),
@@ -152,6 +177,13 @@ impl Metric {
             }
         }
     }
+}
+
+/// The last quarter of a flow's course, in Gbps.
+fn late(result: &Measurement, number: usize) -> Option<&[f64]> {
+    let course = result.course.as_ref()?;
+    let flow = course.gbps.get(number)?;
+    Some(&flow[flow.len() - (course.at_us.len() / 4).clamp(1, flow.len().max(1)).min(flow.len())..])
 }
 
 /// The results of one experiment.

@@ -234,7 +234,8 @@ impl Plan {
 
 impl Source {
     /// Keys that follow another one in a sweep and need no mention.
-    const ALONG: [&'static str; 3] = ["fabric.switch.xoff", "traffic.flows", "traffic.warmup"];
+    const ALONG: [&'static str; 4] =
+        ["fabric.switch.xoff", "traffic.flows", "traffic.warmup", "traffic.recovery.total"];
 
     /// All runs of a file.
     pub const fn all(file: &'static str) -> Source {

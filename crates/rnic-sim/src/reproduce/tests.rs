@@ -23,12 +23,13 @@ fn anything() -> Measurement {
         requests_us: vec![5.0],
         drop_rate: Some(0.01),
         each_gbps: vec![9.0; 8],
-        goodput: ["", "user", "incast"]
+        goodput: ["", "users", "recovery"]
             .map(|name| (name.to_string(), jobs::Speeds { p50: 3.0, p10: 1.0, mean: 3.0, ..Default::default() }))
             .into(),
         queues: [("s0:h0".to_string(), jobs::Queue { p95: 5_000.0, ..Default::default() })].into(),
         pauses: 7,
-        course: Some(jobs::Course { at_us: vec![1.0, 2.0], gbps: vec![vec![3.0, 4.0]; 2] }),
+        pooled_gbps: Some(2.0),
+        course: Some(jobs::Course { at_us: vec![1.0, 2.0], gbps: vec![vec![3.0, 4.0]; 3] }),
         ..Measurement::default()
     }
 }
