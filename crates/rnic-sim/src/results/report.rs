@@ -123,6 +123,16 @@ mod tests {
     }
 
     #[test]
+    fn a_cut_run_tells_what_is_unfinished() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let cut = |page: &str| page.contains("<li>cut off at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;");
+        assert!(!cut(&rendered(&scenario, &reports)));
+        let at = rnic_transport::Time::from_us(600);
+        reports[1].output.cut = Some(crate::results::Cut { at, not_started: Some(3) });
+        assert!(cut(&rendered(&scenario, &reports)));
+    }
+
+    #[test]
     fn a_failed_run_is_marked_and_has_no_bar() {
         let (scenario, mut reports) = fixture::two_runs();
         reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());

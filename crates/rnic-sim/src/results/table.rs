@@ -197,11 +197,10 @@ fn goodput(summary: &ScenarioSummary, width: usize) -> String {
 }
 
 /// What the duration of runs cut off: a line each, or one for many.
-fn cuts(summary: &ScenarioSummary) -> Vec<String> {
+pub(crate) fn cuts(summary: &ScenarioSummary) -> Vec<String> {
     let unfinished = |run: &RunSummary| run.flows.offered - run.flows.completed;
     let cut: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.cut?))).collect();
-    let not_started =
-        |count_: u64| if count_ == 0 { String::new() } else { format!(", {} not started", count(count_)) };
+    let not_started = |flows: u64| if flows == 0 { String::new() } else { format!(", {} not started", count(flows)) };
     if cut.len() > FEW {
         let of = cut.iter().map(|(run, _)| unfinished(run));
         let (least, most) = (of.clone().min().unwrap_or(0), of.max().unwrap_or(0));

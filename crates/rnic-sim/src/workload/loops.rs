@@ -257,22 +257,23 @@ mod tests {
         traffic(TrafficPattern::IncastLoop { incast, repeats, think: Time::from_us(1) })
     }
 
-    /// Takes flows and completes them in a scrambled order, each known 10 us after the latest start so far.
-    fn drain(loops: &mut Loops, most: usize, scramble: usize) -> Vec<(FlowSpec, u32)> {
+    /// Takes all flows and completes them in a scrambled order, each known 10 us after its start, and `spread` for each number of its
+    /// sending host.
+    fn drain(loops: &mut Loops, spread: Time, scramble: usize) -> Vec<(FlowSpec, u32)> {
         let (mut all, mut open, mut slot) = (Vec::new(), Vec::new(), 0);
-        while all.len() < most {
+        loop {
             while let Some((flow, member)) = loops.take() {
                 loops.place(slot, member);
-                open.push((slot, flow.start));
+                open.push((slot, flow.start + Time::from_us(10) + spread * u64::from(flow.src)));
                 all.push((flow, member));
                 slot += 1;
             }
             if open.is_empty() {
                 break;
             }
-            let (slot, start) = open.remove(scramble % open.len());
+            let (slot, known) = open.remove(scramble % open.len());
             assert!(loops.holds(slot));
-            loops.complete(slot, start + Time::from_us(10));
+            loops.complete(slot, known);
             assert!(!loops.holds(slot));
         }
         all
@@ -282,7 +283,7 @@ mod tests {
     fn one_round_after_another() {
         let mut loops = closed_loops(&[incast(3, Some(2)), pairs(2, Some(3))], &network(8), 1).unwrap();
         assert_eq!(loops.total(), Some(18));
-        let all = drain(&mut loops, 100, 0);
+        let all = drain(&mut loops, Time::ZERO, 0);
         assert_eq!(all.len(), 18);
         let starts = |traffic| -> Vec<u64> {
             let of = all.iter().filter(|(flow, _)| flow.traffic == traffic);
@@ -314,7 +315,7 @@ mod tests {
             count in 1u32..20, messages in 1u32..6, hosts in 2u32..9, seed: u64, scramble in 0usize..7,
         ) {
             let mut loops = closed_loops(&[pairs(count, Some(messages))], &network(hosts), seed).unwrap();
-            let all = drain(&mut loops, usize::MAX, scramble);
+            let all = drain(&mut loops, Time::ZERO, scramble);
             prop_assert_eq!(all.len() as u32, count * messages);
             prop_assert_eq!(Some(all.len() as u64), loops.total());
             for pair in 0..count {
@@ -334,7 +335,7 @@ mod tests {
         fn the_order_of_completions_does_not_matter(senders in 1u32..7, seed: u64, scramble in 1usize..7) {
             let sorted = |scramble| {
                 let sources = [incast(senders, Some(4)), pairs(3, Some(4))];
-                let mut all = drain(&mut closed_loops(&sources, &network(8), seed).unwrap(), usize::MAX, scramble);
+                let mut all = drain(&mut closed_loops(&sources, &network(8), seed).unwrap(), Time::from_us(1), scramble);
                 all.sort_by_key(|(f, member)| (*member, f.start, f.src));
                 all.into_iter().map(|(f, _)| (f.start, f.src, f.dst, f.bytes)).collect::<Vec<_>>()
             };

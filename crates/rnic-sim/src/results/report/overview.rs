@@ -2,7 +2,7 @@
 
 use super::super::compare::{self, Metric};
 use super::super::summary::{RunSummary, ScenarioSummary};
-use super::super::table::warnings;
+use super::super::table::{cuts, warnings};
 use super::super::text::{count, percent, three_digits};
 use super::html::{change, escape, exact, inline, row, table, time};
 use super::page::NO_SCRIPT;
@@ -115,6 +115,7 @@ fn sentences(summary: &ScenarioSummary) -> String {
         let compared = others.iter().filter_map(|run| compare::sentence(first, run));
         items.extend(compared.map(|sentence| format!("<li>{}.</li>", escape(&sentence))));
     }
+    items.extend(cuts(summary).iter().map(|sentence| format!("<li>{}.</li>", escape(sentence))));
     let warned = warnings(summary).into_iter().map(|(runs, warning)| {
         format!(
             "<li class=\"warning\"><strong>Warning, {}:</strong> {}</li>",
