@@ -82,6 +82,10 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
     workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
+    if let Some(source) = run.traffic.iter().find(|s| s.pattern.is_endless() && run.limits.duration.is_none()) {
+        let message = format!("traffic `{}` has no end, and the run no `duration` in [limits]", source.name);
+        return Err(SetupError::Impossible(message));
+    }
     let longest = longest_path(&topology);
     let frames = Frames::new(run, &fabric)?;
     let needed = lossless_headroom(&topology, frames.longest, frames.gap);

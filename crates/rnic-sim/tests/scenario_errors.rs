@@ -286,8 +286,22 @@ fn cables() {
 #[rustfmt::skip] // a table: two lines for each case
 fn traffic() {
     check(&[
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 20\nsizes = \"fixed 1 MB\"",
+            r#"a.toml:12:1: traffic "pairs" never ends; give it `messages`, or the run a `duration` in [limits]"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 0\nsizes = \"fixed 1 MB\"",
+            r#"a.toml:14:9: `pairs` is out of range: 0; accepted: 1 to 1000000"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 2\nmessages = 9\nwarmup = 18\nsizes = \"fixed 1 MB\"",
+            r#"a.toml:16:10: a `warmup` of 18 leaves none of the 18 flows to measure; together they must be fewer than the flows"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 2\ncooldown = 1\nsizes = \"fixed 1 MB\"",
+            r#"a.toml:15:12: `cooldown` has no meaning: this traffic has no last flows; remove `cooldown`"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\ninterval = \"completion\"",
+            r#"a.toml:12:1: traffic "incast" never ends; give it `repeats`, or the run a `duration` in [limits]"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\ninterval = \"completed\"",
+            r#"a.toml:16:12: `interval`: `completed` is no time; write a time, for example "1 ms", or "completion""#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\nthink = \"1 us\"",
+            r#"a.toml:16:9: `think` has no meaning where requests start at fixed times; set `interval = "completion"`, or remove `think`"#),
         (r#"pattern = "poisson""#, r#"pattern = "Poison""#,
-            r#"a.toml:13:11: unknown pattern "Poison"; did you mean `poisson`? available: "poisson", "incast", "permutation", "all-to-all", "list""#),
+            r#"a.toml:13:11: unknown pattern "Poison"; did you mean `poisson`? available: "poisson", "incast", "permutation", "all-to-all", "pairs", "list""#),
         ("pattern = \"poisson\"\n", "",
             r#"a.toml:12:1: `pattern` is missing in [traffic]; write for example `pattern = "poisson"`"#),
         ("load = 0.7", "load = 1.2",

@@ -216,7 +216,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         timeouts: output.flows.iter().map(|f| u64::from(f.timeouts)).sum(),
         requests: Distribution::of(requests),
         goodput: goodput(output, |_| true, ok),
-        about_goodput: output.cut.is_some(),
+        about_goodput: output.cut.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
         cut: output.cut,
         sim_time: output.end,
         parameters: output.parameters.clone(),

@@ -23,8 +23,8 @@ mod tree;
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use model::{
-    EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SharedSetup, SwitchSetup, Traffic, TrafficPattern,
-    TransportSpec, Watch, WatchedQueues,
+    EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, SwitchSetup, Traffic,
+    TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
 pub(crate) use transport::header;
