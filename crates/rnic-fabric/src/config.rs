@@ -110,6 +110,8 @@ pub struct SharedSpec {
     pub egress_alpha: Option<f64>,
     /// Weights of the priorities for deficit round robin, 0 for strictly first; `None`: all strict, the highest first.
     pub weights: Option<[u32; 8]>,
+    /// ECN looks at the queue that a packet leaves behind, not at the one that it joins.
+    pub mark_departures: bool,
 }
 
 /// A switch.

@@ -6,6 +6,7 @@ use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, TopologySpec};
 use rnic_fabric::{Ending, Fabric, lossless_headroom};
+use rnic_transport::congestion::Marking;
 use rnic_transport::{Bytes, Time};
 
 const F: u64 = FRAME as u64;
@@ -57,6 +58,27 @@ fn a_pause_at_the_threshold_and_a_resume_below_it() {
         assert!((4 * F..=4 * F + headroom).contains(&counters.queue_high_water), "{counters:?}");
     }
     assert_eq!(script.arrivals(2).len(), 600);
+}
+
+/// Five frames of host 0 and, half a frame later, five of host 1; a mark above two and a half. Frame k of host 0 comes when k wait and one
+/// leaves, that of host 1 when k wait. The first one, 0, passes. The others leave k = 1, 2, 3, 4 behind, then 4, 3, 2, 1, 0.
+#[test]
+fn marks_by_the_queue_that_a_packet_joins_or_leaves_behind() {
+    for (departures, expected) in [(false, [3, 103, 4, 104]), (true, [101, 2, 102, 3])] {
+        let mut spec = shared(3, 1_000_000, PauseThreshold::Static(Bytes(500_000)));
+        spec.switch.marking = Some(Marking { kmin: Bytes(5 * F / 2), kmax: Bytes(5 * F / 2), pmax: 1.0 });
+        spec.switch.shared.as_mut().unwrap().mark_departures = departures;
+        let mut fabric = Fabric::new(&spec, 1).unwrap();
+        let output = port(fabric.topology(), "s0", "h2");
+        let mut script = Script::new(3);
+        for (host, start, first) in [(0, 0, 0), (1, T / 2, 100)] {
+            for id in 0..5 {
+                script.send(host, start, packet(2, FRAME, first + id));
+            }
+        }
+        assert_eq!(fabric.run(&mut script), Ending::Idle);
+        assert_eq!((script.marked, fabric.counters(output)[0].marked), (expected.to_vec(), 4), "{departures}");
+    }
 }
 
 proptest! {

@@ -319,6 +319,7 @@ fn shared_switch(
         resume,
         egress_alpha: shared.egress_alpha,
         weights: shared.weights,
+        mark_departures: shared.mark_departures,
     });
     Ok(spec)
 }
@@ -459,6 +460,9 @@ fn put_shared(shared: &SharedSpec, pfc: Option<PfcThresholds>, classes: u8, put:
         put("headroom", pfc.headroom.to_string());
     } else if let Some(alpha) = shared.egress_alpha {
         put("egress_alpha", alpha.to_string());
+    }
+    if shared.mark_departures {
+        put("mark", "departures".to_string());
     }
     if let Some(weights) = shared.weights {
         put("weights", format!("{:?}", &weights[..usize::from(classes)]));

@@ -211,7 +211,7 @@ fn switches() {
         (r#"buffer = "240 KB""#, "beta = 8",
             r#"a.toml:10:1: `beta` belongs to queueing "shared", not to "input"; accepted here: queueing, buffer, xoff, headroom, ecn, xon"#),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\nxon = \"10 KB\"",
-            r#"a.toml:11:1: `xon` belongs to queueing "input", not to "shared"; accepted here: queueing, buffer, xoff, headroom, ecn, beta, resume, egress_alpha, classes, weights"#),
+            r#"a.toml:11:1: `xon` belongs to queueing "input", not to "shared"; accepted here: queueing, buffer, xoff, headroom, ecn, beta, resume, egress_alpha, mark, classes, weights"#),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\nbeta = 8",
             "a.toml:11:8: `beta` and `xoff` are both given; `beta` makes PFC's threshold dynamic, `xoff` static: remove one of them"),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\negress_alpha = 0",

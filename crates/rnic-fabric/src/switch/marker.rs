@@ -9,13 +9,16 @@ pub(super) struct Marker {
     kmax: u64,
     /// Probability at `kmax` in units of 2^-64.
     pmax: f64,
+    /// Whether packets are marked when they leave, not when they come.
+    pub(super) departures: bool,
     /// Per output.
     streams: Vec<Stream>,
 }
 
 impl Marker {
-    pub(super) fn new(marking: Marking, first_port: usize, ports: usize, seed: u64) -> Marker {
+    pub(super) fn new(marking: Marking, departures: bool, first_port: usize, ports: usize, seed: u64) -> Marker {
         Marker {
+            departures,
             kmin: marking.kmin.0,
             kmax: marking.kmax.0,
             pmax: marking.pmax * u64::MAX as f64,
@@ -25,7 +28,7 @@ impl Marker {
         }
     }
 
-    /// Whether a packet that joins a queue of `queue` bytes is to be marked. A random number is drawn only where it matters.
+    /// Whether a packet that joins a queue of `queue` bytes, or leaves it behind, is to be marked. A random number is drawn only where it matters.
     #[inline]
     pub(super) fn marks(&mut self, output: usize, queue: u64) -> bool {
         if queue <= self.kmin {

@@ -69,7 +69,10 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
             ports,
             priorities: spec.priorities as usize,
             queueing: Q::new(ports, spec),
-            marker: spec.marking.map(|marking| Box::new(Marker::new(marking, first_port, ports, seed))),
+            marker: spec.marking.map(|marking| {
+                let departures = spec.shared.is_some_and(|shared| shared.mark_departures);
+                Box::new(Marker::new(marking, departures, first_port, ports, seed))
+            }),
             body: std::marker::PhantomData,
         }
     }
@@ -150,13 +153,7 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
         now: u64,
     ) {
         let priority = packet.priority as usize;
-        if let Some(marker) = &mut self.marker
-            && packet.flags & Packet::<B>::CONTROL == 0
-            && marker.marks(output, self.queueing.egress(output, priority))
-        {
-            packet.flags |= Packet::<B>::MARKED;
-            links.counters[(self.first_port + output) * self.priorities + priority].marked += 1;
-        }
+        self.mark(links, output, &mut packet, false);
         let (occupancy, pause) = self.queueing.push(input, output, packet);
         let number = self.first_port + input;
         let high_water = &mut links.counters[number * self.priorities + priority].queue_high_water;
@@ -164,6 +161,20 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
         if pause && links.ports[number].pause_wanted & (1 << priority) == 0 {
             links.ports[number].pause_wanted |= 1 << priority;
             self.wake(links, tree, input, now);
+        }
+    }
+
+    /// Marks a packet by the queue of its output, if that is done now.
+    #[inline]
+    fn mark(&mut self, links: &mut Ports<B>, output: usize, packet: &mut Packet<B>, departs: bool) {
+        let priority = packet.priority as usize;
+        if let Some(marker) = &mut self.marker
+            && marker.departures == departs
+            && packet.flags & Packet::<B>::CONTROL == 0
+            && marker.marks(output, self.queueing.egress(output, priority))
+        {
+            packet.flags |= Packet::<B>::MARKED;
+            links.counters[(self.first_port + output) * self.priorities + priority].marked += 1;
         }
     }
 
@@ -178,7 +189,8 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
         } else if port.must_tell_pause() {
             links.transmit_pause(number, now);
         } else if sendable != 0 {
-            let (packet, input) = self.queueing.pop(output, sendable);
+            let (mut packet, input) = self.queueing.pop(output, sendable);
+            self.mark(links, output, &mut packet, true);
             links.transmit(number, now, packet);
             self.release(links, tree, input, packet.priority as usize, now);
         }

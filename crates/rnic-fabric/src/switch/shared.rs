@@ -122,7 +122,7 @@ impl<B: Copy + Default> Queueing<B> for SharedBuffer<B> {
     fn new(ports: usize, spec: &SwitchSpec) -> SharedBuffer<B> {
         let priorities = spec.priorities as usize;
         let shared = spec.shared.unwrap_or_default();
-        let SharedSpec { threshold, resume, egress_alpha, weights } = shared;
+        let SharedSpec { threshold, resume, egress_alpha, weights, .. } = shared;
         let pause = spec.pfc.map(|pfc| Pause {
             threshold: threshold.unwrap_or(PauseThreshold::Static(pfc.xoff)),
             resume: resume.0,

@@ -91,6 +91,8 @@ pub(crate) struct Script {
     hosts: Vec<ScriptedHost>,
     pub(crate) sent: Vec<Seen>,
     pub(crate) arrived: Vec<Seen>,
+    /// Numbers of the packets that arrived with a congestion mark, in their order.
+    pub(crate) marked: Vec<u32>,
     /// The run stops at the end of the first window that ends at this time or later.
     pub(crate) stop_at: u64,
 }
@@ -131,6 +133,9 @@ impl Endpoint for Script {
     fn receive(&mut self, host: u32, now: Time, packet: &Packet<u32>) {
         assert_eq!(packet.dst, host, "a packet arrives where it is addressed to");
         self.arrived.push(Seen { host, at: now.as_ps(), id: packet.body });
+        if packet.is_marked() {
+            self.marked.push(packet.body);
+        }
     }
     fn next_wake(&self, host: u32) -> Time {
         let first = self.hosts[host as usize].later.front();

@@ -29,7 +29,7 @@ const VARIANTS: [Variant; 5] = [
 const SWITCH_COMMON: [&str; 5] = ["queueing", "buffer", "xoff", "headroom", "ecn"];
 const SWITCH_VARIANTS: [Variant; 2] = [
     Variant { name: "input", keys: &["xon"] },
-    Variant { name: "shared", keys: &["beta", "resume", "egress_alpha", "classes", "weights"] },
+    Variant { name: "shared", keys: &["beta", "resume", "egress_alpha", "mark", "classes", "weights"] },
 ];
 
 /// Number of hosts of a topology.
@@ -226,6 +226,8 @@ fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {
         beta: factor("beta")?,
         resume: table.get("resume").map(|item| item.bytes(0..=1_000_000_000_000, "3 KB")).transpose()?,
         egress_alpha: factor("egress_alpha")?,
+        mark_departures: table.get("mark").map(|item| item.choice(&["arrivals", "departures"])).transpose()?
+            == Some("departures"),
         classes,
         weights: table.get("weights").map(|item| weights(&item, classes)).transpose()?,
     })

@@ -92,6 +92,8 @@ pub struct SharedSetup {
     pub classes: Option<u8>,
     /// Weights of the classes, lowest first, 0 for strictly first; default all strict.
     pub weights: Option<[u32; 8]>,
+    /// ECN marks packets that leave, by the queue behind them; default those that come, by the queue before them.
+    pub mark_departures: bool,
 }
 
 /// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control listens to marks,
