@@ -1,6 +1,7 @@
 //! Why nothing moves: who is paused by whom, and whether the pauses form a cycle.
 
 use crate::engine::Fabric;
+use crate::routing::find_cycle;
 
 /// What holds a fabric up.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -25,7 +26,7 @@ pub fn blockage<B: Copy + Default>(fabric: &Fabric<B>) -> Blockage {
         found.paused.push((topology.port_name(*port), bytes));
     }
     let waits_for: Vec<Vec<usize>> = paused.iter().map(|port| successors(fabric, *port, &paused)).collect();
-    if let Some(cycle) = find_cycle(&waits_for) {
+    if let Some(cycle) = find_cycle(&waits_for, 0..waits_for.len()) {
         found.cycle = cycle.into_iter().map(|i| topology.port_name(paused[i])).collect();
     }
     found
@@ -41,46 +42,4 @@ fn successors<B: Copy + Default>(fabric: &Fabric<B>, port: usize, paused: &[usiz
         (0..8).any(|p| both & (1 << p) != 0 && fabric.has_queued(input, output, p))
     };
     (0..paused.len()).filter(|i| topology.ports[paused[*i]].node == node && waits(paused[*i])).collect()
-}
-
-/// A cycle in a directed graph, as the nodes along it.
-fn find_cycle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
-    // 0: not visited, 1: on the current path, 2: done.
-    let mut state = vec![0u8; edges.len()];
-    for root in 0..edges.len() {
-        if state[root] != 0 {
-            continue;
-        }
-        let mut path = vec![(root, 0)];
-        state[root] = 1;
-        while let Some((node, tried)) = path.last_mut() {
-            let Some(next) = edges[*node].get(*tried).copied() else {
-                state[*node] = 2;
-                path.pop();
-                continue;
-            };
-            *tried += 1;
-            if state[next] == 1 {
-                let from = path.iter().position(|(n, _)| *n == next)?;
-                return Some(path[from..].iter().map(|(n, _)| *n).collect());
-            }
-            if state[next] == 0 {
-                state[next] = 1;
-                path.push((next, 0));
-            }
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::find_cycle;
-
-    #[test]
-    fn cycles_are_found_and_only_cycles() {
-        assert_eq!(find_cycle(&[vec![1, 2], vec![3], vec![3], vec![]]), None);
-        assert_eq!(find_cycle(&[vec![1], vec![2], vec![3], vec![1]]), Some(vec![1, 2, 3]));
-        assert_eq!(find_cycle(&[vec![], vec![1]]), Some(vec![1]));
-    }
 }

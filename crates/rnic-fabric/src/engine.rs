@@ -76,7 +76,7 @@ impl<B: Copy + Default> Fabric<B> {
     /// Builds the fabric; `seed` determines ECMP salts and random loss.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let topology = Arc::new(Topology::build(spec)?);
-        let routes = Arc::new(Routes::new(&topology, seed)?);
+        let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
         let links = Ports::new(&topology, spec.frame_gap, spec.switch.priorities, seed);
         let most_ports = (topology.hosts..topology.nodes()).map(|node| topology.ports_of(node).len()).max();
         let switches = Switches::new(&topology, spec, seed);
