@@ -1,5 +1,6 @@
 //! What a fabric needs from the hosts attached to it.
 
+use crate::engine::Fabric;
 use crate::packet::Packet;
 use rnic_transport::Time;
 use std::ops::ControlFlow;
@@ -28,4 +29,22 @@ pub trait Endpoint {
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time));
     /// Everything before `end` has happened, `hops` packet transmissions in all. `Break` ends the run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;
+}
+
+/// Looks at a run from outside, at instants that it chooses. The engine cuts its windows there: every node has then handled exactly
+/// what happens before the instant. Looking changes no result.
+pub trait Watcher<E: Endpoint> {
+    /// The next instant at which it wants to look, [`Time::MAX`] for never.
+    fn next(&self) -> Time;
+    /// The instant has come; [`Watcher::next`] must be later afterwards. A change that it makes to the fabric takes effect now; what
+    /// that sends must need at least the engine's lookahead to arrive, as every frame does.
+    fn look(&mut self, now: Time, fabric: &mut Fabric<E::Body>, endpoint: &mut E);
+}
+
+/// Never looks.
+impl<E: Endpoint> Watcher<E> for () {
+    fn next(&self) -> Time {
+        Time::MAX
+    }
+    fn look(&mut self, _now: Time, _fabric: &mut Fabric<E::Body>, _endpoint: &mut E) {}
 }

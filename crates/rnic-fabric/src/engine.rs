@@ -6,7 +6,7 @@
 //! sends arrives in a later window. So results do not depend on the order in which nodes are simulated, or on who simulates them.
 
 use crate::config::FabricSpec;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Watcher};
 use crate::event::EventTree;
 use crate::headroom::required_headroom;
 use crate::packet::MIN_FRAME;
@@ -101,11 +101,22 @@ impl<B: Copy + Default> Fabric<B> {
 
     /// Runs until the endpoint stops it or nothing is left to happen.
     pub fn run<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E) -> Ending {
+        self.run_watched(endpoint, &mut ())
+    }
+
+    /// As [`Fabric::run`], with a watcher that looks until the run ends.
+    pub fn run_watched<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E, watcher: &mut dyn Watcher<E>) -> Ending {
+        let mut next_look = watcher.next().as_ps();
         loop {
             let next_start = endpoint.next_start().as_ps();
-            let start = self.links.next_event.iter().copied().fold(next_start, u64::min);
+            let mut start = self.links.next_event.iter().copied().fold(next_start, u64::min);
             if start == u64::MAX {
                 return Ending::Idle;
+            }
+            // Nothing happens before `start`.
+            while next_look <= start {
+                next_look = self.watch(endpoint, watcher, next_look);
+                start = self.links.next_event.iter().copied().fold(start, u64::min);
             }
             let end = start.saturating_add(self.lookahead);
             self.now = start;
@@ -116,21 +127,37 @@ impl<B: Copy + Default> Fabric<B> {
                     *next = (*next).min(at.as_ps());
                 });
             }
-            for host in 0..self.topology.hosts {
-                if self.links.next_event[host as usize] < end {
-                    self.run_host(endpoint, host, end);
-                }
+            while next_look < end {
+                self.run_nodes(endpoint, start, next_look);
+                next_look = self.watch(endpoint, watcher, next_look);
             }
-            let Fabric { links, routes, tree, .. } = self;
-            let first = self.topology.hosts as usize;
-            match &mut self.switches {
-                Switches::InputQueued(switches) => run_switches(switches, first, links, routes, tree, start, end),
-                Switches::SharedBuffer(switches) => run_switches(switches, first, links, routes, tree, start, end),
-            }
+            self.run_nodes(endpoint, start, end);
             self.now = end;
             if endpoint.close_window(Time::from_ps(end), self.links.hops).is_break() {
                 return Ending::Stopped;
             }
+        }
+    }
+
+    /// Lets the watcher look at `at`; returns when it wants to look again.
+    fn watch<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E, watcher: &mut dyn Watcher<E>, at: u64) -> u64 {
+        self.now = at;
+        watcher.look(Time::from_ps(at), self, endpoint);
+        watcher.next().as_ps().max(at + 1)
+    }
+
+    /// Simulates every event before `end`, none of which is before `start`.
+    fn run_nodes<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E, start: u64, end: u64) {
+        for host in 0..self.topology.hosts {
+            if self.links.next_event[host as usize] < end {
+                self.run_host(endpoint, host, end);
+            }
+        }
+        let Fabric { links, routes, tree, .. } = self;
+        let first = self.topology.hosts as usize;
+        match &mut self.switches {
+            Switches::InputQueued(switches) => run_switches(switches, first, links, routes, tree, start, end),
+            Switches::SharedBuffer(switches) => run_switches(switches, first, links, routes, tree, start, end),
         }
     }
 
@@ -195,7 +222,7 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
-    /// Start of the latest window, or its end when it is complete.
+    /// The instant at which a watcher looks; else the start of the latest window, or its end when it is complete.
     pub fn now(&self) -> Time {
         Time::from_ps(self.now)
     }
@@ -243,9 +270,9 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
         self.look(port, |queueing, input| queueing.occupancy(input, priority)).unwrap_or(0)
     }
-    /// Bytes that a switch holds for an output port in a priority; counted by input-queued switches only with ECN.
+    /// Bytes that a switch holds for an output port in a priority.
     pub fn egress(&self, port: usize, priority: usize) -> u64 {
-        self.look(port, |queueing, output| queueing.egress(output, priority)).unwrap_or(0)
+        self.look(port, |queueing, output| queueing.waiting(output, priority)).unwrap_or(0)
     }
     /// Whether a switch's input port has packets of a priority queued for one of its output ports.
     pub fn has_queued(&self, input: usize, output: usize, priority: usize) -> bool {

@@ -17,7 +17,7 @@ mod switch;
 pub mod topology;
 
 pub use diagnose::{Blockage, blockage};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Watcher};
 pub use engine::{Ending, Fabric, lossless_headroom};
 pub use headroom::required_headroom;
 pub use ideal::completion_time;

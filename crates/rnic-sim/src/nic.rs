@@ -162,6 +162,8 @@ pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowS
     free: Vec<u32>,
     /// Flows whose receiver has everything while their sender still has something to do.
     closing: Vec<u32>,
+    /// How many of them were there when the last window ended.
+    waiting: usize,
     records: Vec<FlowRecord>,
     /// One entry per record, if they are to be kept.
     places: Option<Vec<FlowPlace>>,
@@ -195,6 +197,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             receivers: Vec::new(),
             free: Vec::new(),
             closing: Vec::new(),
+            waiting: 0,
             records: Vec::new(),
             places: None,
             active: 0,
@@ -398,7 +401,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         let end = &mut self.receivers[slot as usize];
         let outcome = end.receiver.handle(&self.cfg, now, pdu, RxMeta { marked: packet.is_marked() });
         if !outcome.discarded {
-            self.last_progress = now;
+            self.last_progress = self.last_progress.max(now);
         }
         if outcome.completed {
             end.done = true;
@@ -478,6 +481,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     /// Retires flows whose both ends are done.
     fn retire(&mut self) {
         let learns = P::sender_learns_completion(&self.cfg);
+        // The hosts in turn, wherever a watcher cut the window.
+        self.closing[self.waiting..].sort_by_key(|slot| self.senders[*slot as usize].dst);
         let mut kept = 0;
         for i in 0..self.closing.len() {
             let slot = self.closing[i];
@@ -495,6 +500,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             }
         }
         self.closing.truncate(kept);
+        self.waiting = kept;
     }
 
     fn observe(&mut self, end: Time, hops: u64) -> ControlFlow<()> {

@@ -105,6 +105,13 @@ impl<B: Copy + Default> Queueing<B> for InputQueued<B> {
         self.egress.get(output * self.priorities + priority).copied().unwrap_or(0)
     }
 
+    fn waiting(&self, output: usize, priority: usize) -> u64 {
+        let lane = output * self.priorities + priority;
+        let queues = &self.queues[lane * self.ports..(lane + 1) * self.ports];
+        let counted = || queues.iter().flat_map(|queue| self.cells.iter(queue)).map(|p| u64::from(p.bytes)).sum();
+        self.egress.get(lane).copied().unwrap_or_else(counted)
+    }
+
     #[inline(always)]
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> (u64, bool) {
         let priority = packet.priority as usize;

@@ -28,6 +28,10 @@ pub(crate) trait Queueing<B> {
     fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool;
     /// Bytes that wait for an output in a priority: what ECN looks at.
     fn egress(&self, output: usize, priority: usize) -> u64;
+    /// The same, whether or not it is counted for ECN.
+    fn waiting(&self, output: usize, priority: usize) -> u64 {
+        self.egress(output, priority)
+    }
     /// Stores a packet that has room; returns what its input holds in its priority now, and whether its peer is to pause.
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> (u64, bool);
     /// Takes what an output sends next of the priorities in `sendable`, all of which have something waiting, and the input that it came by.
