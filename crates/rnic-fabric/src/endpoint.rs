@@ -39,6 +39,10 @@ pub trait Watcher<E: Endpoint> {
     /// The instant has come; [`Watcher::next`] must be later afterwards. A change that it makes to the fabric takes effect now; what
     /// that sends must need at least the engine's lookahead to arrive, as every frame does.
     fn look(&mut self, now: Time, fabric: &mut Fabric<E::Body>, endpoint: &mut E);
+    /// Whether what it will do at a later instant can make something happen, so that a run in which nothing is left must go on.
+    fn acts(&self) -> bool {
+        false
+    }
 }
 
 /// Never looks.

@@ -111,7 +111,11 @@ impl<B: Copy + Default> Fabric<B> {
             let next_start = endpoint.next_start().as_ps();
             let mut start = self.links.next_event.iter().copied().fold(next_start, u64::min);
             if start == u64::MAX {
-                return Ending::Idle;
+                if next_look == u64::MAX || !watcher.acts() {
+                    return Ending::Idle;
+                }
+                next_look = self.watch(endpoint, watcher, next_look);
+                continue;
             }
             // Nothing happens before `start`.
             while next_look <= start {
@@ -241,6 +245,11 @@ impl<B: Copy + Default> Fabric<B> {
     /// The frames that a tapped port has transmitted, in order; none for another port.
     pub fn tapped(&self, port: usize) -> &[Tapped<B>] {
         self.links.tapped(port)
+    }
+    /// A host's NIC pauses exactly the priorities in `mask` of its switch from now on: its pause frame leaves as soon as the transmitter is
+    /// free, ahead of data. Switches obey it whether or not they have PFC.
+    pub fn pause_from_host(&mut self, host: u32, mask: u8) {
+        self.links.pause_from_host(self.topology.host_port(host), self.now, mask);
     }
     /// Ends the count of paused time at `now`.
     pub fn close_counters(&mut self, now: Time) {

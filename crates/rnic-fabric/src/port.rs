@@ -264,6 +264,17 @@ impl<B: Copy + Default> Ports<B> {
         self.put(number, end, packet);
     }
 
+    /// The host's port `number` tells its peer to pause exactly the priorities in `mask`. What it transmits now ends first, and nothing else
+    /// can come between, so the frame can be put on the cable at once.
+    pub(crate) fn pause_from_host(&mut self, number: usize, now: u64, mask: u8) {
+        let port = &mut self.ports[number];
+        port.pause_wanted = mask;
+        if port.must_tell_pause() {
+            let free = port.busy_until.max(now);
+            self.transmit_pause(number, free);
+        }
+    }
+
     /// Returns false when the cable loses the frame.
     #[inline]
     fn send(&mut self, number: usize, now: u64, packet: Packet<B>) -> bool {

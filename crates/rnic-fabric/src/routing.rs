@@ -78,13 +78,11 @@ impl Routes {
                 builders[(node - topology.hosts) as usize].add(next_hops(topology, node, &distance));
             }
         }
-        let mut next_group = groups.switches.len() as u32;
-        for (host, detours) in detours(topology, named)? {
+        for (group, (host, detours)) in (groups.switches.len() as u32..).zip(detours(topology, named)?) {
             for (builder, set) in builders.iter_mut().zip(detoured(topology, &groups.switches, host, &detours)?) {
                 builder.add(set);
             }
-            host_place[host as usize].0 = next_group;
-            next_group += 1;
+            host_place[host as usize].0 = group;
         }
         let switches = builders
             .into_iter()
@@ -96,6 +94,18 @@ impl Routes {
             })
             .collect();
         Ok(Routes { host_place, switches, hosts: topology.hosts })
+    }
+
+    /// Whether [`Routes::with`] would take these routes.
+    ///
+    /// # Errors
+    /// A route that names what is not there, or makes packets circle.
+    pub fn check(topology: &Topology, named: &[NamedRoute]) -> Result<(), TopologyError> {
+        let groups = groups(topology);
+        for (host, detours) in detours(topology, named)? {
+            detoured(topology, &groups.switches, host, &detours)?;
+        }
+        Ok(())
     }
 
     /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst`.

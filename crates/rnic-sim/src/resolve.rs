@@ -4,7 +4,7 @@
 //! of twice the BDP, `RTO_high` from one congested link.
 
 use crate::nic::Hosting;
-use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, TransportSpec};
+use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, TransportSpec};
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
@@ -68,6 +68,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
         links: run.fabric.links.clone(),
+        routes: run.fabric.routes.clone(),
         switch: SwitchSpec { shared: None, buffer: Bytes(0), pfc: None, marking: None, priorities: priorities(run)? },
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
@@ -95,6 +96,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     if let Some(pfc) = fabric.switch.pfc {
         warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
     }
+    warn_of_storms(run, fabric.switch.priorities, &mut warnings);
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
@@ -419,6 +421,29 @@ fn timeouts(
     Some(Timeouts { high, low, low_packets, dynamic })
 }
 
+/// A storm in words.
+fn storm_text(storm: &Storm, topology: &Topology) -> String {
+    let what = storm.priority.map_or("its switch".to_string(), |priority| format!("priority {priority} of its switch"));
+    let until = storm.duration.map_or("for ever".to_string(), |duration| format!("for {duration}"));
+    format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
+}
+
+/// Warns of storms that stop nothing.
+fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
+    if !run.fabric.storms.is_empty() && !run.transport.pfc {
+        warnings.push("the storm changes nothing: without PFC switches ignore pause frames".to_string());
+        return;
+    }
+    for priority in run.fabric.storms.iter().filter_map(|storm| storm.priority) {
+        if priority >= priorities {
+            warnings.push(format!(
+                "the storm in priority {priority} changes nothing: the run uses priorities 0 to {}",
+                priorities - 1
+            ));
+        }
+    }
+}
+
 /// Warns when the cap alone keeps a lone flow clearly below line rate.
 fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
     let needed =
@@ -459,6 +484,12 @@ fn parameters(
     put("hosts", topology.hosts.to_string());
     put("switches", (topology.nodes() - topology.hosts).to_string());
     put("longest path", format!("{} links, {} one way, {}", longest.hops, longest.delay, longest.rate));
+    for route in &fabric.routes {
+        put("route", format!("at {} to {} via {}", route.at, route.to.join(", "), route.via));
+    }
+    for storm in &run.fabric.storms {
+        put("storm", storm_text(storm, topology));
+    }
     put("base_rtt", flow.base_rtt.to_string());
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());

@@ -142,6 +142,8 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
             topology: TopologySpec::SingleSwitch { hosts: 3 },
             link,
             links: Vec::new(),
+            routes: Vec::new(),
+            storms: Vec::new(),
             mtu: Bytes(1_000),
             frame_gap: Bytes(20),
             switch: SwitchSetup::default(),

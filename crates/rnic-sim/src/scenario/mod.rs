@@ -9,6 +9,7 @@
 mod error;
 mod extends;
 mod fabric;
+mod faults;
 mod graph;
 pub mod model;
 mod names;
@@ -23,8 +24,8 @@ mod tree;
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use model::{
-    EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SharedSetup, SwitchSetup, Traffic, TrafficPattern,
-    TransportSpec,
+    EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
+    TrafficPattern, TransportSpec,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
 pub(crate) use transport::header;
