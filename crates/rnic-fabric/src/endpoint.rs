@@ -52,3 +52,18 @@ impl<E: Endpoint> Watcher<E> for () {
     }
     fn look(&mut self, _now: Time, _fabric: &mut Fabric<E::Body>, _endpoint: &mut E) {}
 }
+
+/// Several that look at the same run.
+impl<E: Endpoint> Watcher<E> for Vec<&mut dyn Watcher<E>> {
+    fn next(&self) -> Time {
+        self.iter().map(|watcher| watcher.next()).min().unwrap_or(Time::MAX)
+    }
+    fn look(&mut self, now: Time, fabric: &mut Fabric<E::Body>, endpoint: &mut E) {
+        for watcher in self.iter_mut().filter(|watcher| watcher.next() <= now) {
+            watcher.look(now, fabric, endpoint);
+        }
+    }
+    fn acts(&self) -> bool {
+        self.iter().any(|watcher| watcher.acts())
+    }
+}

@@ -9,4 +9,5 @@ pub mod resolve;
 pub mod results;
 pub mod run;
 pub mod scenario;
+pub mod storm;
 pub mod workload;

@@ -5,6 +5,7 @@
 
 use crate::nic::Hosting;
 use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, TransportSpec};
+use crate::storm::StormStep;
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
@@ -52,6 +53,8 @@ pub struct Resolved {
     pub hosting: Hosting,
     /// What the workload must know.
     pub network: Network,
+    /// What NICs pause and when; nothing without PFC.
+    pub storms: Vec<StormStep>,
     /// Whether nothing can be dropped: PFC with enough headroom, and no random loss.
     pub lossless: bool,
     /// The longest path.
@@ -156,7 +159,11 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     };
     let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
     let settings = run.transport.cc_settings.clone();
-    Ok(Resolved { fabric, stack, settings, flow, hosting, network, lossless, longest, parameters, warnings })
+    let storms = match fabric.switch.pfc {
+        Some(_) => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
+        None => Vec::new(),
+    };
+    Ok(Resolved { fabric, stack, settings, flow, hosting, network, storms, lossless, longest, parameters, warnings })
 }
 
 /// What a scenario says of TCP, over the model's defaults.

@@ -6,9 +6,10 @@ use crate::nic::{Hosts, Stop};
 use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
+use crate::storm::Storms;
 use crate::workload::{self, FlowSpec};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Ending, Fabric, blockage};
+use rnic_fabric::{Ending, Fabric, Watcher, blockage};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -190,7 +191,9 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         capture.begin(&mut fabric);
         hosts.keep_places();
     }
-    let ending = fabric.run(&mut hosts);
+    let mut storms = Storms::new(&resolved.storms);
+    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
+    let ending = fabric.run_watched(&mut hosts, &mut watchers);
     let end = fabric.now();
     fabric.close_counters(end);
     let host_totals = hosts.totals();
