@@ -10,7 +10,7 @@ use crate::endpoint::{Endpoint, Watcher};
 use crate::event::EventTree;
 use crate::headroom::required_headroom;
 use crate::packet::MIN_FRAME;
-use crate::port::{Ports, PriorityCounters, Tapped};
+use crate::port::{Pause, Ports, PriorityCounters, Tapped};
 use crate::routing::Routes;
 use crate::switch::{InputQueued, Queueing, SharedBuffer, Switch};
 use crate::topology::{Topology, TopologyError};
@@ -283,10 +283,35 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn egress(&self, port: usize, priority: usize) -> u64 {
         self.look(port, |queueing, output| queueing.waiting(output, priority)).unwrap_or(0)
     }
-    /// Whether a switch's input port has packets of a priority queued for one of its output ports.
-    pub fn has_queued(&self, input: usize, output: usize, priority: usize) -> bool {
+    /// Bytes of a priority that came by a switch's input port and wait for one of its output ports.
+    pub fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
         let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
-        self.look(input, |queueing, input| queueing.holds(input, output, priority)).unwrap_or(false)
+        self.look(input, |queueing, input| queueing.held(input, output, priority)).unwrap_or(0)
+    }
+    /// Whether any transmitter is paused.
+    pub fn any_paused(&self) -> bool {
+        self.links.paused_ports > 0
+    }
+    /// When a port's transmitter was last paused in a priority; zero if never.
+    pub fn paused_since(&self, port: usize, priority: usize) -> Time {
+        Time::from_ps(self.links.paused_since(port, priority))
+    }
+    /// When a port's transmitter was last resumed in a priority.
+    pub fn resumed_at(&self, port: usize, priority: usize) -> Option<Time> {
+        let at = self.links.resumed_at(port, priority);
+        (at > 0).then_some(Time::from_ps(at))
+    }
+    /// Priorities in which a port wants its peer to pause, whether or not the frame that says so has left.
+    pub fn pauses_peer(&self, port: usize) -> u8 {
+        self.links.ports[port].pause_wanted
+    }
+    /// Notes every pause from now on; [`Fabric::take_pauses`] hands them over.
+    pub fn log_pauses(&mut self) {
+        self.links.pause_log.get_or_insert_default();
+    }
+    /// The pauses that have ended since the last call, in no particular order.
+    pub fn take_pauses(&mut self) -> Vec<Pause> {
+        self.links.pause_log.as_mut().map(std::mem::take).unwrap_or_default()
     }
     /// Calls `look` with the queueing of a port's switch and the port's number there; `None` for a host's.
     fn look<R>(&self, port: usize, look: impl FnOnce(&dyn Queueing<B>, usize) -> R) -> Option<R> {

@@ -9,7 +9,7 @@ use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
 use crate::workload::{self, FlowSpec};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Ending, Fabric, Watcher, blockage};
+use rnic_fabric::{Cause, Ending, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -253,16 +253,27 @@ fn status<B: Copy + Default>(
 
 /// A sentence on who is paused, empty if nobody is.
 fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
-    let blockage = blockage(fabric);
-    if !blockage.cycle.is_empty() {
-        return format!("; deadlock: the pauses form a cycle through {}", blockage.cycle.join(", "));
+    let (tree, topology) = (pause_tree(fabric), fabric.topology());
+    if !tree.cycle.is_empty() {
+        let names: Vec<String> = tree.cycle.iter().map(|port| topology.port_name(*port)).collect();
+        return format!("; deadlock: the pauses form a cycle through {}", names.join(", "));
     }
-    if blockage.paused.is_empty() {
+    let mut ports: Vec<usize> = tree.paused().map(|paused| paused.port).collect();
+    ports.dedup();
+    if ports.is_empty() {
         return String::new();
     }
-    let names: Vec<&str> = blockage.paused.iter().take(8).map(|(name, _)| name.as_str()).collect();
-    let more = if blockage.paused.len() > names.len() { ", ..." } else { "" };
-    format!("; {} ports are paused: {}{more}", blockage.paused.len(), names.join(", "))
+    let names: Vec<String> = ports.iter().take(8).map(|port| topology.port_name(*port)).collect();
+    let more = if ports.len() > names.len() { ", ..." } else { "" };
+    let mut text = format!("; {} ports are paused: {}{more}", ports.len(), names.join(", "));
+    let nic = tree.paused().find_map(|paused| match paused.cause {
+        Cause::Nic { port } => Some(port),
+        _ => None,
+    });
+    if let Some(port) = nic {
+        text += &format!("; the NIC of {} pauses its switch", topology.names[topology.ports[port].node as usize]);
+    }
+    text
 }
 
 fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
