@@ -44,7 +44,7 @@ fn seen(spec: &FabricSpec, storm: Option<u64>, at: u64) -> (Fabric<u32>, PauseTr
     let mut fabric = Fabric::new(spec, 1).unwrap();
     fabric.log_pauses();
     let mut script = Script::new(3);
-    script.send_burst(0, 0, 1, 150);
+    script.send_burst(0, 0, 1, 600);
     let mut look = Look { storm, at: Some(at), tree: PauseTree::default() };
     fabric.run_watched(&mut script, &mut look);
     (fabric, look.tree)
@@ -52,31 +52,34 @@ fn seen(spec: &FabricSpec, storm: Option<u64>, at: u64) -> (Fabric<u32>, PauseTr
 
 #[test]
 fn a_chain_of_pauses_leads_to_the_congested_port() {
-    let mut spec = chain();
+    let mut spec = with_pfc(chain(), 100_000, 20 * F, 10 * F);
     spec.links[3].rate = Some(BitRate::from_gbps(10));
-    let (mut fabric, tree) = seen(&spec, None, 35 * US);
-    let topology = fabric.topology().clone();
+    let topology = Fabric::<u32>::new(&spec, 1).unwrap().topology().clone();
     let named = |node, peer| port(&topology, node, peer);
     let (a, s1, s2) = (named("a", "s1"), named("s1", "s2"), named("s2", "s3"));
     let cause = Cause::Congestion { port: named("s3", "b") };
-    // The third of the frames that queue at s3 reaches it 6 frame times and 3 cables after the start; the pause takes a cable back.
-    let first = seen(&spec, None, 11 * US).1;
-    let since = Time::from_ps(6 * T + PAUSE + 4 * 2 * US);
-    assert_eq!(
-        first.ports.iter().map(|p| (p.port, p.on, p.since, p.cause)).collect::<Vec<_>>(),
-        [(s2, true, since, cause)]
-    );
-    // Later s1, between two pauses, sends on what the last one piled up: that is no congestion of its own.
-    let shape: Vec<_> = tree.ports.iter().map(|p| (p.port, p.on, p.waits_for, p.cause, p.depth)).collect();
-    let by_hand = [
-        (a, true, Wait::Port(2), cause, 3),
-        (s2, true, Wait::Root(cause), cause, 1),
-        (s1, false, Wait::Port(1), cause, 2),
-    ];
-    assert_eq!(shape, by_hand);
-    assert!(tree.paused().all(|p| p.held > 2 * F && p.held % F == 0), "{tree:?}");
-    assert!(tree.cycle.is_empty());
-    assert!(tree.is_at_root(cause, named("s3", "b")) && !tree.is_at_root(cause, s2));
+    // Frame k is at s3 at (k + 3) T + 3 D, and every fourth makes room: frame 27 is the 21st to wait there.
+    let first = seen(&spec, None, 15 * US).1;
+    let since = Time::from_ps(30 * T + PAUSE + 4 * 2 * US);
+    let shape: Vec<_> = first.ports.iter().map(|p| (p.port, p.on, p.since, p.waits_for, p.cause, p.depth)).collect();
+    assert_eq!(shape, [(s2, true, since, Wait::Root(cause), cause, 1)]);
+    // Whenever one looks, whoever is paused is so for the same cause in the end, also while a port on the way sends on what its last
+    // pause piled up: that is no congestion of its own.
+    let (mut whole, mut bridged) = (0, 0);
+    for at in (16..400).step_by(3) {
+        let tree = seen(&spec, None, at * US).1;
+        for paused in tree.paused() {
+            let depth = [(a, 3), (s1, 2), (s2, 1)].iter().find(|(port, _)| *port == paused.port).unwrap().1;
+            assert_eq!((paused.cause, paused.depth), (cause, depth), "{at} us: {tree:?}");
+        }
+        assert!(tree.cycle.is_empty());
+        assert!(tree.is_at_root(cause, named("s3", "b")) && !tree.is_at_root(cause, s2));
+        whole += usize::from(tree.paused().count() == 3);
+        bridged += usize::from(tree.ports.iter().any(|p| !p.on));
+    }
+    assert!(whole > 3 && bridged > 3, "{whole} {bridged}");
+    let (mut fabric, tree) = seen(&spec, None, 100 * US);
+    assert!(tree.paused().count() > 0);
     // The log has the same pauses with their ends, and adds up to the counters.
     let log = fabric.take_pauses();
     for paused in tree.paused() {
