@@ -201,6 +201,8 @@ pub(crate) struct Ports<B> {
     /// Per port and priority: when it was last paused, and when last resumed.
     paused_since: Vec<u64>,
     resumed_at: Vec<u64>,
+    /// Paused time before this is in the counters.
+    counted_until: u64,
     /// Ports with a priority paused.
     pub(crate) paused_ports: usize,
     /// Pauses that have ended, if somebody wants to know.
@@ -245,6 +247,7 @@ impl<B: Copy + Default> Ports<B> {
             counters: vec![PriorityCounters::default(); cells],
             paused_since: vec![0; cells],
             resumed_at: vec![0; cells],
+            counted_until: 0,
             paused_ports: 0,
             pause_log: None,
             next_event: vec![u64::MAX; topology.nodes() as usize],
@@ -347,7 +350,7 @@ impl<B: Copy + Default> Ports<B> {
             } else {
                 let since = self.paused_since[cell];
                 self.resumed_at[cell] = now;
-                self.counters[cell].paused_ps += now - since;
+                self.counters[cell].paused_ps += now - since.max(self.counted_until);
                 if let Some(log) = &mut self.pause_log {
                     let (from, to) = (Time::from_ps(since), Time::from_ps(now));
                     log.push(Pause { port: number as u32, priority: priority as u8, from, to });
@@ -362,10 +365,10 @@ impl<B: Copy + Default> Ports<B> {
             let mask = self.ports[number].paused;
             for priority in (0..self.priorities).filter(|p| mask & (1 << p) != 0) {
                 let cell = number * self.priorities + priority;
-                self.counters[cell].paused_ps += now - self.paused_since[cell];
-                self.paused_since[cell] = now;
+                self.counters[cell].paused_ps += now - self.paused_since[cell].max(self.counted_until);
             }
         }
+        self.counted_until = now;
     }
 
     /// When a port was last resumed in a priority.

@@ -4,6 +4,7 @@ pub mod capture;
 pub mod catalogue;
 pub mod format;
 pub mod nic;
+pub mod pauses;
 pub mod reproduce;
 pub mod resolve;
 pub mod results;

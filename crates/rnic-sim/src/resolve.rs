@@ -55,6 +55,8 @@ pub struct Resolved {
     pub network: Network,
     /// What NICs pause and when; nothing without PFC.
     pub storms: Vec<StormStep>,
+    /// When pauses are looked at: the first time, and how far apart.
+    pub watch_pauses: Option<(Time, Time)>,
     /// Whether nothing can be dropped: PFC with enough headroom, and no random loss.
     pub lossless: bool,
     /// The longest path.
@@ -163,7 +165,20 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         Some(_) => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
         None => Vec::new(),
     };
-    Ok(Resolved { fabric, stack, settings, flow, hosting, network, storms, lossless, longest, parameters, warnings })
+    Ok(Resolved {
+        fabric,
+        stack,
+        settings,
+        flow,
+        hosting,
+        network,
+        storms,
+        watch_pauses,
+        lossless,
+        longest,
+        parameters,
+        warnings,
+    })
 }
 
 /// What a scenario says of TCP, over the model's defaults.

@@ -3,6 +3,7 @@
 use crate::capture::Capture;
 use crate::catalogue::Job;
 use crate::nic::{Hosts, Stop};
+use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
@@ -192,7 +193,12 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         hosts.keep_places();
     }
     let mut storms = Storms::new(&resolved.storms);
+    let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval));
+    if pauses.is_some() {
+        fabric.log_pauses();
+    }
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
+    watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     let ending = fabric.run_watched(&mut hosts, &mut watchers);
     let end = fabric.now();
     fabric.close_counters(end);
@@ -218,6 +224,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     }
     let places = hosts.take_places();
     let flows = hosts.into_records();
+    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &mut warnings));
     if let Some(capture) = capture {
         capture.end(&fabric, &places, &flows);
     }
@@ -230,6 +237,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         end,
         parameters: resolved.parameters.clone(),
         warnings,
+        pauses,
     }
 }
 

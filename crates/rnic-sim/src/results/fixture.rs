@@ -77,6 +77,7 @@ fn output(faster: u64) -> RunOutput {
         end,
         parameters: vec![("rate".into(), "40 Gbps".into()), ("buffer".into(), "240 KB".into())],
         warnings: vec!["the clock is fictional".into()],
+        pauses: None,
     }
 }
 
