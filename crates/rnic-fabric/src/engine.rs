@@ -263,6 +263,10 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn busy(&self, port: usize) -> Time {
         Time::from_ps(self.links.busy_ps(port))
     }
+    /// Priorities in use.
+    pub fn priorities(&self) -> u8 {
+        self.links.priorities as u8
+    }
     /// Packets queued in switches or on cables, pause frames not included.
     pub fn in_flight(&self) -> u64 {
         let switches = self.topology.nodes() - self.topology.hosts;

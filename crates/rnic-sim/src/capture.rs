@@ -247,37 +247,10 @@ impl Capture {
 
 /// Both ports of every cable between the two nodes that `link` names.
 fn find_ports(topology: &Topology, link: &str) -> Result<Vec<usize>, String> {
-    let node = |name: &str| topology.names.iter().position(|other| other == name);
-    // Names may have colons too.
-    let pairs = link.match_indices(':').map(|(at, _)| (&link[..at], &link[at + 1..]));
-    let Some((a, b)) = pairs.clone().find(|(a, b)| node(a).is_some() && node(b).is_some()) else {
-        let unknown = pairs.clone().flat_map(|(a, b)| [a, b]).find(|name| node(name).is_none());
-        return Err(match unknown {
-            Some(name) => format!("no node is called \"{name}\"; ports.csv and `rnic topology` name the nodes"),
-            None => format!(
-                "\"{link}\" is no link; write two nodes with a colon between them, like h0:{}",
-                peer_of_first(topology)
-            ),
-        });
-    };
-    let ends =
-        |port: &usize| (topology.names[topology.ports[*port].node as usize].as_str(), peer_name(topology, *port));
-    let ports: Vec<usize> = (0..topology.ports.len()).filter(|port| [(a, b), (b, a)].contains(&ends(port))).collect();
-    if ports.is_empty() {
-        let own = topology.ports_of(node(a).unwrap_or(0) as u32);
-        let mut peers: Vec<&str> = own.map(|port| peer_name(topology, port)).collect();
-        peers.dedup();
-        return Err(format!("no cable joins {a} and {b}; {a} is linked with {}", peers.join(", ")));
-    }
+    let mut ports = crate::link::ports(topology, link)?;
+    ports.extend(ports.clone().into_iter().map(|port| topology.ports[port].peer as usize));
+    ports.sort_unstable();
     Ok(ports)
-}
-
-fn peer_name(topology: &Topology, port: usize) -> &str {
-    &topology.names[topology.peer_node(port) as usize]
-}
-
-fn peer_of_first(topology: &Topology) -> &str {
-    peer_name(topology, 0)
 }
 
 /// Each flow has a queue pair of its own at either end; the first ones are for management.

@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod catalogue;
 pub mod format;
+mod link;
 pub mod nic;
 pub mod pauses;
 pub mod reproduce;
@@ -11,4 +12,5 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod storm;
+pub mod watch;
 pub mod workload;

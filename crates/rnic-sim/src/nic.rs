@@ -237,6 +237,14 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             |(send, receive): (&SendEnd<P, C>, &ReceiveEnd<P>)| (send.record, receive.src, send.dst, send.flow_hash);
         flows.filter(move |(send, _)| self.records[send.record as usize].start < now).map(flow)
     }
+    /// Number of every flow that is under way before `now`, and the payload bytes that it has delivered.
+    pub fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
+        let ends = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
+        let flows = ends.map(|(send, receive)| (&self.records[send.record as usize], receive));
+        flows
+            .filter(move |(record, _)| record.start < now)
+            .map(|(record, receive)| (record.id, receive.receiver.delivered(&self.cfg, record.bytes)))
+    }
     /// One record per flow that has started, in order of start.
     pub fn into_records(mut self) -> Vec<FlowRecord> {
         for end in self.senders.iter().filter(|end| !end.done) {

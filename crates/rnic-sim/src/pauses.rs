@@ -185,9 +185,10 @@ impl PauseWatch {
         self.seen = seen;
     }
 
-    /// What was found in a run that ended at `end` with these records.
+    /// What was found in a run that ended at `end` with these records; `delivered` has the payload bytes of flows that did not finish.
     pub(crate) fn finish<B: Copy + Default>(
-        mut self, fabric: &mut Fabric<B>, end: Time, flows: &[FlowRecord], warnings: &mut Vec<String>,
+        mut self, fabric: &mut Fabric<B>, end: Time, flows: &[FlowRecord], delivered: &BTreeMap<u32, u64>,
+        warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -206,9 +207,17 @@ impl PauseWatch {
         }
         let victim = |(flow, suffered): (u32, Suffered)| {
             let record = &flows[flow as usize];
-            let lasted = record.finish.map(|finish| finish - record.start);
-            let goodput = lasted.map(|time| record.bytes as f64 * 8_000.0 / time.as_ps().max(1) as f64);
-            Victim { flow, src: record.src, dst: record.dst, samples: suffered.samples, root: suffered.root, goodput }
+            let bytes = if record.finish.is_some() { record.bytes } else { delivered.get(&flow).copied().unwrap_or(0) };
+            let lasted = record.finish.unwrap_or(end) - record.start;
+            Victim {
+                flow,
+                src: record.src,
+                dst: record.dst,
+                samples: suffered.samples,
+                root: suffered.root,
+                finished: record.finish.is_some(),
+                goodput: bytes as f64 * 8_000.0 / lasted.as_ps().max(1) as f64,
+            }
         };
         let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().map(victim).collect();
         victims.sort_by_key(|victim| (std::cmp::Reverse(victim.samples), victim.flow));

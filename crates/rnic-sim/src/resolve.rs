@@ -6,6 +6,7 @@
 use crate::nic::Hosting;
 use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, TransportSpec};
 use crate::storm::StormStep;
+use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
 use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec};
 use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
@@ -61,6 +62,8 @@ pub struct Resolved {
     pub lossless: bool,
     /// The longest path.
     pub longest: PathFacts,
+    /// What is looked at while the run goes on.
+    pub watch: Option<WatchPlan>,
     /// The settings as (key, value with unit).
     pub parameters: Vec<(String, String)>,
     /// What a reader should know.
@@ -159,8 +162,11 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         stall_time: run.limits.stall_time,
         seed: run.seed,
     };
+    let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
+    let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
     let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
     let settings = run.transport.cc_settings.clone();
+    let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
     let storms = match fabric.switch.pfc {
         Some(_) => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
         None => Vec::new(),
@@ -173,6 +179,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         hosting,
         network,
         storms,
+        watch,
         watch_pauses,
         lossless,
         longest,

@@ -8,12 +8,14 @@ use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
+use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec};
 use cpu_time::ThreadTime;
 use rnic_fabric::{Cause, Ending, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -192,6 +194,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         capture.begin(&mut fabric);
         hosts.keep_places();
     }
+    let mut recorder = resolved.watch.as_ref().map(Recorder::new);
     let mut storms = Storms::new(&resolved.storms);
     let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval));
     if pauses.is_some() {
@@ -199,12 +202,14 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     }
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
+    watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
     let ending = fabric.run_watched(&mut hosts, &mut watchers);
     let end = fabric.now();
     fabric.close_counters(end);
     let host_totals = hosts.totals();
     let unfinished = hosts.unfinished();
     let stop = hosts.stop();
+    let delivered = if pauses.is_some() { hosts.delivered(end).collect() } else { BTreeMap::new() };
     let ports = port_records(&fabric);
     let totals = totals(&fabric, &ports, host_totals);
     let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
@@ -224,7 +229,8 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     }
     let places = hosts.take_places();
     let flows = hosts.into_records();
-    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &mut warnings));
+    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &delivered, &mut warnings));
+    let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     if let Some(capture) = capture {
         capture.end(&fabric, &places, &flows);
     }
@@ -238,6 +244,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         parameters: resolved.parameters.clone(),
         warnings,
         pauses,
+        samples,
     }
 }
 

@@ -74,7 +74,7 @@ fn syntax_and_structure() {
         ("", "title = \"empty\"\n",
             "a.toml:1:1: the scenario has no run; add [[run]] with `name` and `transport`"),
         ("title", "titel",
-            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends"),
+            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         (r#"title = "good""#, "title = 3",
             r#"a.toml:1:9: `title` must be a string, not an integer; write for example `title = "IRN and RoCE"`"#),
         (r#"title = "good""#, "seed = -1",
@@ -88,7 +88,7 @@ fn syntax_and_structure() {
         ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "",
             r#"a.toml:2:2: `topology` is missing in [fabric]; write for example `topology = "fat-tree"`"#),
         ("[fabric.switch]", "[switch]",
-            "a.toml:9:2: unknown key `switch` in the scenario; accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends"),
+            "a.toml:9:2: unknown key `switch` in the scenario; did you mean `watch`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n", "",
             "a.toml:1:1: `traffic` is missing in the scenario; write for example `[traffic]`"),
         ("[[run]]\nname = \"RoCE\"\ntransport = \"roce\"\n[[run]]\nname = \"IRN\"", "[run]\nname = \"IRN\"",
@@ -446,9 +446,9 @@ fn changes_of_a_run() {
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.delay.x\" = 3 }",
             "a.toml:23:9: `fabric.delay` is a string, so it has no `x`; set `fabric.delay` itself"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"run.0.pfc\" = true }",
-            r#"a.toml:23:9: `set` of run "IRN" cannot change `run`; a path in `set` begins with one of fabric, traffic, transport, limits"#),
+            r#"a.toml:23:9: `set` of run "IRN" cannot change `run`; a path in `set` begins with one of fabric, traffic, transport, limits, watch"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { seed = 3 }",
-            r#"a.toml:23:9: `set` of run "IRN" cannot change `seed`; a path in `set` begins with one of fabric, traffic, transport, limits"#),
+            r#"a.toml:23:9: `set` of run "IRN" cannot change `seed`; a path in `set` begins with one of fabric, traffic, transport, limits, watch"#),
     ]);
 }
 
@@ -459,7 +459,7 @@ fn overrides_are_checked_as_the_file_is() {
         ("fabric.delay=fast", r#"--set fabric.delay=fast: `delay`: `fast` does not start with a number; write for example "2 us""#),
         ("fabric.switch.buffer=100 KB", "--set fabric.switch.buffer=100 KB: `xoff` of 220 KB is above `buffer` of 100 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, switch, link, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
-        ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends"),
+        ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         ("fabric.switch.queueing=output", r#"--set fabric.switch.queueing=output: unknown queueing "output"; available: "input", "shared""#),
         ("run.0.pfc=1", "--set run.0.pfc=1: `pfc` must be true or false, not an integer; write for example `pfc = true`"),
         ("run.2.pfc=true", r#"--set run.2.pfc=true: nothing in `run` is called or numbered `2`; there are: 0 ("RoCE"), 1 ("IRN")"#),

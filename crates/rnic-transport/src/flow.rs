@@ -301,6 +301,13 @@ impl<P: Protocol> Receiver<P> {
         self.recovery.is_complete()
     }
 
+    /// Payload bytes accepted so far of the flow's `bytes`, those ahead of a gap included.
+    pub fn delivered(&self, cfg: &FlowConfig, bytes: u64) -> u64 {
+        let (missing, last) = self.recovery.missing();
+        let tail = bytes - (cfg.packets(bytes) - 1) * u64::from(cfg.mtu);
+        bytes - (missing - u64::from(last)) * u64::from(cfg.mtu) - if last { tail } else { 0 }
+    }
+
     /// The flow's loss recovery.
     pub fn recovery(&self) -> &P::Receiver {
         &self.recovery

@@ -2,6 +2,7 @@
 
 use super::flow_files;
 use super::report;
+use super::samples;
 use super::summary::{ScenarioSummary, port_utilisation};
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
@@ -40,7 +41,7 @@ pub const PORT_COLUMNS: [&str; 15] = [
     "queue_high_water_bytes",
 ];
 
-/// Writes `summary.json`, `ports.csv`, `report.html`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
+/// Writes `summary.json`, `ports.csv`, `report.html`, of watched runs `queues.csv` and `goodput.csv`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
 /// flows into `dir`, which it creates, and returns their paths. Each file appears whole or not at all; an older one of the same name is replaced.
 pub fn write_all(
     dir: &Path, scenario: &Scenario, reports: &[RunReport], summary: &ScenarioSummary, flows: &[FlowFormat],
@@ -56,6 +57,12 @@ pub fn write_all(
             out.write_all(report::render(scenario, summary, reports).as_bytes())
         })?,
     ];
+    if samples::has_queues(reports) {
+        paths.push(write_atomically(&dir.join("queues.csv"), |out| samples::write_queues(out, scenario, reports))?);
+    }
+    if samples::has_flows(reports) {
+        paths.push(write_atomically(&dir.join("goodput.csv"), |out| samples::write_flows(out, scenario, reports))?);
+    }
     if !summary.swept().is_empty() {
         paths.push(write_atomically(&dir.join("sweep.csv"), |out| sweep_files::write_csv(out, summary))?);
         paths.push(write_atomically(&dir.join("sweep.parquet"), |out| sweep_files::write_parquet(out, summary))?);

@@ -78,6 +78,7 @@ fn output(faster: u64) -> RunOutput {
         parameters: vec![("rate".into(), "40 Gbps".into()), ("buffer".into(), "240 KB".into())],
         warnings: vec!["the clock is fictional".into()],
         pauses: None,
+        samples: None,
     }
 }
 
@@ -152,6 +153,7 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
         traffic: traffic.to_vec(),
         transport: transport_spec(transport, pfc),
         limits: Limits { max_time: None, stall_time: Time::from_ms(1_000) },
+        watch: None,
     }
 }
 

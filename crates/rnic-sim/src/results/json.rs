@@ -4,7 +4,7 @@
 //! picoseconds (2.5 hours).
 
 use super::stats::Distribution;
-use super::summary::{Group, RunSummary, ScenarioSummary, Utilisation};
+use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, Utilisation};
 use super::text::round6;
 use rnic_transport::Time;
 use serde_json::{Map, Value, json};
@@ -62,6 +62,9 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     put("sim_time_us", json!(run.sim_time.as_us()));
     put("parameters", run.parameters.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>().into());
     put("warnings", json!(run.warnings));
+    if !run.queues.is_empty() {
+        put("queues", run.queues.iter().map(queue).collect());
+    }
     if with_timing {
         put("wall_s", json!(round6(run.timing.wall_s)));
         put("cpu_s", json!(round6(run.timing.cpu_s)));
@@ -90,6 +93,13 @@ fn distribution(of: Option<Distribution>) -> Value {
             "p999": round6(d.p999),
         })
     }))
+}
+
+/// What a queue is called, the statistics of its bytes, and the largest.
+fn queue(queue: &QueueSummary) -> Value {
+    let mut object = distribution(Some(queue.bytes));
+    object["max"] = json!(queue.bytes.max);
+    json!({"queue": queue.name, "bytes": object})
 }
 
 fn requests(of: Option<Distribution>) -> Value {

@@ -10,6 +10,7 @@ pub mod flow_files;
 mod json;
 pub mod model;
 pub mod report;
+pub mod samples;
 pub mod stats;
 pub mod summary;
 pub mod sweep_files;

@@ -23,6 +23,50 @@ pub struct RunOutput {
     pub warnings: Vec<String>,
     /// Who was paused and why, if that was watched.
     pub pauses: Option<PauseRecords>,
+    /// What was sampled, if that was asked for.
+    pub samples: Option<Samples>,
+}
+
+/// What was looked at during a run, at regular instants from `start` on, until the run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Samples {
+    /// Of the first sample.
+    pub start: Time,
+    /// From one sample to the next.
+    pub interval: Time,
+    /// How many samples.
+    pub count: u32,
+    /// The watched queues.
+    pub queues: Vec<QueueSamples>,
+    /// Every flow that was there at a sample, in order of the flows' numbers, if flows are watched.
+    pub flows: Vec<FlowSamples>,
+}
+
+impl Samples {
+    /// When sample number `index`, counted from 0, was taken.
+    pub fn at(&self, index: u32) -> Time {
+        self.start + self.interval * u64::from(index)
+    }
+}
+
+/// What a switch held for one of its outputs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueSamples {
+    /// The switch and the node that it sends to.
+    pub name: String,
+    /// Bytes at each sample, over all priorities.
+    pub bytes: Vec<u32>,
+}
+
+/// How far a flow was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowSamples {
+    /// Number of the flow.
+    pub flow: u32,
+    /// Number of the first sample at which it was there.
+    pub first: u32,
+    /// Payload bytes delivered, at each sample from then on until the first one after its end.
+    pub delivered: Vec<u64>,
 }
 
 impl RunOutput {
@@ -38,6 +82,7 @@ impl RunOutput {
             parameters: Vec::new(),
             warnings: Vec::new(),
             pauses: None,
+            samples: None,
         }
     }
 }
@@ -278,8 +323,10 @@ pub struct Victim {
     pub samples: u64,
     /// The root that held it up at the last of these.
     pub root: u32,
-    /// Payload per time from its start to its finish in Gbps; `None` if it did not finish.
-    pub goodput: Option<f64>,
+    /// Whether it finished.
+    pub finished: bool,
+    /// Payload delivered per time from its start to its finish, else to the end of the run, in Gbps.
+    pub goodput: f64,
 }
 
 /// One pause of a transmitter.

@@ -10,6 +10,7 @@ mod board;
 mod counts;
 pub mod figure;
 mod html;
+mod over_time;
 mod overview;
 mod page;
 mod runs;

@@ -1,6 +1,6 @@
 //! From raw records to the numbers that people compare: what `summary.json`, the table and the report show.
 
-use super::model::{FlowRecord, PortRecord, RunOutput, RunStatus, Totals};
+use super::model::{FlowRecord, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
 use super::stats::{self, Distribution};
 use crate::run::RunReport;
 use crate::scenario::{RunSpec, Scenario};
@@ -82,8 +82,19 @@ pub struct RunSummary {
     pub parameters: Vec<(String, String)>,
     /// What a reader should know, one sentence each.
     pub warnings: Vec<String>,
+    /// The watched queues.
+    pub queues: Vec<QueueSummary>,
     /// What the simulation cost.
     pub timing: Timing,
+}
+
+/// The samples of one queue.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueueSummary {
+    /// The switch and the node that it sends to.
+    pub name: String,
+    /// Bytes over the samples: as these are regular, the mean is one over time.
+    pub bytes: Distribution,
 }
 
 /// Numbers of flows in one run.
@@ -197,6 +208,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         sim_time: output.end,
         parameters: output.parameters.clone(),
         warnings: warnings(output, whole.flows, ok),
+        queues: queues(output),
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }
@@ -212,6 +224,16 @@ fn failure(output: &RunOutput) -> Option<String> {
         }
         RunStatus::Completed => None,
     }
+}
+
+/// The watched queues that have samples, in a failed run too.
+fn queues(output: &RunOutput) -> Vec<QueueSummary> {
+    let queues = output.samples.iter().flat_map(|samples| &samples.queues);
+    let summary = |queue: &QueueSamples| {
+        let bytes = Distribution::of(queue.bytes.iter().map(|bytes| f64::from(*bytes)).collect())?;
+        Some(QueueSummary { name: queue.name.clone(), bytes })
+    };
+    queues.filter_map(summary).collect()
 }
 
 /// The run's own warnings, and a doubt about percentiles that rest on too few flows.

@@ -1,6 +1,7 @@
 //! The summary as a table for the terminal.
 
 use super::compare::{self, Metric};
+use super::report::figure::Unit;
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::{count, duration, percent, three_digits};
 use crate::scenario::sweep::short_keys;
@@ -12,6 +13,8 @@ const ONE_TABLE: usize = 110;
 const FEW: usize = 8;
 /// More names than this are not listed.
 const NAMES: usize = 6;
+/// Of more watched queues than this none is listed.
+const QUEUES: usize = 4;
 /// Fewer columns than this hold no table of numbers.
 const NARROWEST: usize = 60;
 
@@ -162,6 +165,13 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
         let compared = summary.runs.iter().filter_map(|run| Some((summary.reference(run)?, run)));
         let others = compared.filter(|(reference, run)| !std::ptr::eq(*reference, *run));
         notes.extend(others.filter_map(|(reference, run)| compare::sentence(reference, run)));
+    }
+    for run in summary.runs.iter().filter(|run| run.queues.len() <= QUEUES && summary.runs.len() <= FEW) {
+        notes.extend(run.queues.iter().map(|queue| {
+            let bytes = queue.bytes;
+            let [median, high, most] = [bytes.p50, bytes.p95, bytes.max].map(|bytes| Unit::Bytes.text(bytes));
+            format!("{}: queue {}: median {median}, 95th percentile {high}, largest {most}", run.name, queue.name)
+        }));
     }
     for run in &summary.runs {
         if let Some(reason) = &run.failure {

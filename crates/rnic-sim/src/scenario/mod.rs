@@ -25,7 +25,7 @@ pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use model::{
     EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
-    TrafficPattern, TransportSpec,
+    TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
 pub(crate) use transport::header;

@@ -41,6 +41,8 @@ pub struct RunSpec {
     pub transport: TransportSpec,
     /// When to give up.
     pub limits: Limits,
+    /// What is looked at while it goes on.
+    pub watch: Option<Watch>,
 }
 
 /// The `[fabric]` table.
@@ -290,6 +292,30 @@ pub struct TransportSpec {
     pub nic_burst: Option<u32>,
     /// Rate of a lone flow if lower than the link's (`max_rate`); default the host link's rate.
     pub max_rate: Option<BitRate>,
+}
+
+/// What is looked at while a run goes on: the `[watch]` table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Watch {
+    /// From one sample to the next (`interval`).
+    pub interval: Time,
+    /// When the first sample is taken (`start`, default 0).
+    pub start: Time,
+    /// Egress queues of switches (`queues`).
+    pub queues: WatchedQueues,
+    /// Whether the payload that each flow has delivered is sampled (`flows`, default no).
+    pub flows: bool,
+    /// Whether it is looked at who is paused and why (`pauses`, default no).
+    pub pauses: bool,
+}
+
+/// The queues that a run samples.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WatchedQueues {
+    /// `"all"`: every output of every switch.
+    All,
+    /// Those with these names: a switch and the node that it sends to, with a colon between them.
+    Named(Vec<String>),
 }
 
 /// When to give up: the `[limits]` table.

@@ -15,7 +15,7 @@ pub(super) struct Step {
 }
 
 /// What a run may change with `set`.
-const RUN_MAY_SET: [&str; 4] = ["fabric", "traffic", "transport", "limits"];
+const RUN_MAY_SET: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// Applies each `--set` in order; the texts join `documents`, so that errors can point at them.
 pub(super) fn apply_arguments(

@@ -3,7 +3,7 @@
 use super::error::ScenarioError;
 use super::extends::{self, Files};
 use super::fabric;
-use super::model::{Limits, RunSpec, Scenario};
+use super::model::{Limits, RunSpec, Scenario, Watch, WatchedQueues};
 use super::overrides;
 use super::reader::{Item, Result, Table};
 use super::sweep::{Point, Sweep};
@@ -15,7 +15,8 @@ use rnic_transport::Time;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const ROOT_KEYS: [&str; 9] = ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends"];
+const ROOT_KEYS: [&str; 10] =
+    ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
 /// Keys of a run that are not its transport's.
 const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
 
@@ -142,9 +143,33 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.catalogue)?;
     fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
     let limits = limits(&root)?;
+    let watch = root.get("watch").map(|item| watch(&item)).transpose()?;
     let (name, base) = (naming.name.to_string(), naming.base.to_string());
     let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
-    Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits })
+    Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits, watch })
+}
+
+fn watch(item: &Item<'_>) -> Result<Watch> {
+    let table = item.table("[watch]")?;
+    table.accept(&["interval", "start", "queues", "flows", "pauses"])?;
+    let interval = table.require("interval", "interval = \"10 us\"")?.positive_time("10 us")?;
+    let start = table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?;
+    let flag = |key: &str| table.get(key).map_or(Ok(false), |item| item.boolean());
+    let (flows, pauses) = (flag("flows")?, flag("pauses")?);
+    let queues = match table.get("queues") {
+        None => WatchedQueues::Named(Vec::new()),
+        Some(item) if item.text() == Some("all") => WatchedQueues::All,
+        Some(item) => {
+            let names = item.array("[\"s0:h0\"]")?;
+            let names = names.iter().map(|name| name.name("s0:h0").map(str::to_string));
+            WatchedQueues::Named(names.collect::<Result<_>>()?)
+        }
+    };
+    if !flows && !pauses && queues == WatchedQueues::Named(Vec::new()) {
+        let help = "write for example `queues = [\"s0:h0\"]`, `flows = true` or `pauses = true`";
+        return Err(item.error("[watch] has nothing to look at", help));
+    }
+    Ok(Watch { interval, start, queues, flows, pauses })
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {

@@ -8,7 +8,7 @@ use super::tree::{At, Documents, Node, Value};
 const MOST_RUNS: u128 = 10_000;
 
 /// What the path of a swept key begins with.
-const SWEPT: [&str; 4] = ["fabric", "traffic", "transport", "limits"];
+const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// A key and its values.
 pub(super) struct Axis {

@@ -40,6 +40,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
         },
         traffic: Vec::new(),
         transport: TransportSpec { transport: transport.to_string(), ..TransportSpec::default() },
+        watch: None,
         limits: Limits { max_time: None, stall_time: Time::from_ms(1_000) },
     }
 }

@@ -214,6 +214,10 @@ impl ReceiveRecovery for GoBackNReceiver {
     fn is_complete(&self) -> bool {
         self.left == 0
     }
+
+    fn missing(&self) -> (u64, bool) {
+        (self.left, self.left > 0)
+    }
 }
 
 impl StreamReceiver for GoBackNReceiver {

@@ -321,6 +321,10 @@ impl ReceiveRecovery for IrnReceiver {
     fn is_complete(&self) -> bool {
         self.left == 0
     }
+
+    fn missing(&self) -> (u64, bool) {
+        super::missing(self.expected, self.left, &self.arrived)
+    }
 }
 
 impl StreamReceiver for IrnReceiver {

@@ -11,6 +11,7 @@ pub use go_back_n::{GoBackN, GoBackNReceiver, GoBackNSender};
 pub use irn::{Irn, IrnReceiver, IrnSender};
 pub use tcp::{Tcp, TcpReceiver, TcpSender};
 
+use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
 use crate::{Pdu, Psn, RxOutcome, Time};
@@ -81,6 +82,15 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu>;
     /// Whether everything has arrived.
     fn is_complete(&self) -> bool;
+    /// Packets that have not been accepted, and whether the flow's last one is among them.
+    fn missing(&self) -> (u64, bool);
+}
+
+/// What a sink misses that waits for `left` packets from `expected` on and has taken those of `arrived` among them.
+fn missing(expected: Psn, left: u64, arrived: &BitWindow) -> (u64, bool) {
+    let last_arrived =
+        left > 0 && left <= u64::from(arrived.capacity()) && arrived.get(expected.plus((left - 1) as u32));
+    (left - u64::from(arrived.count()), left > 0 && !last_arrived)
 }
 
 /// A sink whose flow has no end.

@@ -5,6 +5,7 @@ use super::super::model::FlowRecord;
 use super::super::stats::{self, nearest_rank};
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::figure::{Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View};
+use super::over_time;
 use super::overview::title;
 use super::settings::Settings;
 use super::sweep::{self, Sweep};
@@ -30,7 +31,7 @@ pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRepo
             .filter(|sweep| sweep.series.iter().any(|points| points.len() > 2))
             .map(|sweep| (format!("Over {}", sweep.key), over(summary, &sweep))),
     };
-    let mut boards: Vec<(String, Board)> = swept.into_iter().collect();
+    let mut boards: Vec<(String, Board)> = swept.into_iter().chain(over_time::boards(summary, reports)).collect();
     let names: Vec<String> = summary.runs.iter().map(|run| run.name.clone()).collect();
     let bars: Vec<Figure> = metrics(summary).into_iter().map(|metric| Figure::Bars(bars(summary, metric))).collect();
     let curves: Vec<Vec<Figure>> = [tails(scenario, summary, reports), slowdown_by_size(summary, reports)]

@@ -110,4 +110,8 @@ impl ReceiveRecovery for TcpReceiver {
     fn is_complete(&self) -> bool {
         self.left == 0
     }
+
+    fn missing(&self) -> (u64, bool) {
+        super::super::missing(self.expected, self.left, &self.arrived)
+    }
 }

@@ -1,0 +1,136 @@
+//! Looking at a run while it goes on: queues and flows at regular instants.
+
+use crate::nic::Hosts;
+use crate::results::model::{FlowRecord, FlowSamples, QueueSamples, Samples};
+use crate::scenario::{Watch, WatchedQueues};
+use crate::workload::FlowSpec;
+use rnic_fabric::{Endpoint, Fabric, Topology, Watcher};
+use rnic_transport::Time;
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::recovery::Protocol;
+use std::collections::BTreeMap;
+
+/// Sampling ends when so many values are held: 160 MB of them.
+const MOST_VALUES: usize = 20_000_000;
+
+/// What is looked at and when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchPlan {
+    start: Time,
+    interval: Time,
+    /// Name of each watched queue, and its ports: several where several cables go to the same node.
+    queues: Vec<(String, Vec<usize>)>,
+    flows: bool,
+}
+
+impl WatchPlan {
+    /// What `watch` asks for in this wiring.
+    ///
+    /// # Errors
+    /// A sentence, if a queue is none of a switch.
+    pub(crate) fn new(watch: &Watch, topology: &Topology) -> Result<WatchPlan, String> {
+        let name = |port: usize| {
+            let node = topology.ports[port].node as usize;
+            format!("{}:{}", topology.names[node], topology.names[topology.peer_node(port) as usize])
+        };
+        let mut queues: Vec<(String, Vec<usize>)> = Vec::new();
+        match &watch.queues {
+            WatchedQueues::All => {
+                for port in (0..topology.ports.len()).filter(|port| topology.ports[*port].node >= topology.hosts) {
+                    let name = name(port);
+                    match queues.last_mut().filter(|(last, _)| *last == name) {
+                        Some((_, ports)) => ports.push(port),
+                        None => queues.push((name, vec![port])),
+                    }
+                }
+            }
+            WatchedQueues::Named(names) => {
+                for link in names {
+                    let ports = crate::link::ports(topology, link)?;
+                    if topology.ports[ports[0]].node < topology.hosts {
+                        let peer = name(topology.ports[ports[0]].peer as usize);
+                        return Err(format!("\"{link}\" is a host's; queues are those of switches, such as {peer}"));
+                    }
+                    if queues.iter().any(|(other, _)| other == link) {
+                        return Err(format!("queue \"{link}\" is named twice"));
+                    }
+                    queues.push((link.clone(), ports));
+                }
+            }
+        }
+        Ok(WatchPlan { start: watch.start, interval: watch.interval, queues, flows: watch.flows })
+    }
+}
+
+/// Takes the samples of a run.
+pub(crate) struct Recorder<'p> {
+    plan: &'p WatchPlan,
+    /// Of the next sample; [`Time::MAX`] when there are enough.
+    next: Time,
+    samples: Samples,
+    /// By number of the flow.
+    flows: BTreeMap<u32, FlowSamples>,
+    values: usize,
+}
+
+impl<'p> Recorder<'p> {
+    pub(crate) fn new(plan: &'p WatchPlan) -> Recorder<'p> {
+        let queue = |(name, _): &(String, Vec<usize>)| QueueSamples { name: name.clone(), bytes: Vec::new() };
+        let (start, interval) = (plan.start, plan.interval);
+        let queues = plan.queues.iter().map(queue).collect();
+        let samples = Samples { start, interval, count: 0, queues, flows: Vec::new() };
+        Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0 }
+    }
+
+    /// What was sampled of the flows with these records.
+    pub(crate) fn finish(mut self, records: &[FlowRecord], warnings: &mut Vec<String>) -> Samples {
+        let Samples { start, interval, count, .. } = self.samples;
+        if self.next == Time::MAX {
+            let end = start + interval * u64::from(count.saturating_sub(1));
+            warnings
+                .push(format!("[watch] ended at {end}: more than {MOST_VALUES} values; a longer `interval` has fewer"));
+        }
+        if self.plan.flows {
+            // At the first sample after its end a flow has delivered everything.
+            for record in records {
+                let Some(finish) = record.finish.filter(|finish| *finish >= start) else { continue };
+                let after = (finish + Time::from_ps(1)).saturating_sub(start).as_ps().div_ceil(interval.as_ps());
+                if after < u64::from(count) {
+                    let new = || FlowSamples { flow: record.id, first: after as u32, delivered: Vec::new() };
+                    self.flows.entry(record.id).or_insert_with(new).delivered.push(record.bytes);
+                }
+            }
+        }
+        self.samples.flows = self.flows.into_values().collect();
+        self.samples
+    }
+}
+
+impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Watcher<Hosts<'_, P, C, S>> for Recorder<'_> {
+    fn next(&self) -> Time {
+        self.next
+    }
+
+    fn look(
+        &mut self, now: Time, fabric: &mut Fabric<<Hosts<'_, P, C, S> as Endpoint>::Body>,
+        hosts: &mut Hosts<'_, P, C, S>,
+    ) {
+        let priorities = usize::from(fabric.priorities());
+        for (queue, (_, ports)) in self.samples.queues.iter_mut().zip(&self.plan.queues) {
+            let of_port = |port: &usize| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
+            let bytes: u64 = ports.iter().map(of_port).sum();
+            queue.bytes.push(bytes.try_into().unwrap_or(u32::MAX));
+        }
+        self.values += self.samples.queues.len();
+        if self.plan.flows {
+            for (flow, delivered) in hosts.delivered(now) {
+                let first = self.samples.count;
+                let new = || FlowSamples { flow, first, delivered: Vec::new() };
+                self.flows.entry(flow).or_insert_with(new).delivered.push(delivered);
+                self.values += 1;
+            }
+        }
+        self.samples.count += 1;
+        self.next = if self.values < MOST_VALUES { now.saturating_add(self.plan.interval) } else { Time::MAX };
+    }
+}

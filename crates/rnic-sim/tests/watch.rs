@@ -1,0 +1,115 @@
+//! `[watch]`: samples of queues and flows.
+
+use rnic_sim::results::model::RunOutput;
+use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
+use rnic_sim::scenario::from_str;
+use std::path::Path;
+
+struct Quiet;
+impl Progress for Quiet {
+    fn update(&self, _run: usize, _state: RunProgress) {}
+}
+
+/// Two hosts send 1 MB each to a third at once.
+fn scenario(transport: &str, watch: &str) -> String {
+    format!(
+        r#"
+fabric = {{ topology = "single-switch", hosts = 3, rate = "40 Gbps", delay = "1 us", switch = {{ buffer = "3 MB" }} }}
+traffic = {{ pattern = "incast", senders = 2, total = "2 MB", repeats = 1 }}
+{watch}
+[[run]]
+name = "it"
+transport = "{transport}"
+"#
+    )
+}
+
+fn run(text: &str) -> RunOutput {
+    let scenario = from_str(text, "test.toml", Path::new("."), &[], None).unwrap();
+    let mut reports = run_scenario(&scenario, &RunOptions { threads: 1 }, &Quiet).unwrap();
+    reports.remove(0).output
+}
+
+const WATCH: &str = "watch = { interval = '10 us', start = '5 us', queues = ['s0:h0'], flows = true }";
+
+#[test]
+fn queues_grow_by_what_comes_less_what_goes() {
+    // IRN without congestion control, no cap on what is in flight: both senders at line rate until 1 MB each is sent.
+    let text = scenario("irn", WATCH) + "bdp_fc = false\n";
+    let output = run(&text);
+    let samples = output.samples.unwrap();
+    // 1,024 of every 1,122 bytes on the cable are payload; the last packet is sent after 977 * 1,122 * 0.2 ns = 219 us.
+    let queue = &samples.queues[0];
+    assert_eq!(queue.name, "s0:h0");
+    // From 5 us to 215 us a packet is left over for each one that goes: 10 us / 224.4 ns = 44.56 packets of 1,102 bytes.
+    let packets: Vec<f64> = queue.bytes.iter().map(|bytes| f64::from(*bytes) / 1_102.0).collect();
+    for (index, pair) in packets.windows(2).take(20).enumerate() {
+        assert!((pair[1] - pair[0] - 44.56).abs() <= 1.0, "sample {index}: {pair:?}");
+    }
+    assert!(packets.iter().take(21).all(|packets| packets.fract() == 0.0), "whole packets");
+    assert!(*packets.last().unwrap() < 45.0, "at the end little is left");
+}
+
+#[test]
+fn flows_deliver_what_they_are() {
+    for transport in ["irn", "roce", "iwarp"] {
+        let output = run(&scenario(transport, WATCH));
+        let samples = output.samples.as_ref().unwrap();
+        assert_eq!(samples.flows.len(), 2);
+        for flow in &samples.flows {
+            assert_eq!(flow.first, 0);
+            assert!(flow.delivered.is_sorted(), "{transport}");
+            let record = &output.flows[flow.flow as usize];
+            let ended = samples.at(flow.first + flow.delivered.len() as u32 - 1) > record.finish.unwrap();
+            assert_eq!(*flow.delivered.last().unwrap() == record.bytes, ended, "{transport}");
+        }
+        // Both together have the receiver's link: 1,024 of 1,106 bytes (RoCE), 1,122 (IRN), 1,134 (iWARP).
+        let at = |index: usize| samples.flows.iter().map(|flow| flow.delivered[index]).sum::<u64>() as f64;
+        let gbps = (at(20) - at(10)) * 8.0 / 100_000.0;
+        let wire = match transport {
+            "roce" => 1_106.0,
+            "irn" => 1_122.0,
+            _ => 1_134.0,
+        };
+        assert!((gbps - 40.0 * 1_024.0 / wire).abs() < 0.2, "{transport}: {gbps}");
+    }
+}
+
+#[test]
+fn watching_changes_nothing() {
+    for transport in ["irn", "roce", "iwarp"] {
+        let without = run(&scenario(transport, ""));
+        let with = run(&scenario(transport, WATCH));
+        assert_eq!((&without.flows, &without.ports, without.totals), (&with.flows, &with.ports, with.totals));
+        assert_eq!((without.samples, without.end), (None, with.end));
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let mistake = |watch: &str| {
+        let text = scenario("irn", watch);
+        match from_str(&text, "test.toml", Path::new("."), &[], None) {
+            Err(error) => error.to_string(),
+            Ok(scenario) => {
+                let (_, error) = run_scenario(&scenario, &RunOptions { threads: 1 }, &Quiet).unwrap_err();
+                error.to_string()
+            }
+        }
+    };
+    for (watch, expected) in [
+        ("watch = { queues = 'all' }", "`interval` is missing"),
+        ("watch = { interval = '0 us', queues = 'all' }", "interval"),
+        ("watch = { interval = '1 us' }", "has nothing to look at"),
+        ("watch = { interval = '1 us', queue = 'all' }", "unknown key `queue`"),
+        ("watch = { interval = '1 us', queues = 'some' }", "queues"),
+        ("watch = { interval = '1 us', queues = ['s0'] }", "\"s0\" is no link"),
+        ("watch = { interval = '1 us', queues = ['s0:h9'] }", "no node is called \"h9\""),
+        ("watch = { interval = '1 us', queues = ['h0:h1'] }", "no cable joins h0 and h1"),
+        ("watch = { interval = '1 us', queues = ['h0:s0'] }", "queues are those of switches, such as s0:h0"),
+        ("watch = { interval = '1 us', queues = ['s0:h0', 's0:h0'] }", "named twice"),
+    ] {
+        let text = mistake(watch);
+        assert!(text.contains(expected), "{watch}: {text}");
+    }
+}
