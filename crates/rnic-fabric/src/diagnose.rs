@@ -69,8 +69,8 @@ pub struct PauseTree {
 /// Looks at the pauses of a fabric as it stands.
 ///
 /// A paused transmitter waits for buffer at its peer's input. That input waits for the outputs that it holds packets for, first of all
-/// for the one for which it holds the most. An output that is paused, or was at some time of that pause, waits in turn: pauses come and go,
-/// and what a pause piled up takes a while to drain. Any other output is where packets come out too slowly.
+/// for the one for which it holds the most. An output that is paused, or was shortly before, waits in turn: pauses come and go, and what a
+/// pause piled up takes a while to drain. Any other output is where packets come out too slowly.
 pub fn pause_tree<B: Copy + Default>(fabric: &Fabric<B>) -> PauseTree {
     let mut tree = PauseTree::default();
     if !fabric.any_paused() {
@@ -140,10 +140,13 @@ fn most_held<B: Copy + Default>(fabric: &Fabric<B>, asking: &Paused) -> Wait {
     Wait::Root(most.map_or(Cause::Released, |(_, port)| Cause::Congestion { port }))
 }
 
-/// Whether a port that is not paused now was at some time since the pause of `asking` was sent for.
+/// Whether a port that is not paused now was when the pause of `asking` was sent for, or later, or not longer before than its own pause had
+/// lasted: what that piled up may not have drained by then.
 fn was_paused_during<B: Copy + Default>(fabric: &Fabric<B>, port: usize, asking: &Paused) -> bool {
+    let priority = usize::from(asking.priority);
     let asked = asking.since.saturating_sub(fabric.topology().ports[asking.port].link.delay);
-    fabric.resumed_at(port, usize::from(asking.priority)).is_some_and(|at| at > asked)
+    let recent = |at: Time| at + (at - fabric.paused_since(port, priority)) > asked;
+    fabric.resumed_at(port, priority).is_some_and(recent)
 }
 
 /// The paused ports that one of them waits for in any way, by index.

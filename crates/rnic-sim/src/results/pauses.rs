@@ -77,10 +77,10 @@ pub struct CycleSummary {
 pub struct VictimSummary {
     /// Its number.
     pub flow: u32,
-    /// Sending host.
-    pub src: u32,
-    /// Receiving host.
-    pub dst: u32,
+    /// Name of the sending host.
+    pub src: String,
+    /// Name of the receiving host.
+    pub dst: String,
     /// For how long: samples times interval.
     pub time: Time,
     /// What held it up, in words.
@@ -128,6 +128,11 @@ pub(super) fn port_name(ports: &[PortRecord], port: u32) -> String {
     ports.get(port as usize).map_or(String::new(), |port| format!("{}:{}->{}", port.node, port.port, port.peer))
 }
 
+/// A host's name: hosts come first, and have one port each.
+pub(super) fn host_name(ports: &[PortRecord], host: u32) -> String {
+    ports.get(host as usize).map_or(String::new(), |port| port.node.clone())
+}
+
 /// A root in words.
 pub(super) fn root_name(ports: &[PortRecord], root: &PauseRoot) -> String {
     let priority = match ports.first().map_or(1, |port| port.priorities.len()) {
@@ -165,8 +170,8 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
     roots.sort_by_key(|root| std::cmp::Reverse(root.held));
     let victim = |victim: &super::model::Victim| VictimSummary {
         flow: victim.flow,
-        src: victim.src,
-        dst: victim.dst,
+        src: host_name(ports, victim.src),
+        dst: host_name(ports, victim.dst),
         time: records.interval * victim.samples,
         root: root_text(victim.root).unwrap_or_default(),
         finished: victim.finished,
@@ -222,14 +227,16 @@ impl PauseSummary {
                 duration(root.first.as_us())
             ));
         }
-        if self.roots.len() > NAMED {
-            sentences.push(format!("{} more causes of pauses", self.roots.len() - NAMED));
+        match self.roots.len().saturating_sub(NAMED) {
+            0 => {}
+            1 => sentences.push("1 more cause of pauses".to_string()),
+            more => sentences.push(format!("{more} more causes of pauses")),
         }
         if let Some(worst) = self.longest.first() {
             let flows = if self.victims == 1 { "1 victim".to_string() } else { format!("{} victims", self.victims) };
             let end = if worst.finished { "" } else { " without an end" };
             sentences.push(format!(
-                "{flows}; flow {} from host {} to host {} was held up for {} by {}, and came to {} Gbps{end}",
+                "{flows}; flow {} from {} to {} was held up for {} by {}, and came to {} Gbps{end}",
                 worst.flow,
                 worst.src,
                 worst.dst,

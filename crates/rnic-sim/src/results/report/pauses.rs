@@ -1,7 +1,7 @@
 //! Pauses over time: which ports stood still, and for what.
 
-use super::super::model::{PauseRecords, PauseSpan};
-use super::super::pauses::{PauseSummary, port_name, root_name};
+use super::super::model::{PauseRecords, PauseSpan, PortRecord};
+use super::super::pauses::{PauseSummary, host_name, port_name, root_name};
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::figure::{Axis, Board, Figure, Reference, Scale, Span, SpanRow, Spans, Unit};
 use super::html::{escape, row, table, time};
@@ -111,7 +111,7 @@ fn board(spec: &RunSpec, records: &PauseRecords, report: &RunReport) -> Board {
             x: Axis { name: "Time".into(), unit: Unit::Time, scale: Scale::Linear },
             reach: [records.start.as_us(), end.as_us()],
             rows,
-            marks: marks(spec, records, end),
+            marks: marks(spec, records, ports, end),
         })]],
     }
 }
@@ -129,10 +129,13 @@ fn joined(pieces: impl Iterator<Item = (usize, Time, Time)>, gap: Time) -> Vec<S
 }
 
 /// Storms, and the first cycle.
-fn marks(spec: &RunSpec, records: &PauseRecords, end: Time) -> Vec<Reference> {
+fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time) -> Vec<Reference> {
     let storms = spec.fabric.storms.iter().filter(|storm| spec.transport.pfc && storm.start <= end);
     let mut marks: Vec<Reference> = storms
-        .map(|storm| Reference { value: storm.start.as_us(), name: format!("storm of host {} begins", storm.host) })
+        .map(|storm| Reference {
+            value: storm.start.as_us(),
+            name: format!("the NIC of {} pauses its switch", host_name(ports, storm.host)),
+        })
         .collect();
     if let Some(cycle) = &records.cycle {
         let name = if cycle.at_end { "deadlock: the cycle is closed" } else { "a cycle that dissolved" };
@@ -175,7 +178,7 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
                 let end = if victim.finished { "" } else { "<small>did not finish</small>" };
                 let goodput = super::super::text::three_digits(victim.goodput);
                 row(
-                    &format!("flow {}, host {} to host {}", victim.flow, victim.src, victim.dst),
+                    &format!("flow {}, {} to {}", victim.flow, escape(&victim.src), escape(&victim.dst)),
                     &[time(victim.time.as_us()), escape(&victim.root), format!("{goodput}{end}")],
                 )
             })
