@@ -37,6 +37,20 @@ struct Seen {
 struct Suffered {
     samples: u64,
     root: u32,
+    /// By how many samples this root is ahead of others.
+    ahead: u64,
+}
+
+impl Suffered {
+    /// One more sample. A root that holds the flow up at more than half of its samples is the one kept in the end (majority vote of Boyer
+    /// and Moore, 1981).
+    fn add(&mut self, root: u32) {
+        self.samples += 1;
+        if self.ahead == 0 {
+            self.root = root;
+        }
+        if self.root == root { self.ahead += 1 } else { self.ahead -= 1 }
+    }
 }
 
 /// Takes the samples of a run.
@@ -97,8 +111,7 @@ impl PauseWatch {
                     |index: &usize| !path.iter().any(|port| tree.is_at_root(tree.ports[*index].cause, *port));
                 let held = path.iter().filter_map(|port| held.get(port).copied());
                 if let Some(root) = held.filter(innocent).find_map(|index| roots[index]) {
-                    let suffered = self.victims.entry(flow).or_default();
-                    *suffered = Suffered { samples: suffered.samples + 1, root };
+                    self.victims.entry(flow).or_default().add(root);
                 }
             });
         }

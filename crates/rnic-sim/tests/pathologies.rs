@@ -93,14 +93,14 @@ fn a_storm_is_traced_to_its_nic_and_its_victims_are_named() {
 #[test]
 fn the_victim_of_head_of_line_blocking_is_named_and_is_none_without_pfc() {
     let (_, reports, _) = run("head-of-line.toml", &[]);
-    for report in &reports[..2] {
-        let (records, output) = (pauses(report), &report.output);
+    {
+        let (records, output) = (pauses(&reports[0]), &reports[0].output);
         assert_log_is_whole(output);
-        // Nearly all pauses are for h3's port.
-        let held: u64 = records.roots.iter().map(|root| root.samples).sum();
-        let main = records.roots.iter().max_by_key(|root| root.samples).unwrap();
-        assert_eq!((main.kind, name(output, main.port).as_str()), (RootKind::Congestion, "right->h3"));
-        assert!(main.samples * 20 > held * 19, "{} of {held}: {:?}", main.samples, records.roots);
+        // All pauses are for h3's port.
+        assert_eq!(records.roots.len(), 1);
+        let root = records.roots[0];
+        assert_eq!((root.kind, name(output, root.port).as_str()), (RootKind::Congestion, "right->h3"));
+        assert_eq!(root.most_ports, 4);
         let victims: Vec<_> = records.victims.iter().map(|victim| victim.flow).collect();
         assert_eq!((victims, records.victim_count), (vec![2], 1));
         let victim = records.victims[0];
@@ -109,9 +109,9 @@ fn the_victim_of_head_of_line_blocking_is_named_and_is_none_without_pfc() {
         assert!((victim.goodput - 5e6 * 8_000.0 / lasted).abs() < 1e-9 && victim.goodput < 22.0, "{victim:?}");
         assert!(records.interval * victim.samples > Time::from_us(500), "{victim:?}");
     }
-    let alone = &reports[2].output.flows[2];
+    let alone = &reports[1].output.flows[2];
     assert!((alone.finish.unwrap() - alone.start) < Time::from_us(1_200));
-    assert_eq!(pauses(&reports[2]).victim_count, 0);
+    assert_eq!(pauses(&reports[1]).victim_count, 0);
 }
 
 #[test]

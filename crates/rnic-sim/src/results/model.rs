@@ -321,7 +321,7 @@ pub struct Victim {
     pub dst: u32,
     /// At how many samples.
     pub samples: u64,
-    /// The root that held it up at the last of these.
+    /// The root that held it up at more than half of these; if none did, one of them.
     pub root: u32,
     /// Whether it finished.
     pub finished: bool,
