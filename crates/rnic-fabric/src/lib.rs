@@ -23,5 +23,5 @@ pub use headroom::required_headroom;
 pub use ideal::completion_time;
 pub use packet::{MIN_FRAME, PAUSE_FRAME, Packet};
 pub use port::{Pause, PriorityCounters, Tapped};
-pub use routing::{PathFacts, Routes, longest_path};
+pub use routing::{PathFacts, Routes, buffer_cycle, longest_path};
 pub use topology::{Topology, TopologyError};

@@ -8,7 +8,7 @@ use crate::config::NamedRoute;
 use crate::rng::{Purpose, mix};
 use crate::topology::{NodeId, Topology, TopologyError};
 use rnic_transport::{BitRate, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where hosts are attached, and the way to them from each switch.
 #[derive(Clone, Debug)]
@@ -132,6 +132,53 @@ impl Routes {
             ports.push((topology.first_port[node as usize] + self.port(node, dst, flow_hash)) as usize);
         }
     }
+}
+
+/// Ports of switches that may come to wait for each other in a circle under PFC, by the routes alone: a cyclic buffer dependency. `None`
+/// if there are no such ports; then pauses cannot end in a deadlock.
+///
+/// A port depends on another if some packet leaves by the one and, at the switch that it leads to, by the other (Dally and Seitz, 1987).
+/// Networks in which packets go up and then down, as in regular trees, have no cycle.
+pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> {
+    let groups = routes.switches.first().map_or(0, |switch| switch.set_of_group.len());
+    let at = |node: NodeId| &routes.switches[(node - topology.hosts) as usize];
+    let out = |node: NodeId, port: &u16| topology.first_port[node as usize] as usize + usize::from(*port);
+    let set = |node: NodeId, index: u16| {
+        let (start, len) = at(node).sets[usize::from(index)];
+        at(node).ports[start as usize..(start + len) as usize].iter().map(move |port| out(node, port))
+    };
+    let sources: Vec<NodeId> = self::groups(topology).switches;
+    // Per port: which sets of the next switch its packets may go on by.
+    let mut follows: Vec<BTreeSet<u16>> = vec![BTreeSet::new(); topology.ports.len()];
+    for group in 0..groups {
+        let mut known = vec![false; topology.nodes() as usize];
+        let mut open = sources.clone();
+        while let Some(node) = open.pop() {
+            // At their own switch packets leave the network.
+            if std::mem::replace(&mut known[node as usize], true) || at(node).own_group == group as u32 {
+                continue;
+            }
+            for port in set(node, at(node).set_of_group[group]) {
+                let next = topology.peer_node(port);
+                if !topology.is_host(next) {
+                    if at(next).own_group != group as u32 {
+                        follows[port].insert(at(next).set_of_group[group]);
+                    }
+                    open.push(next);
+                }
+            }
+        }
+    }
+    let edges: Vec<Vec<usize>> = follows
+        .iter()
+        .enumerate()
+        .map(|(port, sets)| {
+            let next = topology.peer_node(port);
+            let ports = sets.iter().flat_map(|index| set(next, *index));
+            ports.filter(|port| !topology.is_host(topology.peer_node(*port))).collect()
+        })
+        .collect();
+    find_cycle(&edges, 0..edges.len())
 }
 
 /// A number below `len` from a flow's salted hash.

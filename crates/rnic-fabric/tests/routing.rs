@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::{FabricSpec, NamedRoute, TopologySpec};
-use rnic_fabric::{Fabric, PathFacts, Routes, Topology, TopologyError, longest_path};
+use rnic_fabric::{Fabric, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path};
 use rnic_transport::{BitRate, Time};
 
 fn longest(spec: &FabricSpec) -> PathFacts {
@@ -252,4 +252,66 @@ fn packets_follow_a_named_route() {
     fabric.run(&mut script);
     // Five links instead of three.
     assert_eq!(script.arrivals(1), [(3 * (T + 2 * US), 2), (5 * (T + 2 * US), 1)]);
+}
+
+/// The ports of a cyclic buffer dependency, each as the switch that it belongs to, from the lowest on.
+fn cycle(spec: &FabricSpec, named: &[NamedRoute]) -> Option<Vec<String>> {
+    let topology = Topology::build(spec).unwrap();
+    let mut cycle = buffer_cycle(&topology, &Routes::with(&topology, named, 1).unwrap())?;
+    for (index, port) in cycle.iter().enumerate() {
+        let next = cycle[(index + 1) % cycle.len()];
+        assert_eq!(topology.peer_node(*port), topology.ports[next].node, "each leads to the switch of the next");
+    }
+    let lowest = cycle.iter().enumerate().min_by_key(|(_, port)| **port).unwrap().0;
+    cycle.rotate_left(lowest);
+    Some(cycle.iter().map(|port| topology.names[topology.ports[*port].node as usize].clone()).collect())
+}
+
+#[test]
+fn up_and_down_allows_no_cycle_of_buffers() {
+    let leaf_spine = |spines, hosts_per_leaf| TopologySpec::LeafSpine {
+        leaves: 4,
+        spines,
+        hosts_per_leaf,
+        uplink_rate: None,
+        uplink_delay: None,
+    };
+    let dumbbell = TopologySpec::Dumbbell { left: 2, right: 3, bottleneck_rate: None, bottleneck_delay: None };
+    let trees = [2, 4, 6].map(|k| TopologySpec::FatTree { k });
+    for topology in trees.into_iter().chain([leaf_spine(2, 3), leaf_spine(1, 1), dumbbell]) {
+        assert_eq!(cycle(&spec(topology.clone()), &[]), None, "{topology:?}");
+    }
+    assert_eq!(cycle(&spec(TopologySpec::SingleSwitch { hosts: 3 }), &[]), None);
+}
+
+#[test]
+fn a_ring_allows_a_cycle_once_packets_cross_two_of_its_cables() {
+    assert_eq!(cycle(&ring(3), &[]), None);
+    for n in [4, 5, 7] {
+        assert_eq!(cycle(&ring(n), &[]).unwrap().len(), n);
+    }
+}
+
+#[test]
+fn broken_routes_that_close_a_circle_are_found() {
+    // The long way round a triangle: one or two such routes close no circle, three do.
+    let around = [route("s0", &["h1"], "s2"), route("s1", &["h2"], "s0"), route("s2", &["h0"], "s1")];
+    assert_eq!((cycle(&ring(3), &around[..1]), cycle(&ring(3), &around[..2])), (None, None));
+    assert_eq!(cycle(&ring(3), &around).unwrap(), ["s0", "s2", "s1"]);
+    // Down and up again in a leaf-spine fabric, for two destinations in opposite ways.
+    let fabric = spec(TopologySpec::LeafSpine {
+        leaves: 4,
+        spines: 2,
+        hosts_per_leaf: 1,
+        uplink_rate: None,
+        uplink_delay: None,
+    });
+    let bounces = [
+        route("spine0", &["h2"], "leaf1"),
+        route("leaf1", &["h2"], "spine1"),
+        route("spine1", &["h3"], "leaf0"),
+        route("leaf0", &["h3"], "spine0"),
+    ];
+    assert_eq!(cycle(&fabric, &bounces[..2]), None);
+    assert_eq!(cycle(&fabric, &bounces).unwrap(), ["leaf0", "spine0", "leaf1", "spine1"]);
 }

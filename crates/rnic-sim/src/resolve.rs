@@ -8,8 +8,10 @@ use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, Transport
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
-use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec};
-use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
+use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::{
+    MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
+};
 use rnic_transport::congestion::{Marking, Settings};
 use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
@@ -104,6 +106,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     if let Some(pfc) = fabric.switch.pfc {
         warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
     }
+    warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
     warn_of_storms(run, fabric.switch.priorities, &mut warnings);
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
@@ -455,6 +458,27 @@ fn storm_text(storm: &Storm, topology: &Topology) -> String {
     let what = storm.priority.map_or("its switch".to_string(), |priority| format!("priority {priority} of its switch"));
     let until = storm.duration.map_or("for ever".to_string(), |duration| format!("for {duration}"));
     format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
+}
+
+/// Warns when pauses can end in a deadlock. Regular topologies with their own routes lead up and then down, where they cannot.
+fn warn_of_cycle(
+    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
+) -> Result<(), SetupError> {
+    let regular = !matches!(fabric.topology, TopologySpec::Graph { .. }) && fabric.routes.is_empty();
+    if fabric.switch.pfc.is_none() || regular {
+        return Ok(());
+    }
+    let routes = Routes::with(topology, &fabric.routes, run.seed)?;
+    if let Some(cycle) = buffer_cycle(topology, &routes) {
+        let ports: Vec<String> = cycle.iter().take(8).map(|port| topology.port_name(*port)).collect();
+        let more =
+            if cycle.len() > ports.len() { format!(" and {} more", cycle.len() - ports.len()) } else { String::new() };
+        warnings.push(format!(
+            "the routes allow a deadlock under PFC: {}{more} can wait for each other in a circle",
+            ports.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// Warns of storms that stop nothing.

@@ -143,6 +143,11 @@ fn the_deadlock_is_seen_when_it_closes_and_where() {
     let RunStatus::Failed(reason) = &broken.output.status else { panic!() };
     assert!(reason.contains("deadlock: the pauses form a cycle through "), "{reason}");
     assert!(summary.runs[0].pauses.as_ref().unwrap().sentences()[0].starts_with("deadlock from "));
+    // It was told beforehand, of the run that can have it.
+    let warned = |report: &RunReport| report.output.warnings.iter().any(|warning| warning.contains("allow a deadlock"));
+    assert_eq!([broken, shortest, irn].map(warned), [true, false, false]);
+    let warning = broken.output.warnings.iter().find(|warning| warning.contains("deadlock")).unwrap();
+    assert!(["s0:3->s2", "s2:2->s1", "s1:2->s0"].iter().all(|port| warning.contains(port)), "{warning}");
     for report in [shortest, irn] {
         assert_eq!(report.output.status, RunStatus::Completed);
         assert!(pauses(report).cycle.is_none());
