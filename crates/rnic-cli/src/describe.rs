@@ -69,6 +69,15 @@ fn describe_traffic(traffic: &Traffic) -> String {
         TrafficPattern::AllToAll { sizes, repeats, .. } => {
             format!("all-to-all, {}, {repeats} times", sizes.name)
         }
+        TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
+            let messages =
+                messages.map_or("message after message".to_string(), |count| format!("{count} messages each"));
+            format!("{pairs} pairs, {}, {messages}", sizes.name)
+        }
+        TrafficPattern::IncastLoop { incast, repeats, .. } => {
+            let again = repeats.map_or("again and again".to_string(), |repeats| format!("{repeats} times in a row"));
+            format!("incast of {} from {} senders, {again}", incast.total, incast.senders)
+        }
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };
     match traffic.warmup + traffic.cooldown {

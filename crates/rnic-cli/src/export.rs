@@ -14,6 +14,12 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
     let network = set_up(run)?.network;
+    if let Some(source) = run.traffic.iter().find(|source| source.pattern.is_closed()) {
+        return Err(CliError::Input(format!(
+            "the flows of traffic \"{}\" follow from what has arrived; `rnic run --flows csv` writes them as they were",
+            source.name
+        )));
+    }
     let flows = generate(&run.traffic, &network, run.seed);
     let total = flows.total();
     let format = match arguments.format {

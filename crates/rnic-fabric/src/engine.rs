@@ -24,6 +24,8 @@ pub enum Ending {
     Stopped,
     /// No event is left anywhere.
     Idle,
+    /// The simulated time reached the given end.
+    TimeUp,
 }
 
 /// All switches of a fabric, which are of one kind.
@@ -101,28 +103,36 @@ impl<B: Copy + Default> Fabric<B> {
 
     /// Runs until the endpoint stops it or nothing is left to happen.
     pub fn run<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E) -> Ending {
-        self.run_watched(endpoint, &mut ())
+        self.run_watched(endpoint, &mut (), Time::MAX)
     }
 
-    /// As [`Fabric::run`], with a watcher that looks until the run ends.
-    pub fn run_watched<E: Endpoint<Body = B>>(&mut self, endpoint: &mut E, watcher: &mut dyn Watcher<E>) -> Ending {
+    /// As [`run`](Fabric::run), with a watcher, and at most until `until`: everything before it happens, nothing at it or later. A
+    /// fabric in which nothing is left to happen waits for that time.
+    pub fn run_watched<E: Endpoint<Body = B>>(
+        &mut self, endpoint: &mut E, watcher: &mut dyn Watcher<E>, until: Time,
+    ) -> Ending {
+        let until = until.as_ps();
         let mut next_look = watcher.next().as_ps();
         loop {
             let next_start = endpoint.next_start().as_ps();
             let mut start = self.links.next_event.iter().copied().fold(next_start, u64::min);
-            if start == u64::MAX {
-                if next_look == u64::MAX || !watcher.acts() {
-                    return Ending::Idle;
-                }
+            if start == u64::MAX && next_look < until && watcher.acts() {
                 next_look = self.watch(endpoint, watcher, next_look);
                 continue;
             }
+            if start.min(until) == u64::MAX {
+                return Ending::Idle;
+            }
             // Nothing happens before `start`.
-            while next_look <= start {
+            while next_look <= start && next_look < until {
                 next_look = self.watch(endpoint, watcher, next_look);
                 start = self.links.next_event.iter().copied().fold(start, u64::min);
             }
-            let end = start.saturating_add(self.lookahead);
+            if start >= until {
+                self.now = until;
+                return Ending::TimeUp;
+            }
+            let end = start.saturating_add(self.lookahead).min(until);
             self.now = start;
             if next_start < end {
                 let next_event = &mut self.links.next_event;

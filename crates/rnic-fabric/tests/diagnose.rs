@@ -46,7 +46,7 @@ fn seen(spec: &FabricSpec, storm: Option<u64>, at: u64) -> (Fabric<u32>, PauseTr
     let mut script = Script::new(3);
     script.send_burst(0, 0, 1, 600);
     let mut look = Look { storm, at: Some(at), tree: PauseTree::default() };
-    fabric.run_watched(&mut script, &mut look);
+    fabric.run_watched(&mut script, &mut look, Time::MAX);
     (fabric, look.tree)
 }
 
@@ -122,7 +122,7 @@ fn the_output_with_most_behind_it_counts() {
         script.send(1, 0, packet(0, FRAME, id));
     }
     let mut look = Look { storm: None, at: Some(60 * US), tree: PauseTree::default() };
-    fabric.run_watched(&mut script, &mut look);
+    fabric.run_watched(&mut script, &mut look, Time::MAX);
     let topology = fabric.topology();
     let cause = Cause::Congestion { port: port(topology, "s3", "b") };
     let c = look.tree.paused().find(|p| p.port == port(topology, "c", "s2")).unwrap();

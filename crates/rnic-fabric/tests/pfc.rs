@@ -274,7 +274,7 @@ fn a_nic_that_pauses_stops_its_switch_and_a_resume_sets_it_free() {
     // When host 2 wants to pause, it has just begun to send a frame; the pause follows it.
     let told = 10 * US - 100 + T + PAUSE;
     let mut storm = Storm { host: 2, later: vec![(10 * US, 1), (50 * US, 0)] };
-    fabric.run_watched(&mut script, &mut storm);
+    fabric.run_watched(&mut script, &mut storm, Time::MAX);
     let until = told + 2 * US;
     let resumed = 50 * US + PAUSE + 2 * US;
     // Frame k is at the switch at (k + 1) T + D and passes it at once, until the pause; the rest one after the other when the storm ends.
@@ -303,7 +303,7 @@ fn a_storm_holds_what_comes_after_it_and_a_run_goes_on_until_it_ends() {
     let mut script = Script::new(3);
     script.send_burst(0, 0, 2, 200);
     let mut storm = Storm { host: 2, later: vec![(0, 1), (500 * US, 0)] };
-    fabric.run_watched(&mut script, &mut storm);
+    fabric.run_watched(&mut script, &mut storm, Time::MAX);
     // The pause is at the switch before the first frame; nothing at all happens between its effect and its end.
     let resumed = 500 * US + PAUSE + 2 * US;
     let arrivals = script.arrivals(2);
@@ -316,7 +316,7 @@ fn a_storm_holds_what_comes_after_it_and_a_run_goes_on_until_it_ends() {
         Fabric::new(&with_pfc(spec(TopologySpec::SingleSwitch { hosts: 3 }), 100_000, 4 * F, 4 * F), 1).unwrap();
     let mut script = Script::new(3);
     script.send_burst(0, 0, 2, 200);
-    fabric.run_watched(&mut script, &mut Storm { host: 2, later: vec![(0, 1)] });
+    fabric.run_watched(&mut script, &mut Storm { host: 2, later: vec![(0, 1)] }, Time::MAX);
     assert_eq!((script.arrivals(2).len(), fabric.paused(port(&topology, "s0", "h2"))), (0, 1));
     assert!(fabric.in_flight() > 0);
 }

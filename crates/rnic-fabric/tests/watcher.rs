@@ -34,7 +34,7 @@ fn collide(spec: &FabricSpec, at: Vec<u64>) -> (Vec<(u64, u64, u64)>, Script) {
     // A late one, after a time in which nothing happens.
     script.send(0, 50 * US, packet(2, FRAME, 99));
     let mut look = Look { at, port: port(fabric.topology(), "s0", "h2"), seen: Vec::new() };
-    fabric.run_watched(&mut script, &mut look);
+    fabric.run_watched(&mut script, &mut look, Time::MAX);
     (look.seen, script)
 }
 

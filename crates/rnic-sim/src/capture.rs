@@ -308,6 +308,7 @@ mod tests {
             start: Time::ZERO,
             finish: None,
             ideal: Time::ZERO,
+            delivered: 0,
             retransmitted: 0,
             timeouts: 0,
             request: u32::MAX,

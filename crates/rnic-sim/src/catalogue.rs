@@ -6,7 +6,7 @@ use crate::capture::Capture;
 use crate::resolve::{Resolved, Stack};
 use crate::results::RunOutput;
 use crate::run::{Observer, simulate_captured};
-use crate::workload::FlowStream;
+use crate::workload::{FlowStream, Loops};
 use rnic_transport::congestion::{CongestionControl, Marking, NoCongestionControl, Parameter, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
@@ -28,6 +28,7 @@ pub(crate) struct Job<'a, 'o> {
     pub(crate) settings: &'a Settings,
     pub(crate) seed: u64,
     pub(crate) flows: FlowStream,
+    pub(crate) loops: Option<Loops>,
     pub(crate) observer: Observer<'o>,
     pub(crate) capture: Option<&'a mut Capture>,
 }
@@ -86,7 +87,8 @@ impl Default for CongestionEntry {
 
 /// Picks the transport: from here on everything is compiled for it and for `C`.
 fn simulate_named<C: CongestionControl>(job: Job<'_, '_>) -> RunOutput {
-    let Job { resolved, settings, seed, flows, observer, capture } = job;
+    let Job { resolved, settings, seed, flows, loops, observer, capture } = job;
+    let flows = (flows, loops);
     let params = match C::params(settings, &resolved.flow) {
         Ok(params) => params,
         Err(reason) => return RunOutput::not_started(reason),

@@ -5,7 +5,7 @@
 //! end is pending at most; re-arming it later costs nothing until it fires.
 
 use crate::results::FlowRecord;
-use crate::workload::FlowSpec;
+use crate::workload::{FlowSpec, Loops};
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Endpoint, MIN_FRAME, Packet, Routes, Topology, completion_time};
 use rnic_transport::congestion::CongestionControl;
@@ -68,6 +68,8 @@ pub struct Hosting {
     pub max_time: Time,
     /// Give up when no flow has progressed for this long.
     pub stall_time: Time,
+    /// The run ends here, whatever is unfinished.
+    pub duration: Option<Time>,
     /// Seed of the flow hashes.
     pub seed: u64,
 }
@@ -154,7 +156,9 @@ pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowS
     topology: Arc<Topology>,
     routes: Arc<Routes>,
     stream: Peekable<S>,
-    /// Start of the stream's next flow.
+    /// Flows that follow from what has arrived.
+    loops: Option<Loops>,
+    /// Start of the next flow of both.
     next_start: Time,
     hosts: Vec<Host>,
     senders: Vec<SendEnd<P, C>>,
@@ -190,6 +194,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             hosting,
             next_start: stream.peek().map_or(Time::MAX, |flow: &FlowSpec| flow.start),
             stream,
+            loops: None,
             hosts: std::iter::repeat_with(Host::default).take(topology.hosts as usize).collect(),
             topology,
             routes,
@@ -222,6 +227,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     pub fn unfinished(&self) -> u64 {
         self.active
     }
+    /// Starts the flows of these closed loops too.
+    pub(crate) fn set_loops(&mut self, loops: Loops) {
+        self.next_start = self.next_start.min(loops.next_start());
+        self.loops = Some(loops);
+    }
     /// Keeps the place of every flow that starts from now on.
     pub(crate) fn keep_places(&mut self) {
         self.places = Some(Vec::new());
@@ -247,9 +257,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     }
     /// One record per flow that has started, in order of start.
     pub fn into_records(mut self) -> Vec<FlowRecord> {
-        for end in self.senders.iter().filter(|end| !end.done) {
+        let ends = self.senders.iter().zip(&self.receivers);
+        for (end, receive) in ends.filter(|(end, _)| !end.done) {
             let record = &mut self.records[end.record as usize];
             (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
+            if record.finish.is_none() {
+                record.delivered = receive.receiver.delivered(&self.cfg, record.bytes);
+            }
         }
         self.records
     }
@@ -271,6 +285,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             start: flow.start,
             finish: None,
             ideal: self.ideal(flow, flow_hash),
+            delivered: 0,
             retransmitted: 0,
             timeouts: 0,
             request: flow.request,
@@ -422,9 +437,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             end.done = true;
             let record = &mut self.records[self.senders[slot as usize].record as usize];
             record.finish = Some(now);
+            record.delivered = record.bytes;
             self.finished += 1;
             self.active -= 1;
             self.closing.push(slot);
+            if self.loops.as_ref().is_some_and(|loops| loops.holds(slot)) {
+                self.tell_loops(host, slot, now);
+            }
         }
         if outcome.notify {
             self.totals.notifications += 1;
@@ -436,6 +455,36 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         if P::receiver_has_timer(&self.cfg) && !outcome.completed {
             self.arm_receiver(host, slot);
         }
+    }
+
+    /// All of a closed loop's flow has arrived: its sender knows when a minimal frame has come back, at best.
+    #[cold]
+    fn tell_loops(&mut self, host: u32, slot: u32, now: Time) {
+        let end = &self.receivers[slot as usize];
+        let path = self.routes.path(&self.topology, host, end.src, end.reply_hash);
+        let frame = u64::from(MIN_FRAME) + u64::from(self.hosting.frame_gap);
+        let back = completion_time(&self.topology, &path, 1, frame, frame);
+        if let Some(loops) = &mut self.loops {
+            loops.complete(slot, now.saturating_add(back));
+        }
+    }
+
+    /// The next flow of the stream and the closed loops, if it starts before `end`, and the loop that it is part of.
+    #[inline]
+    fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, u32)> {
+        if let Some(loops) = &mut self.loops
+            && let Some(head) = loops.head().filter(|(start, _)| *start < end)
+            && self.stream.peek().is_none_or(|flow| head < (flow.start, flow.traffic))
+        {
+            return loops.take();
+        }
+        self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::NONE))
+    }
+
+    /// Start of the next flow that is known of.
+    fn known_start(&mut self) -> Time {
+        let looped = self.loops.as_ref().map_or(Time::MAX, Loops::next_start);
+        self.stream.peek().map_or(Time::MAX, |flow| flow.start).min(looped)
     }
 
     #[inline]
@@ -609,8 +658,11 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     }
 
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
-        while let Some(flow) = self.stream.next_if(|flow| flow.start < end) {
+        while let Some((flow, member)) = self.next_flow(end) {
             let slot = self.open(&flow);
+            if let Some(loops) = &mut self.loops {
+                loops.place(slot, member);
+            }
             self.hosts[flow.src as usize].starts.push_back((flow.start, slot, false));
             wake(flow.src, flow.start);
             if P::receiver_has_timer(&self.cfg) {
@@ -618,12 +670,17 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
                 wake(flow.dst, flow.start);
             }
         }
-        self.next_start = self.stream.peek().map_or(Time::MAX, |flow| flow.start);
+        self.next_start = self.known_start();
     }
 
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
         if !self.closing.is_empty() {
             self.retire();
+        }
+        if let Some(loops) = &self.loops {
+            let next = loops.next_start();
+            assert!(next >= end, "a flow of a closed loop would start within the window that caused it");
+            self.next_start = self.next_start.min(next);
         }
         if self.active == 0 && self.closing.is_empty() && self.next_start == Time::MAX {
             self.stop = Some(Stop::Finished);

@@ -90,6 +90,10 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
     workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
+    if let Some(source) = run.traffic.iter().find(|s| s.pattern.is_endless() && run.limits.duration.is_none()) {
+        let message = format!("traffic `{}` has no end, and the run no `duration` in [limits]", source.name);
+        return Err(SetupError::Impossible(message));
+    }
     let longest = longest_path(&topology);
     let frames = Frames::new(run, &fabric)?;
     let needed = lossless_headroom(&topology, frames.longest, frames.gap);
@@ -161,13 +165,18 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
         control_priority: fabric.switch.priorities - 1,
-        max_time: run.limits.max_time.unwrap_or(Time::MAX),
+        // A duration is at most that, and ends the run well.
+        max_time: run.limits.max_time.filter(|_| run.limits.duration.is_none()).unwrap_or(Time::MAX),
         stall_time: run.limits.stall_time,
+        duration: run.limits.duration,
         seed: run.seed,
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
+    let mut parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
+    if let Some(duration) = hosting.duration {
+        parameters.push(("duration".to_string(), duration.to_string()));
+    }
     let settings = run.transport.cc_settings.clone();
     let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
     let storms = match fabric.switch.pfc {

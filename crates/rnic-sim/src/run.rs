@@ -5,11 +5,11 @@ use crate::catalogue::Job;
 use crate::nic::{Hosts, Stop};
 use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
-use crate::results::{PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use crate::results::{Cut, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
 use crate::watch::Recorder;
-use crate::workload::{self, FlowSpec};
+use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
 use rnic_fabric::{Cause, Ending, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
@@ -138,22 +138,39 @@ fn simulate_with(
 ) -> RunOutput {
     let seed = run.seed;
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
-    let total = stream.total();
+    let loops = workload::closed_loops(&run.traffic, &resolved.network, seed);
+    // None: the traffic has no end.
+    let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
+    let duration = resolved.hosting.duration;
     let mut observer = |done: u64, now: Time, hops: u64| {
-        progress(RunProgress { flows_done: done, flows_total: total, hops, sim_time: now });
+        let flows_total = expected(total, duration, done, now);
+        progress(RunProgress { flows_done: done, flows_total, hops, sim_time: now });
         ControlFlow::Continue(())
     };
-    let job = Job { resolved, settings: &resolved.settings, seed, flows: stream, observer: &mut observer, capture };
+    let settings = &resolved.settings;
+    let job = Job { resolved, settings, seed, flows: stream, loops, observer: &mut observer, capture };
     let output = (run.transport.cc.simulate)(job);
+    let started = output.flows.len() as u64;
+    if let Some(cut) = output.cut {
+        let cut = Some(Cut { not_started: total.map(|total| total.saturating_sub(started)), ..cut });
+        return RunOutput { cut, ..output };
+    }
     // A stream that ended early (starts beyond the end of time) must not pass for a finished run.
     let status = match output.status {
-        RunStatus::Completed if (output.flows.len() as u64) < total => RunStatus::Failed(format!(
-            "only {} of {total} flows start before the end of time (213 days)",
-            output.flows.len()
+        RunStatus::Completed if total.is_none_or(|total| started < total) => RunStatus::Failed(format!(
+            "only {started} of {} flows start before the end of time (213 days)",
+            total.map_or("endless".to_string(), |total| total.to_string())
         )),
         status => status,
     };
-    RunOutput { status, offered: total, ..output }
+    RunOutput { status, offered: total.unwrap_or(started), ..output }
+}
+
+/// Flows that a run will have in all, for a sense of progress: as many as its traffic has, or fewer if its duration ends it before.
+fn expected(total: Option<u64>, duration: Option<Time>, done: u64, now: Time) -> u64 {
+    let Some(duration) = duration else { return total.unwrap_or(u64::MAX) };
+    let scaled = u128::from(done) * u128::from(duration.as_ps()) / u128::from(now.as_ps().max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX).max(done.saturating_add(1)).min(total.unwrap_or(u64::MAX))
 }
 
 /// Is called now and then with flows finished, simulated time and packet transmissions; `Break` cancels the run.
@@ -163,12 +180,13 @@ pub type Observer<'o> = &'o mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>;
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    simulate_captured::<P, C, S>(resolved, params, seed, flows, observer, None)
+    simulate_captured::<P, C, S>(resolved, params, seed, (flows, None), observer, None)
 }
 
-/// As [`simulate`], with the frames of a link captured if that is asked for.
+/// As [`simulate`], with closed loops beside the flows, and with the frames of a link captured if that is asked for.
 pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>, capture: Option<&mut Capture>,
+    resolved: &Resolved, params: C::Params, seed: u64, flows: (S, Option<Loops>), observer: Observer<'_>,
+    capture: Option<&mut Capture>,
 ) -> RunOutput {
     match Fabric::new(&resolved.fabric, seed) {
         Ok(fabric) => run_on::<P, C, S>(fabric, resolved, params, flows, observer, capture),
@@ -180,20 +198,24 @@ pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<I
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    run_on::<P, C, S>(fabric, resolved, params, flows, observer, None)
+    run_on::<P, C, S>(fabric, resolved, params, (flows, None), observer, None)
 }
 
 fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
-    capture: Option<&mut Capture>,
+    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params,
+    (flows, loops): (S, Option<Loops>), observer: Observer<'_>, capture: Option<&mut Capture>,
 ) -> RunOutput {
     let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
     let mut hosts =
         Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, topology, routes, flows, observer);
+    if let Some(loops) = loops {
+        hosts.set_loops(loops);
+    }
     if let Some(capture) = &capture {
         capture.begin(&mut fabric);
         hosts.keep_places();
     }
+    let until = resolved.hosting.duration.unwrap_or(Time::MAX);
     let mut recorder = resolved.watch.as_ref().map(Recorder::new);
     let mut storms = Storms::new(&resolved.storms);
     let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval));
@@ -203,7 +225,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
-    let ending = fabric.run_watched(&mut hosts, &mut watchers);
+    let ending = fabric.run_watched(&mut hosts, &mut watchers, until);
     let end = fabric.now();
     fabric.close_counters(end);
     let host_totals = hosts.totals();
@@ -227,6 +249,10 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
+    let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
+    if cut.is_some() && !pause_tree(&fabric).cycle.is_empty() {
+        warnings.push(format!("at the end of its duration the fabric was blocked{}", blocked(&fabric)));
+    }
     let places = hosts.take_places();
     let flows = hosts.into_records();
     let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &delivered, &mut warnings));
@@ -237,6 +263,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     RunOutput {
         status,
         offered: flows.len() as u64,
+        cut,
         flows,
         ports,
         totals,
@@ -254,7 +281,7 @@ fn status<B: Copy + Default>(
     let end = Time::from_ns(end.as_ps() / 1_000);
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
-        (_, Some(Stop::Finished)) => return RunStatus::Completed,
+        (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
         (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
         (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
         (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
@@ -300,7 +327,8 @@ fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             port: port as u32 - topology.first_port[info.node as usize],
             peer: topology.names[topology.peer_node(port) as usize].clone(),
             rate: info.link.rate,
-            busy: fabric.busy(port),
+            // A frame that is being sent at the end counts whole.
+            busy: fabric.busy(port).min(fabric.now()),
             priorities: fabric.counters(port).iter().map(PriorityCounters::from).collect(),
         }
     };

@@ -6,6 +6,7 @@ use super::verdict::Sample;
 use crate::results::report::figure::{
     Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
 };
+use crate::results::stats::nearest_rank;
 
 /// What to draw.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,45 @@ pub enum Chart {
         /// The quantity.
         metric: Metric,
     },
+    /// Medians over the seeds with smallest and largest value, as papers show what hashing does: a group for each case, a bar for each
+    /// metric.
+    Spread {
+        /// What is compared.
+        title: &'static str,
+        /// The groups.
+        groups: &'static [Pick],
+        /// The bars.
+        bars: &'static [(&'static str, Metric)],
+        /// Of this source of traffic; empty: all.
+        traffic: &'static str,
+    },
+    /// A metric over the points of a sweep, a curve for each pick. Its point is the end of those that belong to it.
+    Curves {
+        /// Name of the swept quantity.
+        axis: &'static str,
+        /// The curves.
+        picks: &'static [Pick],
+        /// The quantity.
+        metric: Metric,
+        /// Of this source of traffic; empty: all.
+        traffic: &'static str,
+    },
+    /// Goodput of flows over time, of the first seed: a figure for each pick, a curve for each flow.
+    Courses {
+        /// The figures.
+        picks: &'static [Pick],
+        /// What the flows are called, in order of start.
+        flows: &'static [&'static str],
+    },
+}
+
+/// A case with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick {
+    /// What figures call it.
+    pub name: &'static str,
+    /// Which it is.
+    pub case: Case<'static>,
 }
 
 impl Chart {
@@ -76,6 +116,17 @@ impl Chart {
                         metrics.iter().map(|metric| Figure::Lines(sweep(m, file, axis, *pair, ccs, *metric))).collect()
                     })
                     .collect(),
+            },
+            Chart::Spread { title, groups, bars, traffic } => spread(m, title, groups, bars, traffic),
+            Chart::Curves { axis, picks, metric, traffic } => Board {
+                series: picks.iter().map(|pick| pick.name.to_string()).collect(),
+                shown: 0,
+                rows: vec![vec![Figure::Lines(curves(m, axis, picks, metric, traffic))]],
+            },
+            Chart::Courses { picks, flows } => Board {
+                series: flows.iter().map(ToString::to_string).collect(),
+                shown: 0,
+                rows: picks.chunks(2).map(|pair| pair.iter().map(|pick| course(m, pick)).collect()).collect(),
             },
             Chart::Points { file, pair, ccs, metric } => Board {
                 series: ccs.iter().map(|cc| cc_text(cc)).collect(),
@@ -109,9 +160,10 @@ fn bar(series: usize, sample: Sample) -> Bar {
 
 fn unit(metric: Metric) -> Unit {
     match metric {
-        Metric::Slowdown => Unit::Number,
         Metric::Dropped => Unit::Percent,
-        _ => Unit::Time,
+        Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => Unit::Bytes,
+        Metric::Fct | Metric::FctP99 | Metric::Rct | Metric::Tail(_) => Unit::Time,
+        _ => Unit::Number,
     }
 }
 
@@ -215,6 +267,81 @@ fn points(
         unit: Unit::Factor,
         groups: m.points(file).iter().map(group).collect(),
         reference: same(),
+    }
+}
+
+fn spread(m: &Measured<'_>, title: &str, groups: &[Pick], bars: &[(&'static str, Metric)], traffic: &str) -> Board {
+    let bar = |case: Case<'_>, (series, (_, metric)): (usize, &(&str, Metric))| {
+        let sample = m.values_of(case, traffic, *metric);
+        let note = sample.as_ref().err().cloned().unwrap_or_default();
+        let mut values = sample.unwrap_or_default();
+        values.sort_unstable_by(f64::total_cmp);
+        let ends = values.first().zip(values.last()).map(|(least, most)| [*least, *most]);
+        Bar { series, value: nearest_rank(&values, 500), interval: ends, note, ..Bar::default() }
+    };
+    let group = |pick: &Pick| BarGroup {
+        name: pick.name.to_string(),
+        bars: bars.iter().enumerate().map(|named| bar(pick.case, named)).collect(),
+        stated: None,
+    };
+    Board {
+        series: bars.iter().map(|(name, _)| name.to_string()).collect(),
+        shown: 0,
+        rows: vec![vec![Figure::Bars(Bars {
+            title: title.to_string(),
+            caption: "median over the seeds; whiskers are the smallest and the largest".to_string(),
+            unit: unit(bars[0].1),
+            groups: groups.iter().filter(|pick| m.has(pick.case)).map(group).collect(),
+            reference: None,
+        })]],
+    }
+}
+
+fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic: &str) -> Lines {
+    let line = |(series, pick): (usize, &Pick)| {
+        let mine = m.points(pick.case.file).into_iter().filter(|point| point.ends_with(pick.case.point));
+        let point = |point: &str| {
+            let estimate = estimate(m.values_of(Case { point, ..pick.case }, traffic, metric))?;
+            Some(Point { x: number(point)?, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: mine.filter_map(point).collect() }
+    };
+    Lines {
+        title: metric.text(),
+        caption: "mean over the seeds; bands are 95 % confidence intervals".to_string(),
+        x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Auto },
+        y: Axis { name: axis_name(metric), unit: unit(metric), scale: Scale::Zero },
+        dots: true,
+        views: vec![View { name: String::new(), lines: picks.iter().enumerate().map(line).collect() }],
+        ..Lines::default()
+    }
+}
+
+fn course(m: &Measured<'_>, pick: &Pick) -> Figure {
+    let line = |(series, at_us, gbps): (usize, &[f64], &Vec<f64>)| {
+        let late = at_us.len().saturating_sub(gbps.len());
+        let points = at_us[late..].iter().zip(gbps).map(|(x, y)| Point::at(*x, *y));
+        Line { series, points: points.collect() }
+    };
+    let lines = m.course(pick.case).map_or(Vec::new(), |course| {
+        course.gbps.iter().enumerate().map(|(series, gbps)| line((series, &course.at_us, gbps))).collect()
+    });
+    Figure::Lines(Lines {
+        title: pick.name.to_string(),
+        caption: "goodput of each flow over time; the first seed".to_string(),
+        x: Axis { name: "Time".to_string(), unit: Unit::Time, scale: Scale::Linear },
+        y: Axis { name: axis_name(Metric::MeanGbps), unit: Unit::Number, scale: Scale::Zero },
+        views: vec![View { name: String::new(), lines }],
+        ..Lines::default()
+    })
+}
+
+/// With the unit where figures have none of their own.
+fn axis_name(metric: Metric) -> String {
+    match metric {
+        Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
+        Metric::Pauses(_) => "Pauses".to_string(),
+        _ => "Goodput, Gbps".to_string(),
     }
 }
 

@@ -3,19 +3,14 @@
 use super::figures::Chart;
 use super::measured::{Case, Measured, Metric, THREE, cc_text, divide, each, farthest, largest, smallest};
 use super::verdict::{Claim, Row, Sample, Unit};
-use super::{Experiment, Source, Study};
-
-macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../scenarios/irn/", $name)))),*]
-    };
-}
+use super::{Experiment, Source, Study, scenarios};
 
 /// The study.
 pub static STUDY: Study = Study {
     name: "irn",
     title: "Revisiting Network Support for RDMA (SIGCOMM 2018)",
-    files: files![
+    files: scenarios![
+        "irn",
         "default.toml",
         "congestion.toml",
         "ablation.toml",

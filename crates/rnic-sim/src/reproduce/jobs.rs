@@ -5,8 +5,8 @@
 
 use crate::resolve::resolve;
 use crate::results::files::write_atomically;
-use crate::results::model::FlowRecord;
-use crate::results::stats::{fct_us, nearest_rank};
+use crate::results::model::{FlowRecord, FlowSamples, RunOutput, Samples};
+use crate::results::stats::{Distribution, Goodput, fct_us, goodput_bps, nearest_rank};
 use crate::results::summary::{Group, RunSummary, summarise};
 use crate::results::text::round6;
 use crate::run::{Progress, RunOptions, RunProgress, RunReport, run_scenario};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of the files' format: part of every key, so that files of another format are not found.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Percentiles of the tail, in thousandths: 90 to 99.9 %.
 pub const TAIL_PER_MILLE: [u32; 19] =
@@ -59,11 +59,66 @@ pub struct Measurement {
     pub resent_rate: Option<f64>,
     /// PFC pauses.
     pub pauses: u64,
+    /// Pauses that each switch received.
+    pub pauses_at: BTreeMap<String, u64>,
+    /// Goodput of the flows, finished or not, by source of traffic; under the empty name over all.
+    pub goodput: BTreeMap<String, Speeds>,
+    /// Goodput of each flow in Gbps, in order of start, where they are few: over the watched time if flows were watched, else over its
+    /// life.
+    pub each_gbps: Vec<f64>,
+    /// The watched queues by name, in bytes.
+    pub queues: BTreeMap<String, Queue>,
+    /// Goodput of each flow over time, where flows were watched and are few.
+    pub course: Option<Course>,
     /// Transmissions of packets on links.
     pub hops: u64,
     /// Simulated time at the end in microseconds.
     pub sim_time_us: f64,
 }
+
+/// Goodputs in Gbps.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Speeds {
+    /// Of how many flows.
+    pub flows: usize,
+    /// Smallest.
+    pub min: f64,
+    /// 10th percentile.
+    pub p10: f64,
+    /// Median.
+    pub p50: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// What a watched queue held, in bytes.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Queue {
+    /// Mean over time.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// Largest sample.
+    pub max: f64,
+}
+
+/// Goodput of flows over time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Course {
+    /// End of each interval in microseconds.
+    pub at_us: Vec<f64>,
+    /// Of each flow, in order of start, in Gbps in each of the last intervals: a flow that starts late has fewer.
+    pub gbps: Vec<Vec<f64>>,
+}
+
+/// More flows than this are not kept one by one.
+const FEW_FLOWS: usize = 64;
+/// A course has at most so many intervals.
+const COURSE: u32 = 200;
 
 impl Measurement {
     fn failed(reason: String) -> Measurement {
@@ -83,10 +138,95 @@ impl Measurement {
             drop_rate: summary.drop_rate.map(round6),
             resent_rate: (ok && totals.data > 0).then(|| round6(totals.retransmitted as f64 / totals.data as f64)),
             pauses: totals.pause_frames,
+            pauses_at: pauses_at(&report.output),
+            goodput: if ok { goodputs(summary) } else { BTreeMap::new() },
+            each_gbps: if ok { each_gbps(&report.output) } else { Vec::new() },
+            queues: summary.queues.iter().map(|queue| (queue.name.clone(), Queue::of(&queue.bytes))).collect(),
+            course: report.output.samples.as_ref().and_then(course),
             hops: totals.hops,
             sim_time_us: round6(summary.sim_time.as_us()),
         }
     }
+}
+
+impl Queue {
+    fn of(bytes: &Distribution) -> Queue {
+        Queue { mean: round6(bytes.mean), p50: bytes.p50, p95: bytes.p95, max: bytes.max }
+    }
+}
+
+impl Speeds {
+    fn of(goodput: &Goodput) -> Speeds {
+        let gbps = |bps: f64| round6(bps / 1e9);
+        Speeds {
+            flows: goodput.flows,
+            min: gbps(goodput.min),
+            p10: gbps(goodput.p10),
+            p50: gbps(goodput.p50),
+            mean: gbps(goodput.mean),
+            max: gbps(goodput.max),
+        }
+    }
+}
+
+fn goodputs(summary: &RunSummary) -> BTreeMap<String, Speeds> {
+    let sources = summary.traffic.iter().map(|traffic| (traffic.name.clone(), traffic.goodput));
+    let all = std::iter::once((String::new(), summary.goodput)).chain(sources);
+    all.filter_map(|(name, goodput)| Some((name, Speeds::of(&goodput?)))).collect()
+}
+
+fn each_gbps(output: &RunOutput) -> Vec<f64> {
+    if output.flows.len() > FEW_FLOWS {
+        return Vec::new();
+    }
+    let watched = output.samples.as_ref().filter(|samples| !samples.flows.is_empty());
+    let gbps = |flow: &FlowRecord| match watched {
+        None => goodput_bps(flow, output.end).map_or(0.0, |bps| bps / 1e9),
+        Some(samples) => {
+            let own = samples.flows.iter().find(|watched| watched.flow == flow.id);
+            let ends =
+                own.and_then(|own| Some((own.delivered.first()?, own.delivered.last()?, own.delivered.len() - 1)));
+            let rate = |(first, last, intervals): (&u64, &u64, usize)| {
+                (last - first) as f64 * 8_000.0 / (samples.interval.as_ps() as f64 * intervals.max(1) as f64)
+            };
+            ends.map_or(0.0, rate)
+        }
+    };
+    output.flows.iter().map(|flow| round6(gbps(flow))).collect()
+}
+
+fn course(samples: &Samples) -> Option<Course> {
+    if samples.flows.is_empty() || samples.flows.len() > FEW_FLOWS || samples.count < 2 {
+        return None;
+    }
+    let step = (samples.count - 1).div_ceil(COURSE);
+    let ends = (1..=(samples.count - 1) / step).map(|number| number * step);
+    let at = |flow: &FlowSamples, index: u32| {
+        let own = index.checked_sub(flow.first)? as usize;
+        flow.delivered.get(own).or(flow.delivered.last()).copied()
+    };
+    let gbps = |flow: &FlowSamples| {
+        let rate = |end: u32| {
+            let (now, before) = (at(flow, end)?, at(flow, end - step).unwrap_or(0));
+            Some(round6((now - before) as f64 * 8_000.0 / (samples.interval.as_ps() as f64 * f64::from(step))))
+        };
+        ends.clone().filter_map(rate).collect()
+    };
+    Some(Course {
+        at_us: ends.clone().map(|end| round6(samples.at(end).as_us())).collect(),
+        gbps: samples.flows.iter().map(gbps).collect(),
+    })
+}
+
+fn pauses_at(output: &RunOutput) -> BTreeMap<String, u64> {
+    let mut pauses = BTreeMap::new();
+    for port in &output.ports {
+        let received: u64 = port.priorities.iter().map(|priority| priority.pause_received).sum();
+        if received > 0 {
+            *pauses.entry(port.node.clone()).or_default() += received;
+        }
+    }
+    pauses
 }
 
 fn flows(group: &Group) -> Option<Flows> {
@@ -158,7 +298,12 @@ const SECONDS_PER_HOP: f64 = 80e-9;
 /// meets loss. It orders the jobs and, scaled by what jobs really took, estimates how long they take.
 pub fn cost(run: &RunSpec) -> f64 {
     let mtu = run.fabric.mtu.0 as f64;
-    let packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
+    let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
+    if let Some(duration) = run.limits.duration {
+        // No more than half of the hosts can receive.
+        let hosts = f64::from(crate::scenario::hosts(&run.fabric.topology));
+        packets = packets.min(run.fabric.link.rate.bytes_in(duration) as f64 / mtu * hosts / 2.0);
+    }
     let links = match run.fabric.topology {
         TopologySpec::FatTree { .. } => 5.6,
         TopologySpec::SingleSwitch { .. } => 2.0,
@@ -187,6 +332,13 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         }
         TrafficPattern::AllToAll { sizes, repeats, .. } => {
             hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
+        }
+        // A loop without end is cut off at some time: take a thousand rounds.
+        TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
+            f64::from(*pairs) * f64::from(messages.unwrap_or(1_000)) * sizes.mean_packets(mtu as u32)
+        }
+        TrafficPattern::IncastLoop { incast, repeats, .. } => {
+            incast.total.0 as f64 / mtu * f64::from(repeats.unwrap_or(1_000)) * 0.5
         }
         TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
     }

@@ -1,7 +1,7 @@
 //! The results of one experiment, by the names that its rows use.
 
 use super::Place;
-use super::jobs::{Flows, Measurement, TAIL_PER_MILLE};
+use super::jobs::{Course, Flows, Measurement, TAIL_PER_MILLE};
 use super::verdict::Sample;
 use std::collections::BTreeMap;
 
@@ -60,6 +60,28 @@ pub enum Metric {
     Tail(u32),
     /// Data packets dropped, as a fraction.
     Dropped,
+    /// Goodput in Gbps of the flow with this number.
+    FlowGbps(usize),
+    /// Smallest goodput among the flows with numbers below this one, in Gbps.
+    LeastGbps(usize),
+    /// Largest goodput among the flows with numbers below this one, in Gbps.
+    MostGbps(usize),
+    /// Sum of the flows' goodputs in Gbps.
+    TotalGbps,
+    /// Mean goodput of flows in Gbps.
+    MeanGbps,
+    /// Median goodput of flows in Gbps.
+    MedianGbps,
+    /// 10th percentile of the goodput of flows in Gbps.
+    LowGbps,
+    /// Median of the watched queue, in bytes.
+    QueueMedian,
+    /// 95th percentile of the watched queue, in bytes.
+    QueueHigh,
+    /// Largest sample of the watched queue, in bytes.
+    QueueMax,
+    /// PFC pauses that the switches whose names begin so received.
+    Pauses(&'static str),
 }
 
 /// The paper's three metrics.
@@ -75,6 +97,18 @@ impl Metric {
             Metric::Rct => "average RCT".to_string(),
             Metric::Tail(per_mille) => format!("{} %ile of single packets", f64::from(per_mille) / 10.0),
             Metric::Dropped => "data packets dropped".to_string(),
+            Metric::FlowGbps(number) => format!("goodput of flow {number}"),
+            Metric::LeastGbps(_) => "least goodput of a flow".to_string(),
+            Metric::MostGbps(_) => "largest goodput of a flow".to_string(),
+            Metric::TotalGbps => "goodput of all flows".to_string(),
+            Metric::MeanGbps => "mean goodput".to_string(),
+            Metric::MedianGbps => "median goodput".to_string(),
+            Metric::LowGbps => "10th percentile of the goodput".to_string(),
+            Metric::QueueMedian => "queue, median".to_string(),
+            Metric::QueueHigh => "queue, 95th percentile".to_string(),
+            Metric::QueueMax => "queue, largest".to_string(),
+            Metric::Pauses("") => "pauses".to_string(),
+            Metric::Pauses(at) => format!("pauses at {at}"),
         }
     }
 
@@ -101,6 +135,21 @@ impl Metric {
                 result.tail_us.get(number).copied()
             }
             Metric::Dropped => result.drop_rate,
+            Metric::FlowGbps(number) => result.each_gbps.get(number).copied(),
+            Metric::LeastGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::min),
+            Metric::MostGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::max),
+            Metric::TotalGbps => (!result.each_gbps.is_empty()).then(|| result.each_gbps.iter().sum()),
+            Metric::MeanGbps => Some(result.goodput.get(traffic)?.mean),
+            Metric::MedianGbps => Some(result.goodput.get(traffic)?.p50),
+            Metric::LowGbps => Some(result.goodput.get(traffic)?.p10),
+            Metric::QueueMedian => Some(result.queues.values().next()?.p50),
+            Metric::QueueHigh => Some(result.queues.values().next()?.p95),
+            Metric::QueueMax => Some(result.queues.values().next()?.max),
+            Metric::Pauses("") => Some(result.pauses as f64),
+            Metric::Pauses(at) => {
+                let there = result.pauses_at.iter().filter(|(node, _)| node.starts_with(at));
+                Some(there.map(|(_, pauses)| *pauses as f64).sum())
+            }
         }
     }
 }
@@ -157,6 +206,12 @@ impl<'r> Measured<'r> {
             }
         }
         if values.is_empty() { Err(format!("there is no run {} of {}", case.text(), case.file)) } else { Ok(values) }
+    }
+
+    /// The courses of a case's flows, for the smallest seed.
+    pub fn course(&self, case: Case<'_>) -> Option<&'r Course> {
+        let (_, result) = self.results.iter().find(|(place, _)| case.is(place))?;
+        result.course.as_ref()
     }
 
     /// A metric of one case over that of another, seed by seed.

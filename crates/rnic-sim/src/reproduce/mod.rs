@@ -5,6 +5,7 @@
 //! it; [`jobs::execute`] does those that have no result yet; [`Plan::conclude`] holds the results against the statements.
 //! Another paper is another file beside [`irn`] and an entry in [`STUDIES`].
 
+pub mod dcqcn;
 pub mod figures;
 mod files;
 pub mod irn;
@@ -28,7 +29,15 @@ use crate::scenario::{RunSpec, from_embedded};
 use std::collections::BTreeMap;
 
 /// Every paper that can be reproduced.
-pub const STUDIES: [&Study; 1] = [&irn::STUDY];
+pub const STUDIES: [&Study; 2] = [&irn::STUDY, &dcqcn::STUDY];
+
+/// Files of a folder of `scenarios/` with their texts.
+macro_rules! scenarios {
+    ($folder:literal, $($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../scenarios/", $folder, "/", $name)))),*]
+    };
+}
+pub(crate) use scenarios;
 
 /// One paper.
 #[derive(Debug)]

@@ -38,6 +38,12 @@ pub enum Unit {
     Ratio,
     /// A fraction, shown in percent.
     Percent,
+    /// A rate.
+    Gbps,
+    /// Bytes, shown in kilobytes.
+    Kilobytes,
+    /// How many.
+    Count,
 }
 
 impl Unit {
@@ -46,6 +52,9 @@ impl Unit {
         let (scale, unit) = match self {
             Unit::Ratio => (1.0, "x"),
             Unit::Percent => (100.0, " %"),
+            Unit::Gbps => (1.0, " Gbps"),
+            Unit::Kilobytes => (0.001, " KB"),
+            Unit::Count => (1.0, ""),
         };
         let mean = estimate.mean * scale;
         let decimals = match mean.abs() {
@@ -65,6 +74,9 @@ impl Unit {
         match self {
             Unit::Ratio => "ratio",
             Unit::Percent => "fraction",
+            Unit::Gbps => "Gbps",
+            Unit::Kilobytes => "bytes",
+            Unit::Count => "count",
         }
     }
 }

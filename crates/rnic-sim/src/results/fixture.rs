@@ -20,6 +20,7 @@ pub(crate) fn flow(id: u32, bytes: u64) -> FlowRecord {
         start: Time::ZERO,
         finish: Some(Time::from_us(10)),
         ideal: Time::from_us(5),
+        delivered: bytes,
         retransmitted: 0,
         timeouts: 0,
         request: u32::MAX,
@@ -71,6 +72,7 @@ fn output(faster: u64) -> RunOutput {
     RunOutput {
         status: RunStatus::Completed,
         offered: flows.len() as u64,
+        cut: None,
         flows,
         ports: ports(),
         totals: totals(),
@@ -152,7 +154,7 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
         },
         traffic: traffic.to_vec(),
         transport: transport_spec(transport, pfc),
-        limits: Limits { max_time: None, stall_time: Time::from_ms(1_000) },
+        limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
     }
 }

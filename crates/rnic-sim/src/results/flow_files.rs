@@ -11,13 +11,15 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use rnic_transport::Time;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 /// Columns of both files, one row per flow in order of run and start. Times in microseconds; `slowdown` is
 /// `fct_us / ideal_us`; a flow that never finished has no `finish_us`, `fct_us` and `slowdown`, one outside any request
-/// no `request`; `traffic` names the source; `measured` says whether it counts in the statistics.
-pub const COLUMNS: [&str; 15] = [
+/// no `request`; `traffic` names the source; `measured` says whether it counts in the statistics; `delivered_bytes` is what
+/// the receiver accepted by the end of the run, `goodput_bps` that over the flow's life in the run.
+pub const COLUMNS: [&str; 17] = [
     "run",
     "flow",
     "src",
@@ -33,9 +35,11 @@ pub const COLUMNS: [&str; 15] = [
     "request",
     "traffic",
     "measured",
+    "delivered_bytes",
+    "goodput_bps",
 ];
 
-/// Writes `flows.csv`: times are exact decimals, a slowdown has six significant digits, what is missing is empty.
+/// Writes `flows.csv`: times are exact decimals, a slowdown and a goodput have six significant digits, what is missing is empty.
 pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunReport]) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(COLUMNS)?;
@@ -57,6 +61,8 @@ pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunReport]) ->
                 &request(flow).map_or(String::new(), |r| r.to_string()),
                 source(run, flow),
                 if flow.measured { "true" } else { "false" },
+                &flow.delivered.to_string(),
+                &goodput(flow, report.output.end).map_or(String::new(), |g| g.to_string()),
             ])?;
         }
     }
@@ -65,6 +71,10 @@ pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunReport]) ->
 
 fn rounded_slowdown(flow: &FlowRecord) -> Option<f64> {
     stats::slowdown(flow).map(round6)
+}
+
+fn goodput(flow: &FlowRecord, end: Time) -> Option<f64> {
+    stats::goodput_bps(flow, end).map(round6)
 }
 
 fn request(flow: &FlowRecord) -> Option<u32> {
@@ -92,6 +102,8 @@ const SCHEMA: &str = "message flows {
     OPTIONAL INT32 request (INTEGER(32, false));
     REQUIRED BYTE_ARRAY traffic (STRING);
     REQUIRED BOOLEAN measured;
+    REQUIRED INT64 delivered_bytes (INTEGER(64, false));
+    OPTIONAL DOUBLE goodput_bps;
 }";
 
 /// Writes `flows.parquet`, Snappy-compressed, one row group per run; the values equal those of `flows.csv`.
@@ -104,7 +116,7 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
     for (run, report) in scenario.runs.iter().zip(reports) {
         let mut group = writer.next_row_group()?;
-        write_columns(&mut group, run, &report.output.flows)?;
+        write_columns(&mut group, run, &report.output.flows, report.output.end)?;
         group.close()?;
     }
     writer.close()?;
@@ -113,7 +125,7 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
 
 /// Every column of one run's flows, in the order of [`SCHEMA`]. Unsigned numbers keep their bits, as Parquet wants.
 fn write_columns<W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>, run: &RunSpec, flows: &[FlowRecord],
+    group: &mut SerializedRowGroupWriter<'_, W>, run: &RunSpec, flows: &[FlowRecord], end: Time,
 ) -> Result<(), ParquetError> {
     let run_name = ByteArray::from(run.name.as_str());
     let sources: Vec<ByteArray> = run.traffic.iter().map(|t| ByteArray::from(t.name.as_str())).collect();
@@ -133,7 +145,9 @@ fn write_columns<W: Write + Send>(
     required::<Int32Type, W>(group, flows, |f| f.timeouts as i32)?;
     optional::<Int32Type, W>(group, flows, |f| request(f).map(|r| r as i32))?;
     required::<ByteArrayType, W>(group, flows, source)?;
-    required::<BoolType, W>(group, flows, |f| f.measured)
+    required::<BoolType, W>(group, flows, |f| f.measured)?;
+    required::<Int64Type, W>(group, flows, |f| f.delivered as i64)?;
+    optional::<DoubleType, W>(group, flows, |f| goodput(f, end))
 }
 
 fn required<D: DataType, W: Write + Send>(
@@ -168,7 +182,6 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
-    use rnic_transport::Time;
     use std::fs::File;
 
     fn unfinished() -> (Scenario, Vec<RunReport>) {
@@ -192,10 +205,13 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 11);
         assert_eq!(lines[0], COLUMNS.join(","));
-        assert_eq!(lines[3], "RoCE + PFC,2,0,1,200000,100,400,300,50,6,0,2,0,incast,true");
-        assert_eq!(lines[5], "RoCE + PFC,4,0,1,1000,120,320,200,5,40,0,0,,background,false");
-        assert_eq!(lines[6], "IRN,0,0,1,18446744073709551615,0,5.0875,5.0875,5,1.0175,0,0,,background,true");
-        assert_eq!(lines[7], "IRN,1,0,1,5000,1,,,10,,0,0,,background,true");
+        assert_eq!(lines[3], "RoCE + PFC,2,0,1,200000,100,400,300,50,6,0,2,0,incast,true,200000,5333330000");
+        assert_eq!(lines[5], "RoCE + PFC,4,0,1,1000,120,320,200,5,40,0,0,,background,false,1000,40000000");
+        assert_eq!(
+            lines[6],
+            "IRN,0,0,1,18446744073709551615,0,5.0875,5.0875,5,1.0175,0,0,,background,true,1000,1572480000"
+        );
+        assert_eq!(lines[7], "IRN,1,0,1,5000,1,,,10,,0,0,,background,true,5000,66778000");
     }
 
     #[test]

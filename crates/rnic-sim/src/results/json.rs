@@ -3,8 +3,8 @@
 //! Statistics are rounded to six significant digits ([`round6`]). Counts are exact; so are simulated times, to 53 bits of
 //! picoseconds (2.5 hours).
 
-use super::stats::Distribution;
-use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, Utilisation};
+use super::stats::{Distribution, Goodput};
+use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, SizeClass, TrafficClass, Utilisation};
 use super::text::round6;
 use rnic_transport::Time;
 use serde_json::{Map, Value, json};
@@ -44,12 +44,16 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
         put("failure", json!(failure));
     }
     let flows = run.flows;
+    if let Some(cut) = run.cut {
+        let unfinished = flows.offered - flows.completed;
+        put("cut", json!({"at_us": cut.at.as_us(), "unfinished": unfinished, "not_started": cut.not_started}));
+    }
     put("flows", json!({"offered": flows.offered, "completed": flows.completed, "measured": flows.measured}));
     put("slowdown", distribution(run.slowdown));
     put("fct_us", distribution(run.fct_us));
     put("sizes", run.sizes.iter().map(size_class).collect());
     if !run.traffic.is_empty() {
-        put("traffic", run.traffic.iter().map(|t| with_group(json!({"name": t.name}), &t.group)).collect());
+        put("traffic", run.traffic.iter().map(traffic_class).collect());
     }
     put("packets", packets(run));
     put("drop_rate", json!(run.drop_rate.map(round6)));
@@ -59,6 +63,7 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     put("timeouts", json!(run.timeouts));
     put("rct_us", json!(run.requests.map(|d| round6(d.mean))));
     put("requests", requests(run.requests));
+    put("goodput_bps", goodput(run.goodput));
     put("sim_time_us", json!(run.sim_time.as_us()));
     put("parameters", run.parameters.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>().into());
     put("warnings", json!(run.warnings));
@@ -117,9 +122,29 @@ fn requests(of: Option<Distribution>) -> Value {
     }))
 }
 
-fn size_class(class: &super::summary::SizeClass) -> Value {
+fn size_class(class: &SizeClass) -> Value {
     let head = json!({"name": class.name, "min_bytes": class.min_bytes, "max_bytes": class.max_bytes});
     with_group(head, &class.group)
+}
+
+fn traffic_class(class: &TrafficClass) -> Value {
+    let mut object = with_group(json!({"name": class.name}), &class.group);
+    object["unfinished"] = json!(class.unfinished);
+    object["goodput_bps"] = goodput(class.goodput);
+    object
+}
+
+fn goodput(of: Option<Goodput>) -> Value {
+    json!(of.map(|g| {
+        json!({
+            "flows": g.flows,
+            "mean": round6(g.mean),
+            "min": round6(g.min),
+            "p10": round6(g.p10),
+            "p50": round6(g.p50),
+            "max": round6(g.max),
+        })
+    }))
 }
 
 fn with_group(mut head: Value, group: &Group) -> Value {
@@ -153,7 +178,7 @@ fn utilisation(of: Option<Utilisation>) -> Value {
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use crate::results::RunStatus;
+    use crate::results::{Cut, RunStatus};
 
     #[test]
     fn the_contract_by_hand() {
@@ -187,10 +212,12 @@ mod tests {
         "traffic": [
             {"name": "background", "flows": 2,
              "slowdown": {"mean": 3.0, "p50": 2.0, "p95": 4.0, "p99": 4.0, "p999": 4.0},
-             "fct_us": {"mean": 25.0, "p50": 10.0, "p95": 40.0, "p99": 40.0, "p999": 40.0}},
+             "fct_us": {"mean": 25.0, "p50": 10.0, "p95": 40.0, "p99": 40.0, "p999": 40.0}, "unfinished": 0,
+             "goodput_bps": {"flows": 2, "mean": 9e8, "min": 8e8, "p10": 8e8, "p50": 8e8, "max": 1e9}},
             {"name": "incast", "flows": 2,
              "slowdown": {"mean": 7.0, "p50": 6.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
-             "fct_us": {"mean": 350.0, "p50": 300.0, "p95": 400.0, "p99": 400.0, "p999": 400.0}}],
+             "fct_us": {"mean": 350.0, "p50": 300.0, "p95": 400.0, "p99": 400.0, "p999": 400.0}, "unfinished": 0,
+             "goodput_bps": {"flows": 2, "mean": 4666670000.0, "min": 4e9, "p10": 4e9, "p50": 4e9, "max": 5333330000.0}}],
         "packets": {"data": 600, "control": 20, "retransmitted": 6, "dropped": 5, "lost": 1, "marked": 2, "cnps": 0,
                     "delivered": 610, "in_flight": 4, "hops": 1200},
         "drop_rate": 0.00666667,
@@ -199,6 +226,7 @@ mod tests {
         "timeouts": 2,
         "rct_us": 410.0,
         "requests": {"count": 1, "mean": 410.0, "p50": 410.0, "p99": 410.0, "max": 410.0},
+        "goodput_bps": {"flows": 4, "mean": 2783330000.0, "min": 8e8, "p10": 8e8, "p50": 1e9, "max": 5333330000.0},
         "sim_time_us": 600.000001,
         "parameters": {"rate": "40 Gbps", "buffer": "240 KB"},
         "warnings": ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the slowest flow"],
@@ -231,6 +259,26 @@ mod tests {
         assert!(run["traffic"].as_array().unwrap().iter().all(|s| s["slowdown"].is_null()));
         assert_eq!(run["packets"]["dropped"], 5);
         assert_eq!(json["runs"][0]["status"], "completed");
+    }
+
+    #[test]
+    fn a_cut_run_has_statistics_and_tells_what_is_missing() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let output = &mut reports[0].output;
+        output.cut = Some(Cut { at: output.end, not_started: Some(7) });
+        // Started at 110 us, the run ended at 600.000001 us.
+        (output.flows[3].finish, output.flows[3].delivered) = (None, 49_000);
+        let json = summarise(&scenario, &reports).to_json(false);
+        let run = &json["runs"][0];
+        assert_eq!(run["status"], "completed");
+        assert_eq!(run["cut"], json!({"at_us": 600.000001, "unfinished": 1, "not_started": 7}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3}));
+        assert_eq!(run["goodput_bps"]["flows"], 4);
+        let incast = &run["traffic"][1];
+        assert_eq!((&incast["flows"], &incast["unfinished"]), (&json!(1), &json!(1)));
+        assert_eq!((&incast["goodput_bps"]["min"], &incast["goodput_bps"]["flows"]), (&json!(8e8), &json!(2)));
+        assert_eq!(run["rct_us"], Value::Null, "the only request is unfinished");
+        assert!(json["runs"][1].get("cut").is_none());
     }
 
     #[test]

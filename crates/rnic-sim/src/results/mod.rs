@@ -22,5 +22,5 @@ pub mod text;
 pub(crate) mod fixture;
 
 pub use files::{FlowFormat, write_all};
-pub use model::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+pub use model::{Cut, FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 pub use summary::{ScenarioSummary, summarise};

@@ -7,8 +7,10 @@ use rnic_transport::{BitRate, Time};
 pub struct RunOutput {
     /// How it ended.
     pub status: RunStatus,
-    /// Flows that the traffic has in all, started or not.
+    /// Flows that the traffic has in all, started or not; in a run that was cut those that started.
     pub offered: u64,
+    /// Where the run's `duration` cut it off.
+    pub cut: Option<Cut>,
     /// Every flow that started, in order of its start.
     pub flows: Vec<FlowRecord>,
     /// Every port, in order of node and port.
@@ -75,6 +77,7 @@ impl RunOutput {
         RunOutput {
             status: RunStatus::Failed(reason),
             offered: 0,
+            cut: None,
             flows: Vec::new(),
             ports: Vec::new(),
             totals: Totals::default(),
@@ -87,10 +90,19 @@ impl RunOutput {
     }
 }
 
+/// A run that ended at its `duration`, with flows unfinished or still to start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// Its duration.
+    pub at: Time,
+    /// Flows of the traffic that had not started; `None` for traffic without an end.
+    pub not_started: Option<u64>,
+}
+
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunStatus {
-    /// Every flow finished.
+    /// Every flow finished, or the run's duration is over.
     Completed,
     /// It cannot or did not finish; the text says why and what is stuck.
     Failed(String),
@@ -113,6 +125,8 @@ pub struct FlowRecord {
     pub finish: Option<Time>,
     /// Time it needs alone on an empty fabric at line rate with plain RoCEv2 headers: the slowdown's denominator.
     pub ideal: Time,
+    /// Payload bytes that the receiver had accepted by the end of the run.
+    pub delivered: u64,
     /// Data packets sent again.
     pub retransmitted: u32,
     /// Timeouts that fired.

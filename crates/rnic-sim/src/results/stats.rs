@@ -69,6 +69,40 @@ pub fn slowdown(flow: &FlowRecord) -> Option<f64> {
     fct(flow).map(|fct| fct.as_ps() as f64 / flow.ideal.as_ps().max(1) as f64)
 }
 
+/// The flow's goodput in bit/s: payload that its receiver accepted, over the time from its start to its finish or to `end`, where the
+/// run ended. `None` for a flow that had no time.
+pub fn goodput_bps(flow: &FlowRecord, end: Time) -> Option<f64> {
+    let life = flow.finish.unwrap_or(end).saturating_sub(flow.start).as_ps();
+    (life > 0).then(|| flow.delivered as f64 * 8e12 / life as f64)
+}
+
+/// What flows achieved, in bit/s: of those unfinished too.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Goodput {
+    /// How many flows.
+    pub flows: usize,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Smallest.
+    pub min: f64,
+    /// 10th percentile (nearest rank, as every percentile here).
+    pub p10: f64,
+    /// Median.
+    pub p50: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Goodput {
+    /// The goodputs of `values`; `None` where there are none. The mean adds in the given order.
+    pub fn of(mut values: Vec<f64>) -> Option<Goodput> {
+        let mean = mean(&values)?;
+        values.sort_unstable_by(f64::total_cmp);
+        let at = |per_mille| nearest_rank(&values, per_mille);
+        Some(Goodput { flows: values.len(), mean, min: at(0)?, p10: at(100)?, p50: at(500)?, max: at(1000)? })
+    }
+}
+
 /// Request completion times in microseconds, in order of (traffic source, request): from the first start to the last
 /// finish of the measured flows of one request. A request with an unfinished flow has none.
 pub fn request_completion_us(flows: &[FlowRecord]) -> Vec<f64> {
@@ -123,6 +157,20 @@ mod tests {
         assert!(slowdown(&f).unwrap().is_finite());
         f.finish = None;
         assert_eq!((fct_us(&f), slowdown(&f)), (None, None));
+    }
+
+    #[test]
+    fn goodput_by_hand() {
+        // 10 us for 1,000 B; unfinished, 600 B in the 3 us until the end; begun at the end.
+        let mut f = flow(0, 1_000);
+        let end = Time::from_us(13);
+        assert_eq!(goodput_bps(&f, end), Some(8e8));
+        (f.start, f.finish, f.delivered) = (Time::from_us(10), None, 600);
+        assert_eq!(goodput_bps(&f, end), Some(1.6e9));
+        assert_eq!(goodput_bps(&f, Time::from_us(10)), None);
+        let of = Goodput::of((1..=20).rev().map(f64::from).collect()).unwrap();
+        let expected = Goodput { flows: 20, mean: 10.5, min: 1.0, p10: 2.0, p50: 10.0, max: 20.0 };
+        assert_eq!((of, Goodput::of(Vec::new())), (expected, None));
     }
 
     #[test]

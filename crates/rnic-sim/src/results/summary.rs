@@ -1,8 +1,8 @@
 //! From raw records to the numbers that people compare: what `summary.json`, the table and the report show.
 
-use super::model::{FlowRecord, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
+use super::model::{Cut, FlowRecord, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
 use super::pauses::{self, PauseSummary};
-use super::stats::{self, Distribution};
+use super::stats::{self, Distribution, Goodput};
 use crate::run::RunReport;
 use crate::scenario::{RunSpec, Scenario};
 use rnic_fabric::config::TopologySpec;
@@ -55,6 +55,8 @@ pub struct RunSummary {
     pub pfc: bool,
     /// Why it failed; `None` for a completed run.
     pub failure: Option<String>,
+    /// Where the run's `duration` cut it off, if it did.
+    pub cut: Option<Cut>,
     /// How many flows.
     pub flows: FlowCounts,
     /// Flow completion time divided by that of the flow alone on an empty fabric.
@@ -77,6 +79,10 @@ pub struct RunSummary {
     pub timeouts: u64,
     /// Request completion times in microseconds; `None` where there are no requests.
     pub requests: Option<Distribution>,
+    /// Goodput of the measured flows that started, finished or not, in bit/s.
+    pub goodput: Option<Goodput>,
+    /// Whether the goodput is what the run is about: it was cut, or its traffic is a closed loop.
+    pub about_goodput: bool,
     /// Simulated time at which the run ended.
     pub sim_time: Time,
     /// Resolved settings: key, value with unit.
@@ -105,7 +111,7 @@ pub struct QueueSummary {
 pub struct FlowCounts {
     /// Flows that started.
     pub offered: u64,
-    /// Flows that finished.
+    /// Flows that finished. The others are in no slowdown and no completion time.
     pub completed: u64,
     /// Finished flows that count in the statistics.
     pub measured: u64,
@@ -131,6 +137,10 @@ pub struct TrafficClass {
     pub name: String,
     /// Its flows.
     pub group: Group,
+    /// Its flows that started and did not finish, measured or not.
+    pub unfinished: u64,
+    /// Goodput of its measured flows that started, in bit/s.
+    pub goodput: Option<Goodput>,
 }
 
 /// Some of the measured flows.
@@ -199,7 +209,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         slowdown: whole.slowdown,
         fct_us: whole.fct_us,
         sizes: by_size(&measured, spec.fabric.mtu, ok),
-        traffic: by_traffic(spec, &measured, ok),
+        traffic: by_traffic(spec, output, &measured, ok),
         totals,
         drop_rate: (ok && totals.data > 0).then(|| totals.dropped_data as f64 / totals.data as f64),
         host_utilisation: utilisation(output, ok, |port| {
@@ -208,6 +218,9 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         link_utilisation: utilisation(output, ok, |_| true),
         timeouts: output.flows.iter().map(|f| u64::from(f.timeouts)).sum(),
         requests: Distribution::of(requests),
+        goodput: goodput(output, |_| true, ok),
+        about_goodput: output.cut.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
+        cut: output.cut,
         sim_time: output.end,
         parameters: output.parameters.clone(),
         warnings: warnings(output, whole.flows, ok),
@@ -220,7 +233,10 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
 
 /// Why the run's statistics cannot be trusted. A run that calls itself completed with unfinished flows is a failure too.
 fn failure(output: &RunOutput) -> Option<String> {
-    let unfinished = output.flows.iter().filter(|f| f.finish.is_none()).count();
+    let unfinished = match output.cut {
+        None => output.flows.iter().filter(|f| f.finish.is_none()).count(),
+        Some(_) => 0, // a cut run is as it should be
+    };
     match &output.status {
         RunStatus::Failed(reason) => Some(reason.clone()),
         RunStatus::Completed if unfinished > 0 => {
@@ -283,13 +299,24 @@ fn by_size(measured: &[&FlowRecord], mtu: Bytes, ok: bool) -> Vec<SizeClass> {
     classes
 }
 
-fn by_traffic(spec: &RunSpec, measured: &[&FlowRecord], ok: bool) -> Vec<TrafficClass> {
+/// The goodput of the measured flows that `member` picks.
+fn goodput(output: &RunOutput, member: impl Fn(&FlowRecord) -> bool, ok: bool) -> Option<Goodput> {
+    let flows = output.flows.iter().filter(|f| ok && f.measured && member(f));
+    Goodput::of(flows.filter_map(|f| stats::goodput_bps(f, output.end)).collect())
+}
+
+fn by_traffic(spec: &RunSpec, output: &RunOutput, measured: &[&FlowRecord], ok: bool) -> Vec<TrafficClass> {
     if spec.traffic.len() < 2 {
         return Vec::new();
     }
-    let class = |(index, source): (usize, &crate::scenario::Traffic)| TrafficClass {
-        name: source.name.clone(),
-        group: group(measured, |f| usize::from(f.traffic) == index, ok),
+    let class = |(index, source): (usize, &crate::scenario::Traffic)| {
+        let member = |f: &FlowRecord| usize::from(f.traffic) == index;
+        TrafficClass {
+            name: source.name.clone(),
+            group: group(measured, member, ok),
+            unfinished: output.flows.iter().filter(|f| member(f) && f.finish.is_none()).count() as u64,
+            goodput: goodput(output, member, ok),
+        }
     };
     spec.traffic.iter().enumerate().map(class).collect()
 }

@@ -2,8 +2,9 @@
 
 use super::compare::{self, Metric};
 use super::report::figure::Unit;
+use super::stats::Goodput;
 use super::summary::{RunSummary, ScenarioSummary};
-use super::text::{count, duration, percent, three_digits};
+use super::text::{count, duration, percent, rate, three_digits};
 use crate::scenario::sweep::short_keys;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 
@@ -48,6 +49,9 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     } else {
         text += &table(summary, &metrics, STYLE, width);
         text += &table(summary, &COUNTS, BELOW, width);
+    }
+    if summary.runs.iter().any(|run| run.about_goodput) {
+        text += &goodput(summary, width);
     }
     for note in notes(summary) {
         text += &wrap(&note, width);
@@ -142,7 +146,12 @@ fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width
         row.extend(columns.iter().map(|c| Cell::new((c.cell)(reference, run)).set_alignment(CellAlignment::Right)));
         table.add_row(row);
     }
-    // Only names may wrap: a number must stay in one piece.
+    only_names_wrap(&mut table);
+    table.trim_fmt() + "\n"
+}
+
+/// Only names may wrap: a number must stay in one piece.
+fn only_names_wrap(table: &mut Table) {
     let widths = table.column_max_content_widths();
     for (column, width) in table.column_iter_mut().zip(widths).skip(1) {
         column.set_padding((1, 0));
@@ -151,7 +160,69 @@ fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width
     if let Some(column) = table.column_mut(0) {
         column.set_padding((0, 1));
     }
+}
+
+/// Goodput of the runs that are about it: a line per run, or per run and source of traffic where there are several.
+fn goodput(summary: &ScenarioSummary, width: usize) -> String {
+    type Number = fn(Goodput) -> f64;
+    let all: [(&str, Number); 5] = [
+        ("goodput\nmean", |g| g.mean),
+        ("10th\nperc.", |g| g.p10),
+        ("median", |g| g.p50),
+        ("least", |g| g.min),
+        ("most", |g| g.max),
+    ];
+    let numbers = if width >= ONE_TABLE { &all[..] } else { &all[..3] };
+    let mut table = Table::new();
+    table.load_style(BELOW).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16).force_no_tty();
+    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let titles = ["flows", "unfin-\nished"].into_iter().chain(numbers.iter().map(|(title, _)| *title));
+    table.set_header([Cell::new("run")].into_iter().chain(titles.map(right)));
+    let mut add = |name: &str, unfinished: u64, goodput: Option<Goodput>| {
+        let counts = [count(goodput.map_or(0, |g| g.flows as u64)), count(unfinished)];
+        let rates = numbers.iter().map(|(_, of)| goodput.map_or("-".to_string(), |g| rate(of(g))));
+        let cells = counts.into_iter().chain(rates).map(|text| right(&text));
+        table.add_row([Cell::new(name)].into_iter().chain(cells));
+    };
+    for run in &summary.runs {
+        if run.traffic.is_empty() {
+            add(&run.name, run.flows.offered - run.flows.completed, run.goodput);
+        }
+        for source in &run.traffic {
+            add(&format!("{}: {}", run.name, source.name), source.unfinished, source.goodput);
+        }
+    }
+    only_names_wrap(&mut table);
     table.trim_fmt() + "\n"
+}
+
+/// What the duration of runs cut off: a line each, or one for many.
+fn cuts(summary: &ScenarioSummary) -> Vec<String> {
+    let unfinished = |run: &RunSummary| run.flows.offered - run.flows.completed;
+    let cut: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.cut?))).collect();
+    let not_started =
+        |count_: u64| if count_ == 0 { String::new() } else { format!(", {} not started", count(count_)) };
+    if cut.len() > FEW {
+        let of = cut.iter().map(|(run, _)| unfinished(run));
+        let (least, most) = (of.clone().min().unwrap_or(0), of.max().unwrap_or(0));
+        return vec![format!(
+            "cut off at their duration: {} runs, each with {} to {} unfinished flows, which are in no slowdown and no completion time",
+            cut.len(),
+            count(least),
+            count(most)
+        )];
+    }
+    let line = |(run, cut): &(&RunSummary, super::model::Cut)| {
+        format!(
+            "cut off at {}: {}: {} of {} flows unfinished{}; slowdown and completion times are of the finished ones",
+            cut.at,
+            run.name,
+            count(unfinished(run)),
+            count(run.flows.offered),
+            not_started(cut.not_started.unwrap_or(0))
+        )
+    };
+    cut.iter().map(line).collect()
 }
 
 fn name(run: &RunSummary) -> String {
@@ -166,6 +237,7 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
         let others = compared.filter(|(reference, run)| !std::ptr::eq(*reference, *run));
         notes.extend(others.filter_map(|(reference, run)| compare::sentence(reference, run)));
     }
+    notes.extend(cuts(summary));
     for run in summary.runs.iter().filter(|run| run.queues.len() <= QUEUES && summary.runs.len() <= FEW) {
         notes.extend(run.queues.iter().map(|queue| {
             let bytes = queue.bytes;
@@ -232,8 +304,9 @@ fn wrap(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RunStatus, fixture, summarise};
+    use super::super::{Cut, RunStatus, fixture, summarise};
     use super::*;
+    use rnic_transport::Time;
 
     fn fits(text: &str, width: usize) {
         for line in text.lines() {
@@ -297,6 +370,25 @@ warning: all runs: the clock is fictional
 warning: all runs: only 4 flows were measured: the 99th percentile is the
   slowest flow
 ";
+
+    #[test]
+    fn a_cut_run_shows_goodput_and_what_is_unfinished() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let output = &mut reports[1].output;
+        output.cut = Some(Cut { at: Time::from_us(600), not_started: Some(7) });
+        (output.flows[3].finish, output.flows[3].delivered) = (None, 0);
+        for width in [60, 80, 120] {
+            fits(&render(&summarise(&scenario, &reports), width), width);
+        }
+        let text = render(&summarise(&scenario, &reports), 120);
+        let note = "cut off at 600 us: IRN: 1 of 5 flows unfinished, 7 not started; slowdown and completion times are of the \
+                    finished ones\n";
+        assert!(text.contains(note), "{text}");
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        // 200 KB in 150 us, and nothing in the rest of the run.
+        assert!(lines.contains(&"IRN: incast 2 1 5.33 Gbps 0 bps 0 bps 0 bps 10.7 Gbps".to_string()), "{text}");
+    }
 
     #[test]
     fn failed_runs_are_marked_and_show_no_statistics() {

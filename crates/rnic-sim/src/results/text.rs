@@ -59,6 +59,19 @@ pub fn duration(us: f64) -> String {
     format!("{} s", three_digits(us / 1e6))
 }
 
+/// A rate given in bit/s, in the unit that suits it: `39.2 Gbps`, `0 bps`.
+pub fn rate(bps: f64) -> String {
+    if bps == 0.0 {
+        return "0 bps".to_string();
+    }
+    for (unit, scale) in [("bps", 1.0), ("Kbps", 1e3), ("Mbps", 1e6)] {
+        if bps / scale < 999.5 {
+            return format!("{} {unit}", three_digits(bps / scale));
+        }
+    }
+    format!("{} Gbps", three_digits(bps / 1e9))
+}
+
 /// A fraction as a percentage: `8.51 %`, `0 %`, `< 0.01 %`.
 pub fn percent(fraction: f64) -> String {
     match fraction * 100.0 {
@@ -103,6 +116,8 @@ mod tests {
         assert_eq!(three, ["0.00", "3.42", "10.0", "34.2", "100", "342", "34,200"]);
         let times = [0.0, 0.0875, 217.2, 999.9, 1_234.0, 12_345_678.0].map(duration);
         assert_eq!(times, ["0.00 ns", "87.5 ns", "217 us", "1.00 ms", "1.23 ms", "12.3 s"]);
+        let rates = [0.0, 12.0, 999_600.0, 1.124e9, 4e10].map(rate);
+        assert_eq!(rates, ["0 bps", "12.0 bps", "1.00 Mbps", "1.12 Gbps", "40.0 Gbps"]);
         let percents = [0.0, 0.00001, 0.0851, 1.0].map(percent);
         assert_eq!(percents, ["0 %", "< 0.01 %", "8.51 %", "100 %"]);
     }

@@ -24,7 +24,7 @@ mod tree;
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use model::{
-    EcnSetup, FabricSetup, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
+    EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
     TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};

@@ -190,6 +190,51 @@ pub enum TrafficPattern {
         /// The flows.
         flows: Arc<[FlowSpec]>,
     },
+    /// `pairs`: random pairs of hosts, each of which sends message after message.
+    Pairs {
+        /// How many pairs; their hosts are drawn independently and may be the same.
+        pairs: u32,
+        /// Message sizes.
+        sizes: SizeDistribution,
+        /// Messages of each pair; `None`: without end.
+        messages: Option<u32>,
+        /// From when the sender knows that a message is complete to the start of the next one.
+        think: Time,
+    },
+    /// `incast` with `interval = "completion"`: the next request starts when the last one is complete.
+    IncastLoop {
+        /// The request.
+        incast: Incast,
+        /// How many requests; `None`: without end.
+        repeats: Option<u32>,
+        /// From when the senders know that a request is complete to the start of the next one.
+        think: Time,
+    },
+}
+
+impl TrafficPattern {
+    /// Whether what it sends depends on what has arrived.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, TrafficPattern::Pairs { .. } | TrafficPattern::IncastLoop { .. })
+    }
+
+    /// Whether it never ends.
+    pub fn is_endless(&self) -> bool {
+        matches!(self, TrafficPattern::Pairs { messages: None, .. } | TrafficPattern::IncastLoop { repeats: None, .. })
+    }
+}
+
+/// One request of an incast, striped evenly over its senders.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Incast {
+    /// Number of senders, drawn anew for each request among the other hosts.
+    pub senders: u32,
+    /// Bytes of the request over all senders.
+    pub total: Bytes,
+    /// The receiver's host number.
+    pub receiver: u32,
+    /// Flows from each sender.
+    pub connections: u32,
 }
 
 /// How a transport recovers from loss: `recovery`.
@@ -318,9 +363,11 @@ pub enum WatchedQueues {
     Named(Vec<String>),
 }
 
-/// When to give up: the `[limits]` table.
+/// When to end and when to give up: the `[limits]` table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
+    /// Simulated time at which the run ends well, whatever is unfinished (`duration`); default: when all flows have finished.
+    pub duration: Option<Time>,
     /// Simulated time at which a run that has not finished is a failure (`max_time`).
     pub max_time: Option<Time>,
     /// Simulated time without any flow progressing after which a run is a livelock (`stall_time`, default 1 s).

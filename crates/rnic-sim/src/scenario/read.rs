@@ -48,7 +48,7 @@ pub(super) fn scenario(
     let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
     let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
     let seed = given_seed.unwrap_or(written_seed);
-    let lists = Lists::default();
+    let lists = Lists::new(text.files);
     let source = Source { documents: &documents, catalogue, given_seed, seed, lists: &lists };
     Ok(Scenario {
         title: title.map_or_else(|| stem.clone(), str::to_string),
@@ -117,7 +117,7 @@ struct Source<'a> {
     /// The seed that takes the place of the scenario's.
     given_seed: Option<u64>,
     seed: u64,
-    lists: &'a Lists,
+    lists: &'a Lists<'a>,
 }
 
 /// Reads the run that `node` describes; `tree` is the scenario at this point of the sweep.
@@ -135,7 +135,8 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let fabric_table = root.require("fabric", "[fabric]")?.table("[fabric]")?;
     let fabric = fabric::read(&fabric_table)?;
     let context = Context { hosts: fabric::hosts(&fabric.topology), lists: source.lists };
-    let traffic = traffic::read(&root.require("traffic", "[traffic]")?, &context)?;
+    let traffic_item = root.require("traffic", "[traffic]")?;
+    let traffic = traffic::read(&traffic_item, &context)?;
     let defaults = root.get("transport").map(|item| item.table("[transport]")).transpose()?;
     if let Some(defaults) = &defaults {
         transport::check_defaults(defaults, source.catalogue)?;
@@ -144,6 +145,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
     let limits = limits(&root)?;
     let watch = root.get("watch").map(|item| watch(&item)).transpose()?;
+    traffic::check_end(&traffic_item, &traffic, limits.duration)?;
     let (name, base) = (naming.name.to_string(), naming.base.to_string());
     let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
     Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits, watch })
@@ -173,13 +175,15 @@ fn watch(item: &Item<'_>) -> Result<Watch> {
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {
-    let mut limits = Limits { max_time: None, stall_time: Time::from_ms(1_000) };
+    let mut limits = Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) };
     let Some(item) = root.get("limits") else {
         return Ok(limits);
     };
     let table = item.table("[limits]")?;
-    table.accept(&["max_time", "stall_time"])?;
+    table.accept(&["duration", "max_time", "stall_time"])?;
     limits.max_time = table.get("max_time").map(|item| item.positive_time("1 s")).transpose()?;
+    limits.duration = table.get("duration").map(|item| item.positive_time("200 ms")).transpose()?;
+    table.ordered(("duration", limits.duration), ("max_time", limits.max_time), "")?;
     if let Some(item) = table.get("stall_time") {
         limits.stall_time = item.positive_time("1 s")?;
     }

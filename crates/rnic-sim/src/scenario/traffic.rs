@@ -1,11 +1,12 @@
 //! `[traffic]` and `[[traffic]]`.
 
+use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
-use super::model::{Traffic, TrafficPattern};
+use super::model::{Incast, Traffic, TrafficPattern};
 use super::names::{PATTERNS, names};
 use super::reader::{Item, Result, Table, Variant};
 use crate::workload::list::{self, LARGEST_FLOW, ListFormat};
-use crate::workload::{FlowSpec, SizeDistribution, sizes};
+use crate::workload::{FlowSpec, Loops, SizeDistribution, sizes};
 use rnic_transport::{Bytes, Time};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,24 +17,31 @@ use std::sync::Arc;
 const MOST_FLOWS: u64 = 1_000_000_000;
 
 const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
-const VARIANTS: [Variant; 5] = [
+const VARIANTS: [Variant; 6] = [
     Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
-    Variant { name: "incast", keys: &["senders", "total", "repeats", "receiver", "connections", "interval"] },
+    Variant { name: "incast", keys: &["senders", "total", "repeats", "receiver", "connections", "interval", "think"] },
     Variant { name: "permutation", keys: &["sizes", "repeats", "interval"] },
     Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval"] },
+    Variant { name: "pairs", keys: &["pairs", "sizes", "messages", "think"] },
     Variant { name: "list", keys: &["file", "format"] },
 ];
 
 /// Where traffic is read: the hosts of the run's fabric, and the flow lists read so far.
 pub(super) struct Context<'a> {
     pub(super) hosts: u32,
-    pub(super) lists: &'a Lists,
+    pub(super) lists: &'a Lists<'a>,
 }
 
-/// Flow lists that an earlier run of the scenario has read already.
-#[derive(Default)]
-pub(super) struct Lists {
+/// Where flow lists are, and those that an earlier run of the scenario has read already.
+pub(super) struct Lists<'f> {
+    pub(super) files: Files<'f>,
     read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
+}
+
+impl<'f> Lists<'f> {
+    pub(super) fn new(files: Files<'f>) -> Lists<'f> {
+        Lists { files, read: RefCell::default() }
+    }
 }
 
 /// A file, whether it is CSV, and the number of hosts it is for.
@@ -85,7 +93,13 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
             sizes: sizes()?,
             flows: table.require("flows", "flows = 20000")?.integer(1..=MOST_FLOWS)?,
         },
-        "incast" => read_incast(table, context.hosts, repeats()?)?,
+        "incast" => read_incast(table, context.hosts)?,
+        "pairs" => TrafficPattern::Pairs {
+            pairs: table.require("pairs", "pairs = 20")?.count(Loops::MOST_PAIRS)?,
+            sizes: sizes()?,
+            messages: table.get("messages").map(|item| item.count(u32::MAX)).transpose()?,
+            think: read_think(table)?,
+        },
         "permutation" => TrafficPattern::Permutation { sizes: sizes()?, repeats: repeats()?, interval: every()? },
         "all-to-all" => TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? },
         _ => TrafficPattern::List { flows: read_list(table, context)? },
@@ -113,7 +127,7 @@ fn read_sizes(item: &Item<'_>) -> Result<SizeDistribution> {
     }
 }
 
-fn read_incast(table: &Table<'_>, hosts: u32, repeats: u32) -> Result<TrafficPattern> {
+fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
     let senders_item = table.require("senders", "senders = 30")?;
     let senders = senders_item.count(u32::MAX)?;
     if senders >= hosts {
@@ -125,8 +139,44 @@ fn read_incast(table: &Table<'_>, hosts: u32, repeats: u32) -> Result<TrafficPat
     let total_item = table.require("total", "total = \"150 MB\"")?;
     let least = u64::from(senders) * u64::from(connections);
     let total = total_item.bytes(least..=100_000_000_000_000, "150 MB")?;
-    let interval = table.get("interval").map(|item| item.positive_time("1 ms")).transpose()?;
+    let repeats = table.get("repeats").map(|item| item.count(u32::MAX)).transpose()?;
+    let interval = table.get("interval");
+    if interval.as_ref().is_some_and(|item| item.string("").is_ok_and(|text| text == COMPLETION)) {
+        let incast = Incast { senders, total, receiver, connections };
+        return Ok(TrafficPattern::IncastLoop { incast, repeats, think: read_think(table)? });
+    }
+    if let Some(item) = table.get("think") {
+        let help = "set `interval = \"completion\"`, or remove `think`";
+        return Err(item.error("`think` has no meaning where requests start at fixed times", help));
+    }
+    if let Some(item) = &interval
+        && let Some(text) = item.string("").ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
+    {
+        let help = format!("write a time, for example \"1 ms\", or \"{COMPLETION}\"");
+        return Err(item.error(format!("`interval`: `{text}` is no time"), help));
+    }
+    let interval = interval.map(|item| item.positive_time("1 ms")).transpose()?;
+    let repeats = repeats.unwrap_or(1);
     Ok(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval })
+}
+
+/// As `interval` of an incast: the next request starts when the last one is complete.
+const COMPLETION: &str = "completion";
+
+fn read_think(table: &Table<'_>) -> Result<Time> {
+    table.get("think").map_or(Ok(Time::ZERO), |item| item.time("10 us"))
+}
+
+/// An error if traffic never ends and nothing else ends the run.
+pub(super) fn check_end(item: &Item<'_>, traffic: &[Traffic], duration: Option<Time>) -> Result<()> {
+    match traffic.iter().find(|source| source.pattern.is_endless() && duration.is_none()) {
+        None => Ok(()),
+        Some(source) => {
+            let key = if matches!(source.pattern, TrafficPattern::Pairs { .. }) { "messages" } else { "repeats" };
+            let message = format!("traffic \"{}\" never ends", source.name);
+            Err(item.error(message, format!("give it `{key}`, or the run a `duration` in [limits]")))
+        }
+    }
 }
 
 fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>> {
@@ -141,7 +191,11 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     if let Some(flows) = context.lists.read.borrow().get(&key) {
         return Ok(flows.clone());
     }
-    let flows = list::read_flow_list(&key.0, format, context.hosts).map_err(|sentence| item.sentence(&sentence))?;
+    let flows = match context.lists.files {
+        Files::Disk => list::read_flow_list(&key.0, format, context.hosts),
+        files => files.read(&key.0).and_then(|text| list::parse_flow_list(&text, &key.0, format, context.hosts)),
+    };
+    let flows = flows.map_err(|sentence| item.sentence(&sentence))?;
     if flows.is_empty() {
         return Err(item.error("the file has no flows", "a flow list has at least one flow"));
     }
@@ -150,7 +204,7 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     Ok(flows)
 }
 
-/// Number of flows that a pattern makes, and the time from its first to its last start where that is fixed.
+/// Number of flows that a pattern makes ([`u128::MAX`] without an end), and the time from its first to its last start where that is fixed.
 fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     let hosts = u128::from(hosts);
     let span = |repeats: u32, interval: Time| u128::from(repeats - 1) * u128::from(interval.as_ps());
@@ -167,12 +221,27 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
             (hosts * (hosts - 1) * u128::from(*repeats), span(*repeats, *interval))
         }
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
+        TrafficPattern::Pairs { pairs, messages, .. } => {
+            (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)
+        }
+        TrafficPattern::IncastLoop { incast, repeats, .. } => {
+            let flows = u128::from(incast.senders) * u128::from(incast.connections);
+            (repeats.map_or(u128::MAX, |repeats| flows * u128::from(repeats)), 0)
+        }
     }
 }
 
 /// Checks the number of flows against what is possible and against warm-up and cool-down.
 fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
     let (flows, span) = extent(&traffic.pattern, hosts);
+    if traffic.pattern.is_endless() {
+        return match table.get("cooldown").filter(|_| traffic.cooldown > 0) {
+            None => Ok(()),
+            Some(item) => {
+                Err(item.error("`cooldown` has no meaning: this traffic has no last flows", "remove `cooldown`"))
+            }
+        };
+    }
     if flows > u128::from(MOST_FLOWS) {
         let help = format!("accepted: at most {MOST_FLOWS} flows in one source");
         return Err(table.error(format!("this traffic has {flows} flows"), &help));

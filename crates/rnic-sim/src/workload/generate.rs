@@ -5,6 +5,7 @@
 //! traffic source, then by sending host, then by the order in which that host generates them.
 
 use super::FlowSpec;
+use super::loops::Loops;
 use super::poisson::Poisson;
 use super::rounds::Rounds;
 use crate::scenario::{Traffic, TrafficPattern};
@@ -80,6 +81,7 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
         TrafficPattern::List { flows } => {
             flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
         }
+        TrafficPattern::Pairs { .. } | TrafficPattern::IncastLoop { .. } => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
     }
 }
@@ -111,7 +113,15 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
     }
 }
 
-/// The flows of all `traffic`, in order of (start, traffic index, sending host, that host's sequence), drawn from `seed`.
+/// The closed loops among `traffic`, whose flows follow from what has arrived; `None` where there are none. Their requests have the
+/// numbers after those of the other sources.
+pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option<Loops> {
+    network.validate().ok()?;
+    let requests: u64 = traffic.iter().map(|source| request_count(&source.pattern)).sum();
+    Loops::new(traffic, network, seed, u32::try_from(requests).ok()?)
+}
+
+/// The flows of all `traffic` but its closed loops, in order of (start, traffic index, sending host, that host's sequence), drawn from `seed`.
 ///
 /// Request numbers are unique over the run: each source's follow on those of the sources before it. A list's starts count
 /// from its `start`. [`check`] says whether the traffic is possible; a source that is not yields no flows.
@@ -121,7 +131,7 @@ pub fn generate(traffic: &[Traffic], network: &Network, seed: u64) -> FlowStream
     for (index, source) in (0..u16::MAX).zip(traffic) {
         let next_request = first_request + request_count(&source.pattern);
         let possible = network.validate().and_then(|()| check_source(source, network)).is_ok();
-        if possible && next_request < u64::from(FlowSpec::NO_REQUEST) {
+        if possible && !source.pattern.is_closed() && next_request < u64::from(FlowSpec::NO_REQUEST) {
             stream.push(Source::new(index, source, network, seed, first_request as u32));
         }
         first_request = next_request;

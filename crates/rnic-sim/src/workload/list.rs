@@ -37,14 +37,22 @@ const COLUMNS: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measu
 /// # Errors
 /// One sentence that names file and line and says what is wrong and what would be accepted.
 pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
-    let shown = path.display().to_string();
     let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("{shown}: this flow list does not exist"),
-        _ => format!("{shown}: cannot read this flow list: {error}"),
+        std::io::ErrorKind::NotFound => format!("{}: this flow list does not exist", path.display()),
+        _ => format!("{}: cannot read this flow list: {error}", path.display()),
     })?;
+    parse_flow_list(&content, path, format, hosts)
+}
+
+/// As [`read_flow_list`], of a file that has been read; `path` is for messages.
+///
+/// # Errors
+/// As [`read_flow_list`].
+pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
+    let shown = path.display().to_string();
     let flows = match format {
-        ListFormat::Csv => read_csv(&content, hosts),
-        ListFormat::Hpcc => read_hpcc(&content, hosts),
+        ListFormat::Csv => read_csv(content, hosts),
+        ListFormat::Hpcc => read_hpcc(content, hosts),
     };
     let mut flows = flows.map_err(|(line, error)| format!("{shown}:{line}: {error}"))?;
     if flows.is_empty() {

@@ -1,13 +1,14 @@
 //! Workloads: which flows start when, between whom, how large.
 //!
 //! [`sizes`] turns a name or a CDF file into a [`SizeDistribution`], [`generate()`] turns a run's traffic into a lazy,
-//! time-ordered stream of [`FlowSpec`]s, [`list`] reads flows that somebody else generated. Everything random draws
+//! time-ordered stream of [`FlowSpec`]s, [`closed_loops()`] into those that follow from what has arrived, [`list`] reads flows that somebody else generated. Everything random draws
 //! from the streams of [`rng`], so a seed gives the same flows on every machine.
 
 use rnic_transport::Time;
 
 pub mod generate;
 pub mod list;
+mod loops;
 mod poisson;
 pub mod rng;
 mod rounds;
@@ -15,8 +16,9 @@ pub mod sizes;
 #[cfg(test)]
 mod tests;
 
-pub use generate::{FlowStream, Network, check, generate};
+pub use generate::{FlowStream, Network, check, closed_loops, generate};
 pub use list::{ListFormat, read_flow_list};
+pub use loops::Loops;
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
 
 /// One flow to come.

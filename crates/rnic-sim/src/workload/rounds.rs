@@ -3,7 +3,7 @@
 use super::generate::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
-use crate::scenario::{Traffic, TrafficPattern};
+use crate::scenario::{Incast, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 
@@ -27,23 +27,11 @@ impl Rounds {
     pub(super) fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
         match &traffic.pattern {
             TrafficPattern::Incast { senders, total, receiver, connections, .. } => {
-                let (hosts, others) = (network.hosts, network.hosts - 1);
-                if *receiver >= hosts {
-                    return Err(format!("receiver is host {receiver}; the fabric's hosts are 0 to {others}"));
-                }
-                if !(1..=others).contains(senders) {
-                    return Err(format!("senders is {senders}; besides the receiver there are 1 to {others} hosts"));
-                }
-                let flows = u64::from(*senders) * u64::from(*connections);
-                if flows == 0 || total.0 < flows {
-                    return Err(format!(
-                        "{senders} senders with {connections} connections each share {total}; \
-                         write at least 1 connection and 1 B for each"
-                    ));
-                }
+                let (senders, total, receiver, connections) = (*senders, *total, *receiver, *connections);
+                Incast { senders, total, receiver, connections }.check(network)?;
             }
             TrafficPattern::Permutation { sizes, .. } | TrafficPattern::AllToAll { sizes, .. } => sizes.validate()?,
-            TrafficPattern::Poisson { .. } | TrafficPattern::List { .. } => {}
+            _ => {}
         }
         let (repeats, interval) = timing(&traffic.pattern, network);
         let last = u128::from(traffic.start.as_ps()) + u128::from(repeats.saturating_sub(1)) * interval;
@@ -76,7 +64,7 @@ impl Rounds {
             TrafficPattern::Incast { senders, connections, .. } => u64::from(*senders) * u64::from(*connections),
             TrafficPattern::Permutation { .. } => hosts,
             TrafficPattern::AllToAll { .. } => hosts * (hosts - 1),
-            TrafficPattern::Poisson { .. } | TrafficPattern::List { .. } => 0,
+            _ => 0,
         };
         flows.saturating_mul(u64::from(self.repeats))
     }
@@ -117,12 +105,9 @@ impl Rounds {
         let hosts = self.hosts;
         match &self.pattern {
             TrafficPattern::Incast { senders, total, receiver, connections, .. } => {
-                let senders = draw_senders(&mut stream, hosts, *receiver, *senders);
-                for (src, bytes) in senders.iter().zip(split(total.0, senders.len() as u64)) {
-                    let parts = split(bytes, u64::from(*connections));
-                    let part = |bytes| FlowSpec { src: *src, dst: *receiver, bytes, request: round, ..flow };
-                    self.pending.extend(parts.map(part));
-                }
+                let (senders, total, receiver, connections) = (*senders, *total, *receiver, *connections);
+                let incast = Incast { senders, total, receiver, connections };
+                draw_incast(&incast, &mut stream, hosts, FlowSpec { request: round, ..flow }, &mut self.pending);
             }
             TrafficPattern::Permutation { sizes, .. } => {
                 let destinations = draw_cycle(&mut stream, hosts);
@@ -134,8 +119,45 @@ impl Rounds {
                 let pairs = pairs.filter(|(src, dst)| src != dst);
                 self.pending.extend(pairs.map(|(src, dst)| sized(flow, src, dst, sizes, &mut stream)));
             }
-            TrafficPattern::Poisson { .. } | TrafficPattern::List { .. } => {}
+            _ => {}
         }
+    }
+}
+
+impl Incast {
+    /// Why it cannot run on this network.
+    pub(super) fn check(&self, network: &Network) -> Result<(), String> {
+        let Incast { senders, total, receiver, connections } = *self;
+        let (hosts, others) = (network.hosts, network.hosts - 1);
+        if receiver >= hosts {
+            return Err(format!("receiver is host {receiver}; the fabric's hosts are 0 to {others}"));
+        }
+        if !(1..=others).contains(&senders) {
+            return Err(format!("senders is {senders}; besides the receiver there are 1 to {others} hosts"));
+        }
+        if self.flows() == 0 || total.0 < self.flows() {
+            return Err(format!(
+                "{senders} senders with {connections} connections each share {total}; \
+                 write at least 1 connection and 1 B for each"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Flows of one request.
+    pub(super) fn flows(&self) -> u64 {
+        u64::from(self.senders) * u64::from(self.connections)
+    }
+}
+
+/// Appends the flows of one request, all else as in `flow`.
+pub(super) fn draw_incast(
+    incast: &Incast, stream: &mut Stream, hosts: u32, flow: FlowSpec, flows: &mut VecDeque<FlowSpec>,
+) {
+    let senders = draw_senders(stream, hosts, incast.receiver, incast.senders);
+    for (src, bytes) in senders.iter().zip(split(incast.total.0, senders.len() as u64)) {
+        let parts = split(bytes, u64::from(incast.connections));
+        flows.extend(parts.map(|bytes| FlowSpec { src: *src, dst: incast.receiver, bytes, ..flow }));
     }
 }
 
@@ -161,7 +183,7 @@ fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
             let micros = (wire_bytes * 4 * 8 * 1_000_000).div_ceil(u128::from(rate));
             (*repeats, micros * 1_000_000)
         }
-        TrafficPattern::Poisson { .. } | TrafficPattern::List { .. } => (0, 0),
+        _ => (0, 0),
     }
 }
 

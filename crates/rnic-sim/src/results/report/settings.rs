@@ -60,6 +60,19 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("repeats", repeats.to_string());
                 put("connections", connections.to_string());
             }
+            TrafficPattern::Pairs { pairs, messages, think, .. } => {
+                put("pairs", pairs.to_string());
+                put("messages", messages.map_or("no end".to_string(), |messages| messages.to_string()));
+                put("think", think.to_string());
+            }
+            TrafficPattern::IncastLoop { incast, repeats, think } => {
+                put("senders", incast.senders.to_string());
+                put("total", incast.total.to_string());
+                put("repeats", repeats.map_or("no end".to_string(), |repeats| repeats.to_string()));
+                put("connections", incast.connections.to_string());
+                put("interval", "completion".to_string());
+                put("think", think.to_string());
+            }
             _ => {}
         }
     }

@@ -1,0 +1,344 @@
+//! Closed loops: pairs of hosts that send message after message, and incasts that make request after request.
+//!
+//! What a loop sends next starts when the senders of its last round know that all of it has arrived, and have thought about it. A sender
+//! knows when a minimal frame, sent as the last byte arrives, would have come back over an empty fabric. So a loop reacts to the
+//! fabric at least one lookahead of the engine later, as everything on a fabric does.
+
+use super::generate::Network;
+use super::rng::Stream;
+use super::rounds::draw_incast;
+use super::{FlowSpec, SizeDistribution};
+use crate::scenario::{Incast, Traffic, TrafficPattern};
+use rnic_transport::Time;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// All closed loops of a run. It holds what is waiting or in flight, and nothing of the past.
+#[derive(Debug)]
+pub struct Loops {
+    seed: u64,
+    hosts: u32,
+    sources: Vec<Source>,
+    members: Vec<Member>,
+    /// (start, traffic source, sending host of a pair, member) of every round that is to start.
+    pending: BinaryHeap<Reverse<(Time, u16, u32, u32)>>,
+    /// Flows of the round that is starting, with their member.
+    starting: VecDeque<(FlowSpec, u32)>,
+    /// The member that a slot's flow belongs to.
+    slots: Vec<u32>,
+    next_request: u32,
+}
+
+/// What the loops of one traffic source share.
+#[derive(Debug)]
+struct Source {
+    traffic: u16,
+    think: Time,
+    rounds: Option<u32>,
+    kind: Kind,
+    /// Flows that came so far.
+    made: u64,
+    /// Flows in all.
+    total: Option<u64>,
+    warmup: u64,
+    cooldown: u64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Pairs(SizeDistribution),
+    Incast(Incast),
+}
+
+/// One loop: a pair, or an incast.
+#[derive(Debug)]
+struct Member {
+    source: u32,
+    /// Rounds that have started.
+    rounds: u32,
+    /// Flows of the round at hand that have not finished.
+    open: u32,
+    /// When the senders of those that have finished know it, at the latest.
+    known: Time,
+    /// Of a pair: the hosts, and the sizes to come.
+    pair: Option<(u32, u32, Stream)>,
+}
+
+impl Loops {
+    /// Of a flow that is part of no loop.
+    pub(crate) const NONE: u32 = u32::MAX;
+    /// Most pairs of one source.
+    pub(crate) const MOST_PAIRS: u32 = 1_000_000;
+
+    /// Why this source cannot run on this network.
+    pub(super) fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
+        match &traffic.pattern {
+            TrafficPattern::Pairs { pairs, sizes, .. } if (1..=Loops::MOST_PAIRS).contains(pairs) => sizes.validate(),
+            TrafficPattern::Pairs { pairs, .. } => Err(format!("pairs is {pairs}; write 1 to {}", Loops::MOST_PAIRS)),
+            TrafficPattern::IncastLoop { incast, .. } => incast.check(network),
+            _ => Ok(()),
+        }
+    }
+
+    /// The closed loops among `traffic`, drawn from `seed`; `None` where there are none. Requests are numbered from `first_request` on,
+    /// in order of start. A source that is not possible has no loops.
+    pub(super) fn new(traffic: &[Traffic], network: &Network, seed: u64, first_request: u32) -> Option<Loops> {
+        let mut loops = Loops {
+            seed,
+            hosts: network.hosts,
+            sources: Vec::new(),
+            members: Vec::new(),
+            pending: BinaryHeap::new(),
+            starting: VecDeque::new(),
+            slots: Vec::new(),
+            next_request: first_request,
+        };
+        for (index, source) in (0..u16::MAX).zip(traffic) {
+            if source.pattern.is_closed() && Loops::check(source, network).is_ok() {
+                loops.add(index, source);
+            }
+        }
+        (!loops.members.is_empty()).then_some(loops)
+    }
+
+    fn add(&mut self, index: u16, traffic: &Traffic) {
+        let (kind, think, rounds, members) = match &traffic.pattern {
+            TrafficPattern::Pairs { pairs, sizes, messages, think } => {
+                (Kind::Pairs(sizes.clone()), *think, *messages, *pairs)
+            }
+            TrafficPattern::IncastLoop { incast, repeats, think } => (Kind::Incast(*incast), *think, *repeats, 1),
+            _ => return,
+        };
+        let per_round = match &kind {
+            Kind::Pairs(_) => u64::from(members),
+            Kind::Incast(incast) => incast.flows(),
+        };
+        let total = rounds.map(|rounds| per_round.saturating_mul(u64::from(rounds)));
+        let number = self.sources.len() as u32;
+        for entity in 0..members {
+            let mut stream = Stream::new(self.seed, index, u64::from(entity));
+            let pair = matches!(kind, Kind::Pairs(_)).then(|| {
+                let src = stream.below(self.hosts);
+                let other = stream.below(self.hosts - 1);
+                (src, if other < src { other } else { other + 1 }, stream)
+            });
+            self.members.push(Member { source: number, rounds: 0, open: 0, known: traffic.start, pair });
+        }
+        let Traffic { warmup, cooldown, .. } = *traffic;
+        self.sources.push(Source { traffic: index, think, rounds, kind, made: 0, total, warmup, cooldown });
+        for member in self.members.len() - members as usize..self.members.len() {
+            self.schedule(member as u32, traffic.start);
+        }
+    }
+
+    /// Number of flows in all, those already started included; `None` for loops without an end.
+    pub fn total(&self) -> Option<u64> {
+        self.sources.iter().try_fold(0u64, |sum, source| Some(sum.saturating_add(source.total?)))
+    }
+
+    /// Start and traffic source of the next flow, as far as they are known by now.
+    pub(crate) fn head(&self) -> Option<(Time, u16)> {
+        let starting = self.starting.front().map(|(flow, _)| (flow.start, flow.traffic));
+        starting.or_else(|| self.pending.peek().map(|Reverse((start, traffic, ..))| (*start, *traffic)))
+    }
+
+    /// Start of the next flow, [`Time::MAX`] while none is known.
+    pub(crate) fn next_start(&self) -> Time {
+        self.head().map_or(Time::MAX, |(start, _)| start)
+    }
+
+    /// Takes the next flow, and the loop that it belongs to.
+    pub(crate) fn take(&mut self) -> Option<(FlowSpec, u32)> {
+        if self.starting.is_empty() {
+            let Reverse((start, _, _, member)) = self.pending.pop()?;
+            self.start_round(member, start);
+        }
+        self.starting.pop_front()
+    }
+
+    /// The flow now in `slot` belongs to loop `member`, or to [`Loops::NONE`].
+    pub(crate) fn place(&mut self, slot: u32, member: u32) {
+        if self.slots.len() <= slot as usize {
+            self.slots.resize(slot as usize + 1, Loops::NONE);
+        }
+        self.slots[slot as usize] = member;
+    }
+
+    /// Whether the flow in `slot` belongs to a loop.
+    pub(crate) fn holds(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize).is_some_and(|member| *member != Loops::NONE)
+    }
+
+    /// All of the flow in `slot` has arrived; its sender knows at `known`.
+    pub(crate) fn complete(&mut self, slot: u32, known: Time) {
+        let number = std::mem::replace(&mut self.slots[slot as usize], Loops::NONE);
+        let Some(member) = self.members.get_mut(number as usize) else { return };
+        member.open -= 1;
+        member.known = member.known.max(known);
+        if member.open == 0 {
+            let start = member.known.saturating_add(self.sources[member.source as usize].think);
+            self.schedule(number, start);
+        }
+    }
+
+    /// Another round of a loop is to start, if there is one.
+    fn schedule(&mut self, number: u32, start: Time) {
+        let member = &self.members[number as usize];
+        let source = &self.sources[member.source as usize];
+        if source.rounds.is_none_or(|rounds| member.rounds < rounds) && start < Time::MAX {
+            let src = member.pair.as_ref().map_or(0, |(src, ..)| *src);
+            self.pending.push(Reverse((start, source.traffic, src, number)));
+        }
+    }
+
+    /// Draws the flows of a loop's next round.
+    fn start_round(&mut self, number: u32, start: Time) {
+        let member = &mut self.members[number as usize];
+        let source = &mut self.sources[member.source as usize];
+        let flow = FlowSpec {
+            start,
+            src: 0,
+            dst: 0,
+            bytes: 1,
+            request: FlowSpec::NO_REQUEST,
+            traffic: source.traffic,
+            measured: true,
+        };
+        let mut flows = VecDeque::new();
+        match (&source.kind, &mut member.pair) {
+            (Kind::Pairs(sizes), Some((src, dst, stream))) => {
+                let bytes = sizes.sample(stream.unit());
+                flows.push_back(FlowSpec { src: *src, dst: *dst, bytes, ..flow });
+            }
+            (Kind::Incast(incast), _) => {
+                let mut stream = Stream::new(self.seed, source.traffic, u64::from(member.rounds));
+                let request = self.next_request;
+                self.next_request = request.saturating_add(1).min(FlowSpec::NO_REQUEST - 1);
+                draw_incast(incast, &mut stream, self.hosts, FlowSpec { request, ..flow }, &mut flows);
+                // Stable: each sender's flows keep their order.
+                flows.make_contiguous().sort_by_key(|flow| flow.src);
+            }
+            (Kind::Pairs(_), None) => {}
+        }
+        (member.rounds, member.open) = (member.rounds.saturating_add(1), flows.len() as u32);
+        let last = source.total.map_or(u64::MAX, |total| total.saturating_sub(source.cooldown));
+        for flow in flows {
+            let measured = (source.warmup..last).contains(&source.made);
+            source.made += 1;
+            self.starting.push_back((FlowSpec { measured, ..flow }, number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::closed_loops;
+    use crate::workload::sizes;
+    use proptest::prelude::*;
+    use rnic_transport::{BitRate, Bytes};
+    use std::path::Path;
+
+    fn network(hosts: u32) -> Network {
+        Network { hosts, host_rate: vec![BitRate::from_gbps(40); hosts as usize], mtu: 1_024, wire_overhead: 82 }
+    }
+
+    fn traffic(pattern: TrafficPattern) -> Traffic {
+        Traffic { name: "t".into(), pattern, warmup: 2, cooldown: 3, start: Time::from_us(5) }
+    }
+
+    fn pairs(pairs: u32, messages: Option<u32>) -> Traffic {
+        let sizes = sizes::parse("uniform 1 KB - 9 KB", Path::new("")).unwrap();
+        traffic(TrafficPattern::Pairs { pairs, sizes, messages, think: Time::from_us(1) })
+    }
+
+    fn incast(senders: u32, repeats: Option<u32>) -> Traffic {
+        let incast = Incast { senders, total: Bytes(10_001), receiver: 1, connections: 2 };
+        traffic(TrafficPattern::IncastLoop { incast, repeats, think: Time::from_us(1) })
+    }
+
+    /// Takes flows and completes them in a scrambled order, each known 10 us after the latest start so far.
+    fn drain(loops: &mut Loops, most: usize, scramble: usize) -> Vec<(FlowSpec, u32)> {
+        let (mut all, mut open, mut slot) = (Vec::new(), Vec::new(), 0);
+        while all.len() < most {
+            while let Some((flow, member)) = loops.take() {
+                loops.place(slot, member);
+                open.push((slot, flow.start));
+                all.push((flow, member));
+                slot += 1;
+            }
+            if open.is_empty() {
+                break;
+            }
+            let (slot, start) = open.remove(scramble % open.len());
+            assert!(loops.holds(slot));
+            loops.complete(slot, start + Time::from_us(10));
+            assert!(!loops.holds(slot));
+        }
+        all
+    }
+
+    #[test]
+    fn one_round_after_another() {
+        let mut loops = closed_loops(&[incast(3, Some(2)), pairs(2, Some(3))], &network(8), 1).unwrap();
+        assert_eq!(loops.total(), Some(18));
+        let all = drain(&mut loops, 100, 0);
+        assert_eq!(all.len(), 18);
+        let starts = |traffic| -> Vec<u64> {
+            let of = all.iter().filter(|(flow, _)| flow.traffic == traffic);
+            of.map(|(flow, _)| flow.start.as_ps() / 1_000_000).collect()
+        };
+        assert_eq!(starts(0), [[5; 6], [16; 6]].concat(), "one more after 10 us and a think time of 1 us");
+        assert_eq!(starts(1), [5, 5, 16, 16, 27, 27]);
+        let requests: Vec<u32> = all.iter().filter(|(f, _)| f.traffic == 0).map(|(f, _)| f.request).collect();
+        assert_eq!(requests, [[0; 6], [1; 6]].concat());
+        let measured = all.iter().filter(|(f, _)| f.traffic == 0).map(|(f, _)| f.measured);
+        assert_eq!(measured.filter(|measured| *measured).count(), 12 - 5);
+        assert_eq!(all.iter().filter(|(f, _)| f.request == 0).map(|(f, _)| f.bytes).sum::<u64>(), 10_001);
+    }
+
+    #[test]
+    fn open_traffic_has_no_loops_and_impossible_ones_neither() {
+        let network = network(4);
+        assert!(closed_loops(&[], &network, 1).is_none());
+        assert!(closed_loops(&[incast(4, None)], &network, 1).is_none());
+        let error = crate::workload::check(&[incast(4, None)], &network).unwrap_err();
+        assert_eq!(error, "traffic `t`: senders is 4; besides the receiver there are 1 to 3 hosts");
+        let error = crate::workload::check(&[pairs(0, None)], &network).unwrap_err();
+        assert_eq!(error, "traffic `t`: pairs is 0; write 1 to 1000000");
+    }
+
+    proptest! {
+        #[test]
+        fn never_two_messages_of_a_pair_at_once(
+            count in 1u32..20, messages in 1u32..6, hosts in 2u32..9, seed: u64, scramble in 0usize..7,
+        ) {
+            let mut loops = closed_loops(&[pairs(count, Some(messages))], &network(hosts), seed).unwrap();
+            let all = drain(&mut loops, usize::MAX, scramble);
+            prop_assert_eq!(all.len() as u32, count * messages);
+            prop_assert_eq!(Some(all.len() as u64), loops.total());
+            for pair in 0..count {
+                let of: Vec<FlowSpec> = all.iter().filter(|(_, member)| *member == pair).map(|(flow, _)| *flow).collect();
+                prop_assert_eq!(of.len() as u32, messages);
+                for two in of.windows(2) {
+                    prop_assert_eq!(two[1].start, two[0].start + Time::from_us(11));
+                    prop_assert_eq!((two[1].src, two[1].dst), (two[0].src, two[0].dst));
+                }
+                prop_assert!(of.iter().all(|f| f.src != f.dst && f.src < hosts && f.dst < hosts));
+                prop_assert!(of.iter().all(|f| (1_000..=9_000).contains(&f.bytes)));
+            }
+        }
+
+        /// What finishes first does not matter to what a loop sends.
+        #[test]
+        fn the_order_of_completions_does_not_matter(senders in 1u32..7, seed: u64, scramble in 1usize..7) {
+            let sorted = |scramble| {
+                let sources = [incast(senders, Some(4)), pairs(3, Some(4))];
+                let mut all = drain(&mut closed_loops(&sources, &network(8), seed).unwrap(), usize::MAX, scramble);
+                all.sort_by_key(|(f, member)| (*member, f.start, f.src));
+                all.into_iter().map(|(f, _)| (f.start, f.src, f.dst, f.bytes)).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(sorted(0), sorted(scramble));
+        }
+    }
+}
