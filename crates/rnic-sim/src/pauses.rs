@@ -4,6 +4,7 @@ use crate::nic::{DATA_PRIORITY, Hosts};
 use crate::results::model::{
     BufferCycle, FlowRecord, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, TreePort, Victim,
 };
+use crate::results::stats::goodput_bps;
 use crate::workload::FlowSpec;
 use rnic_fabric::{Cause, Endpoint, Fabric, PauseTree, Wait, Watcher, pause_tree};
 use rnic_transport::Time;
@@ -198,10 +199,9 @@ impl PauseWatch {
         self.seen = seen;
     }
 
-    /// What was found in a run that ended at `end` with these records; `delivered` has the payload bytes of flows that did not finish.
+    /// What was found in a run that ended at `end` with these records.
     pub(crate) fn finish<B: Copy + Default>(
-        mut self, fabric: &mut Fabric<B>, end: Time, flows: &[FlowRecord], delivered: &BTreeMap<u32, u64>,
-        warnings: &mut Vec<String>,
+        mut self, fabric: &mut Fabric<B>, end: Time, flows: &[FlowRecord], warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -220,8 +220,6 @@ impl PauseWatch {
         }
         let victim = |(flow, suffered): (u32, Suffered)| {
             let record = &flows[flow as usize];
-            let bytes = if record.finish.is_some() { record.bytes } else { delivered.get(&flow).copied().unwrap_or(0) };
-            let lasted = record.finish.unwrap_or(end) - record.start;
             Victim {
                 flow,
                 src: record.src,
@@ -229,7 +227,7 @@ impl PauseWatch {
                 samples: suffered.samples,
                 root: suffered.root,
                 finished: record.finish.is_some(),
-                goodput: bytes as f64 * 8_000.0 / lasted.as_ps().max(1) as f64,
+                goodput: goodput_bps(record, end).unwrap_or(0.0),
             }
         };
         let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().map(victim).collect();

@@ -15,7 +15,6 @@ use rnic_fabric::{Cause, Ending, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -231,7 +230,6 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     let host_totals = hosts.totals();
     let unfinished = hosts.unfinished();
     let stop = hosts.stop();
-    let delivered = if pauses.is_some() { hosts.delivered(end).collect() } else { BTreeMap::new() };
     let ports = port_records(&fabric);
     let totals = totals(&fabric, &ports, host_totals);
     let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
@@ -255,7 +253,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     }
     let places = hosts.take_places();
     let flows = hosts.into_records();
-    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &delivered, &mut warnings));
+    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     if let Some(capture) = capture {
         capture.end(&fabric, &places, &flows);

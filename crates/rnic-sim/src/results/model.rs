@@ -339,7 +339,7 @@ pub struct Victim {
     pub root: u32,
     /// Whether it finished.
     pub finished: bool,
-    /// Payload delivered per time from its start to its finish, else to the end of the run, in Gbps.
+    /// Payload delivered per time from its start to its finish, else to the end of the run, in bit/s.
     pub goodput: f64,
 }
 

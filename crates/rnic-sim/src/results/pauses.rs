@@ -13,7 +13,7 @@ use std::io::{self, Write};
 const PAUSE_COLUMNS: [&str; 9] = ["run", "node", "port", "peer", "priority", "from_us", "to_us", "root_kind", "root"];
 /// Columns of `victims.csv`, one row per run and victim.
 const VICTIM_COLUMNS: [&str; 9] =
-    ["run", "flow", "src", "dst", "victim_us", "root_kind", "root", "finished", "goodput_gbps"];
+    ["run", "flow", "src", "dst", "victim_us", "root_kind", "root", "finished", "goodput_bps"];
 /// Victims in the summary.
 const VICTIMS: usize = 10;
 /// Ports of the tree in the summary.
@@ -87,7 +87,7 @@ pub struct VictimSummary {
     pub root: String,
     /// Whether it finished.
     pub finished: bool,
-    /// In Gbps, until it finished or the run ended.
+    /// In bit/s, until it finished or the run ended.
     pub goodput: f64,
 }
 
@@ -242,7 +242,7 @@ impl PauseSummary {
                 worst.dst,
                 duration(worst.time.as_us()),
                 worst.root,
-                three_digits(worst.goodput)
+                three_digits(worst.goodput / 1e9)
             ));
         }
         sentences
@@ -275,7 +275,7 @@ impl PauseSummary {
                 "victim_us": victim.time.as_us(),
                 "root": victim.root,
                 "finished": victim.finished,
-                "goodput_gbps": round6(victim.goodput),
+                "goodput_bps": round6(victim.goodput),
             })).collect::<Vec<_>>(),
             "worst": self.worst.as_ref().map(|worst| json!({
                 "at_us": worst.at.as_us(),

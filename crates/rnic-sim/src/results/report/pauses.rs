@@ -176,7 +176,7 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
             .iter()
             .map(|victim| {
                 let end = if victim.finished { "" } else { "<small>did not finish</small>" };
-                let goodput = super::super::text::three_digits(victim.goodput);
+                let goodput = super::super::text::three_digits(victim.goodput / 1e9);
                 row(
                     &format!("flow {}, {} to {}", victim.flow, escape(&victim.src), escape(&victim.dst)),
                     &[time(victim.time.as_us()), escape(&victim.root), format!("{goodput}{end}")],
