@@ -79,6 +79,17 @@ pub struct NamedLink {
     pub loss: Option<f64>,
 }
 
+/// A route that a switch takes instead of the shortest one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedRoute {
+    /// Name of the switch.
+    pub at: String,
+    /// Names of the hosts to which its packets go that way.
+    pub to: Vec<String>,
+    /// Name of the neighbour that it sends them to, over all cables between the two.
+    pub via: String,
+}
+
 /// Priority flow control (IEEE 802.1Qbb) thresholds, in bytes of an input port's occupancy in one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PfcThresholds {
@@ -142,6 +153,8 @@ pub struct FabricSpec {
     pub link: LinkSpec,
     /// Cables of a graph, or changes to single cables.
     pub links: Vec<NamedLink>,
+    /// Routes that differ from the shortest.
+    pub routes: Vec<NamedRoute>,
     /// Every switch.
     pub switch: SwitchSpec,
     /// Bytes that each frame takes on a cable beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).

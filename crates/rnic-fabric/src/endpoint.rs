@@ -39,6 +39,10 @@ pub trait Watcher<E: Endpoint> {
     /// The instant has come; [`Watcher::next`] must be later afterwards. A change that it makes to the fabric takes effect now; what
     /// that sends must need at least the engine's lookahead to arrive, as every frame does.
     fn look(&mut self, now: Time, fabric: &mut Fabric<E::Body>, endpoint: &mut E);
+    /// Whether what it will do at a later instant can make something happen, so that a run in which nothing is left must go on.
+    fn acts(&self) -> bool {
+        false
+    }
 }
 
 /// Never looks.
@@ -47,4 +51,19 @@ impl<E: Endpoint> Watcher<E> for () {
         Time::MAX
     }
     fn look(&mut self, _now: Time, _fabric: &mut Fabric<E::Body>, _endpoint: &mut E) {}
+}
+
+/// Several that look at the same run.
+impl<E: Endpoint> Watcher<E> for Vec<&mut dyn Watcher<E>> {
+    fn next(&self) -> Time {
+        self.iter().map(|watcher| watcher.next()).min().unwrap_or(Time::MAX)
+    }
+    fn look(&mut self, now: Time, fabric: &mut Fabric<E::Body>, endpoint: &mut E) {
+        for watcher in self.iter_mut().filter(|watcher| watcher.next() <= now) {
+            watcher.look(now, fabric, endpoint);
+        }
+    }
+    fn acts(&self) -> bool {
+        self.iter().any(|watcher| watcher.acts())
+    }
 }

@@ -10,7 +10,7 @@ use crate::endpoint::{Endpoint, Watcher};
 use crate::event::EventTree;
 use crate::headroom::required_headroom;
 use crate::packet::MIN_FRAME;
-use crate::port::{Ports, PriorityCounters, Tapped};
+use crate::port::{Pause, Ports, PriorityCounters, Tapped};
 use crate::routing::Routes;
 use crate::switch::{InputQueued, Queueing, SharedBuffer, Switch};
 use crate::topology::{Topology, TopologyError};
@@ -78,7 +78,7 @@ impl<B: Copy + Default> Fabric<B> {
     /// Builds the fabric; `seed` determines ECMP salts and random loss.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let topology = Arc::new(Topology::build(spec)?);
-        let routes = Arc::new(Routes::new(&topology, seed)?);
+        let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
         let links = Ports::new(&topology, spec.frame_gap, spec.switch.priorities, seed);
         let most_ports = (topology.hosts..topology.nodes()).map(|node| topology.ports_of(node).len()).max();
         let switches = Switches::new(&topology, spec, seed);
@@ -116,6 +116,10 @@ impl<B: Copy + Default> Fabric<B> {
         loop {
             let next_start = endpoint.next_start().as_ps();
             let mut start = self.links.next_event.iter().copied().fold(next_start, u64::min);
+            if start == u64::MAX && next_look < until && watcher.acts() {
+                next_look = self.watch(endpoint, watcher, next_look);
+                continue;
+            }
             if start.min(until) == u64::MAX {
                 return Ending::Idle;
             }
@@ -252,6 +256,11 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn tapped(&self, port: usize) -> &[Tapped<B>] {
         self.links.tapped(port)
     }
+    /// A host's NIC pauses exactly the priorities in `mask` of its switch from now on: its pause frame leaves as soon as the transmitter is
+    /// free, ahead of data. Switches obey it whether or not they have PFC.
+    pub fn pause_from_host(&mut self, host: u32, mask: u8) {
+        self.links.pause_from_host(self.topology.host_port(host), self.now, mask);
+    }
     /// Ends the count of paused time at `now`.
     pub fn close_counters(&mut self, now: Time) {
         self.links.close_pauses(now.as_ps());
@@ -288,10 +297,35 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn egress(&self, port: usize, priority: usize) -> u64 {
         self.look(port, |queueing, output| queueing.waiting(output, priority)).unwrap_or(0)
     }
-    /// Whether a switch's input port has packets of a priority queued for one of its output ports.
-    pub fn has_queued(&self, input: usize, output: usize, priority: usize) -> bool {
+    /// Bytes of a priority that came by a switch's input port and wait for one of its output ports.
+    pub fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
         let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
-        self.look(input, |queueing, input| queueing.holds(input, output, priority)).unwrap_or(false)
+        self.look(input, |queueing, input| queueing.held(input, output, priority)).unwrap_or(0)
+    }
+    /// Whether any transmitter is paused.
+    pub fn any_paused(&self) -> bool {
+        self.links.paused_ports > 0
+    }
+    /// When a port's transmitter was last paused in a priority; zero if never.
+    pub fn paused_since(&self, port: usize, priority: usize) -> Time {
+        Time::from_ps(self.links.paused_since(port, priority))
+    }
+    /// When a port's transmitter was last resumed in a priority.
+    pub fn resumed_at(&self, port: usize, priority: usize) -> Option<Time> {
+        let at = self.links.resumed_at(port, priority);
+        (at > 0).then_some(Time::from_ps(at))
+    }
+    /// Priorities in which a port wants its peer to pause, whether or not the frame that says so has left.
+    pub fn pauses_peer(&self, port: usize) -> u8 {
+        self.links.ports[port].pause_wanted
+    }
+    /// Notes every pause from now on; [`Fabric::take_pauses`] hands them over.
+    pub fn log_pauses(&mut self) {
+        self.links.pause_log.get_or_insert_default();
+    }
+    /// The pauses that have ended since the last call, in no particular order.
+    pub fn take_pauses(&mut self) -> Vec<Pause> {
+        self.links.pause_log.as_mut().map(std::mem::take).unwrap_or_default()
     }
     /// Calls `look` with the queueing of a port's switch and the port's number there; `None` for a host's.
     fn look<R>(&self, port: usize, look: impl FnOnce(&dyn Queueing<B>, usize) -> R) -> Option<R> {

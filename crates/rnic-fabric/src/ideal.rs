@@ -44,6 +44,7 @@ mod tests {
             },
             link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
             links: vec![],
+            routes: Vec::new(),
             switch: SwitchSpec { shared: None, buffer: Bytes(240_000), pfc: None, marking: None, priorities: 1 },
             frame_gap: 20,
         })

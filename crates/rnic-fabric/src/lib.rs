@@ -16,12 +16,12 @@ mod routing;
 mod switch;
 pub mod topology;
 
-pub use diagnose::{Blockage, blockage};
+pub use diagnose::{Cause, PauseTree, Paused, Wait, pause_tree};
 pub use endpoint::{Endpoint, Watcher};
 pub use engine::{Ending, Fabric, lossless_headroom};
 pub use headroom::required_headroom;
 pub use ideal::completion_time;
 pub use packet::{MIN_FRAME, PAUSE_FRAME, Packet};
-pub use port::{PriorityCounters, Tapped};
-pub use routing::{PathFacts, Routes, longest_path};
+pub use port::{Pause, PriorityCounters, Tapped};
+pub use routing::{PathFacts, Routes, buffer_cycle, longest_path};
 pub use topology::{Topology, TopologyError};

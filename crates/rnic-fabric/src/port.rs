@@ -127,6 +127,19 @@ pub struct Tapped<B> {
     pub packet: Packet<B>,
 }
 
+/// A time for which a transmitter was paused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Pause {
+    /// Its port.
+    pub port: u32,
+    /// The priority.
+    pub priority: u8,
+    /// When the pause took effect.
+    pub from: Time,
+    /// When it ended.
+    pub to: Time,
+}
+
 /// What happens to the frames of some cables only, away from the path of all others.
 struct Special<B> {
     loss: Option<Loss>,
@@ -185,8 +198,15 @@ pub(crate) struct Ports<B> {
     pub(crate) ports: Vec<Port<B>>,
     /// Per port and priority.
     pub(crate) counters: Vec<PriorityCounters>,
-    /// Per port and priority: since when it is paused.
+    /// Per port and priority: when it was last paused, and when last resumed.
     paused_since: Vec<u64>,
+    resumed_at: Vec<u64>,
+    /// Paused time before this is in the counters.
+    counted_until: u64,
+    /// Ports with a priority paused.
+    pub(crate) paused_ports: usize,
+    /// Pauses that have ended, if somebody wants to know.
+    pub(crate) pause_log: Option<Vec<Pause>>,
     /// Per node: nothing happens there before this time.
     pub(crate) next_event: Vec<u64>,
     /// Bytes that each frame takes on the cable beyond its own.
@@ -226,6 +246,10 @@ impl<B: Copy + Default> Ports<B> {
             ports,
             counters: vec![PriorityCounters::default(); cells],
             paused_since: vec![0; cells],
+            resumed_at: vec![0; cells],
+            counted_until: 0,
+            paused_ports: 0,
+            pause_log: None,
             next_event: vec![u64::MAX; topology.nodes() as usize],
             gap: u64::from(gap),
             priorities: priorities as usize,
@@ -262,6 +286,17 @@ impl<B: Copy + Default> Ports<B> {
             special.record(now, &packet);
         }
         self.put(number, end, packet);
+    }
+
+    /// The host's port `number` tells its peer to pause exactly the priorities in `mask`. What it transmits now ends first, and nothing else
+    /// can come between, so the frame can be put on the cable at once.
+    pub(crate) fn pause_from_host(&mut self, number: usize, now: u64, mask: u8) {
+        let port = &mut self.ports[number];
+        port.pause_wanted = mask;
+        if port.must_tell_pause() {
+            let free = port.busy_until.max(now);
+            self.transmit_pause(number, free);
+        }
     }
 
     /// Returns false when the cable loses the frame.
@@ -304,15 +339,22 @@ impl<B: Copy + Default> Ports<B> {
 
     /// A pause frame arrived at the port: pause exactly the priorities in `mask`.
     pub(crate) fn apply_pause(&mut self, number: usize, now: u64, mask: u8) {
-        let changed = self.ports[number].paused ^ mask;
-        self.ports[number].paused = mask;
+        let before = std::mem::replace(&mut self.ports[number].paused, mask);
+        let changed = before ^ mask;
+        self.paused_ports = self.paused_ports + usize::from(mask != 0) - usize::from(before != 0);
         for priority in (0..self.priorities).filter(|p| changed & (1 << p) != 0) {
             let cell = number * self.priorities + priority;
             if mask & (1 << priority) != 0 {
                 self.paused_since[cell] = now;
                 self.counters[cell].pause_received += 1;
             } else {
-                self.counters[cell].paused_ps += now - self.paused_since[cell];
+                let since = self.paused_since[cell];
+                self.resumed_at[cell] = now;
+                self.counters[cell].paused_ps += now - since.max(self.counted_until);
+                if let Some(log) = &mut self.pause_log {
+                    let (from, to) = (Time::from_ps(since), Time::from_ps(now));
+                    log.push(Pause { port: number as u32, priority: priority as u8, from, to });
+                }
             }
         }
     }
@@ -321,12 +363,22 @@ impl<B: Copy + Default> Ports<B> {
     pub(crate) fn close_pauses(&mut self, now: u64) {
         for number in 0..self.ports.len() {
             let mask = self.ports[number].paused;
-            self.apply_pause(number, now, 0);
-            self.ports[number].paused = mask;
             for priority in (0..self.priorities).filter(|p| mask & (1 << p) != 0) {
-                self.paused_since[number * self.priorities + priority] = now;
+                let cell = number * self.priorities + priority;
+                self.counters[cell].paused_ps += now - self.paused_since[cell].max(self.counted_until);
             }
         }
+        self.counted_until = now;
+    }
+
+    /// When a port was last resumed in a priority.
+    pub(crate) fn resumed_at(&self, number: usize, priority: usize) -> u64 {
+        self.resumed_at[number * self.priorities + priority]
+    }
+
+    /// When a port was last paused in a priority.
+    pub(crate) fn paused_since(&self, number: usize, priority: usize) -> u64 {
+        self.paused_since[number * self.priorities + priority]
     }
 
     /// Loses exactly the frames with these numbers (counted from 0) that `number`'s port transmits.

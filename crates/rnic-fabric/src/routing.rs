@@ -1,17 +1,20 @@
 //! Shortest-path routing with per-flow ECMP.
 //!
 //! Hosts under the same switch share their routes, so a switch keeps one entry per such *group*, and each entry names one of
-//! the few distinct sets of equal-cost ports that the switch has. A flow's hash, salted per switch, picks the port.
+//! the few distinct sets of equal-cost ports that the switch has. A flow's hash, salted per switch, picks the port. A host to which
+//! some switch has a route of its own is a group of its own.
 
+use crate::config::NamedRoute;
 use crate::rng::{Purpose, mix};
 use crate::topology::{NodeId, Topology, TopologyError};
 use rnic_transport::{BitRate, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where hosts are attached, and the way to them from each switch.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Per host: the group of hosts that it belongs to (one per switch with hosts), and the port of that switch.
+    /// Per host: the group of hosts that it belongs to (one per switch with hosts, then one per host with routes of its own), and the port
+    /// of its switch.
     host_place: Vec<(u32, u32)>,
     switches: Vec<SwitchRoutes>,
     hosts: u32,
@@ -45,8 +48,16 @@ pub struct PathFacts {
 impl Routes {
     /// Computes all shortest paths (fewest links) of a topology.
     pub fn new(topology: &Topology, seed: u64) -> Result<Routes, TopologyError> {
+        Routes::with(topology, &[], seed)
+    }
+
+    /// As [`Routes::new`], but some switches send the packets to some hosts another way.
+    ///
+    /// # Errors
+    /// Hosts without a path; a route that names what is not there, or makes packets circle.
+    pub fn with(topology: &Topology, named: &[NamedRoute], seed: u64) -> Result<Routes, TopologyError> {
         let groups = groups(topology);
-        let host_place = (0..topology.hosts)
+        let mut host_place: Vec<(u32, u32)> = (0..topology.hosts)
             .map(|host| {
                 let peer = topology.ports[topology.host_port(host)].peer;
                 let switch = topology.ports[peer as usize].node;
@@ -67,6 +78,12 @@ impl Routes {
                 builders[(node - topology.hosts) as usize].add(next_hops(topology, node, &distance));
             }
         }
+        for (group, (host, detours)) in (groups.switches.len() as u32..).zip(detours(topology, named)?) {
+            for (builder, set) in builders.iter_mut().zip(detoured(topology, &groups.switches, host, &detours)?) {
+                builder.add(set);
+            }
+            host_place[host as usize].0 = group;
+        }
         let switches = builders
             .into_iter()
             .enumerate()
@@ -77,6 +94,18 @@ impl Routes {
             })
             .collect();
         Ok(Routes { host_place, switches, hosts: topology.hosts })
+    }
+
+    /// Whether [`Routes::with`] would take these routes.
+    ///
+    /// # Errors
+    /// A route that names what is not there, or makes packets circle.
+    pub fn check(topology: &Topology, named: &[NamedRoute]) -> Result<(), TopologyError> {
+        let groups = groups(topology);
+        for (host, detours) in detours(topology, named)? {
+            detoured(topology, &groups.switches, host, &detours)?;
+        }
+        Ok(())
     }
 
     /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst`.
@@ -103,6 +132,53 @@ impl Routes {
             ports.push((topology.first_port[node as usize] + self.port(node, dst, flow_hash)) as usize);
         }
     }
+}
+
+/// Ports of switches that may come to wait for each other in a circle under PFC, by the routes alone: a cyclic buffer dependency. `None`
+/// if there are no such ports; then pauses cannot end in a deadlock.
+///
+/// A port depends on another if some packet leaves by the one and, at the switch that it leads to, by the other (Dally and Seitz, 1987).
+/// Networks in which packets go up and then down, as in regular trees, have no cycle.
+pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> {
+    let groups = routes.switches.first().map_or(0, |switch| switch.set_of_group.len());
+    let at = |node: NodeId| &routes.switches[(node - topology.hosts) as usize];
+    let out = |node: NodeId, port: &u16| topology.first_port[node as usize] as usize + usize::from(*port);
+    let set = |node: NodeId, index: u16| {
+        let (start, len) = at(node).sets[usize::from(index)];
+        at(node).ports[start as usize..(start + len) as usize].iter().map(move |port| out(node, port))
+    };
+    let sources: Vec<NodeId> = self::groups(topology).switches;
+    // Per port: which sets of the next switch its packets may go on by.
+    let mut follows: Vec<BTreeSet<u16>> = vec![BTreeSet::new(); topology.ports.len()];
+    for group in 0..groups {
+        let mut known = vec![false; topology.nodes() as usize];
+        let mut open = sources.clone();
+        while let Some(node) = open.pop() {
+            // At their own switch packets leave the network.
+            if std::mem::replace(&mut known[node as usize], true) || at(node).own_group == group as u32 {
+                continue;
+            }
+            for port in set(node, at(node).set_of_group[group]) {
+                let next = topology.peer_node(port);
+                if !topology.is_host(next) {
+                    if at(next).own_group != group as u32 {
+                        follows[port].insert(at(next).set_of_group[group]);
+                    }
+                    open.push(next);
+                }
+            }
+        }
+    }
+    let edges: Vec<Vec<usize>> = follows
+        .iter()
+        .enumerate()
+        .map(|(port, sets)| {
+            let next = topology.peer_node(port);
+            let ports = sets.iter().flat_map(|index| set(next, *index));
+            ports.filter(|port| !topology.is_host(topology.peer_node(*port))).collect()
+        })
+        .collect();
+    find_cycle(&edges, 0..edges.len())
 }
 
 /// A number below `len` from a flow's salted hash.
@@ -223,6 +299,122 @@ fn next_hops(topology: &Topology, node: NodeId, distance: &[u32]) -> Vec<u16> {
         .collect()
 }
 
+/// Where a switch sends packets instead: its ports (numbered within it), and which of the named routes says so.
+type Detours = BTreeMap<NodeId, (Vec<u16>, usize)>;
+
+/// By host: the switches that have a route of their own to it.
+fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<NodeId, Detours>, TopologyError> {
+    let mut found: BTreeMap<NodeId, Detours> = BTreeMap::new();
+    if named.is_empty() {
+        return Ok(found);
+    }
+    let nodes: BTreeMap<&str, NodeId> =
+        topology.names.iter().zip(0..).map(|(name, node)| (name.as_str(), node)).collect();
+    for (index, route) in named.iter().enumerate() {
+        let refused = |reason: String| TopologyError::Route { index, reason };
+        let find = |name: &str| {
+            nodes
+                .get(name)
+                .copied()
+                .ok_or_else(|| refused(format!("a route names `{name}`, but no node is called that")))
+        };
+        let (at, via) = (find(&route.at)?, find(&route.via)?);
+        if topology.is_host(at) {
+            return Err(refused(format!("a route is at `{}`, which is a host; only switches have routes", route.at)));
+        }
+        let first = topology.first_port[at as usize] as usize;
+        let towards = |port: &usize| topology.peer_node(*port) == via;
+        let ports: Vec<u16> = topology.ports_of(at).filter(towards).map(|port| (port - first) as u16).collect();
+        if ports.is_empty() {
+            return Err(refused(format!(
+                "a route at `{}` goes via `{}`, but no cable joins the two; name a neighbour",
+                route.at, route.via
+            )));
+        }
+        for name in &route.to {
+            let to = find(name)?;
+            if !topology.is_host(to) {
+                return Err(refused(format!("a route leads to `{name}`, which is a switch; routes lead to hosts")));
+            }
+            if topology.is_host(via) && via != to {
+                return Err(refused(format!(
+                    "a route to `{name}` goes via the host `{}`; hosts do not forward packets",
+                    route.via
+                )));
+            }
+            if found.entry(to).or_default().insert(at, (ports.clone(), index)).is_some() {
+                return Err(refused(format!("a second route at `{}` to `{name}`; there can be one", route.at)));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The next hops of every switch towards `host`: the shortest ways but for its detours.
+fn detoured(
+    topology: &Topology, host_switches: &[NodeId], host: NodeId, detours: &Detours,
+) -> Result<Vec<Vec<u16>>, TopologyError> {
+    let last = topology.peer_node(topology.host_port(host));
+    let distance = distances(topology, last);
+    let mut sets: Vec<Vec<u16>> =
+        (topology.hosts..topology.nodes()).map(|node| next_hops(topology, node, &distance)).collect();
+    let own = topology.ports[topology.host_port(host)].peer - topology.first_port[last as usize];
+    sets[(last - topology.hosts) as usize] = vec![own as u16];
+    for (at, (ports, _)) in detours {
+        sets[(at - topology.hosts) as usize] = ports.clone();
+    }
+    // Every switch has a way on. So what does not arrive circles.
+    let next = |node: u32| -> Vec<usize> {
+        let first = topology.first_port[node as usize] as usize;
+        let set = sets.get((node.wrapping_sub(topology.hosts)) as usize).map_or(&[][..], Vec::as_slice);
+        set.iter().map(|port| topology.peer_node(first + *port as usize) as usize).collect()
+    };
+    let edges: Vec<Vec<usize>> = (0..topology.nodes()).map(next).collect();
+    let starts = host_switches.iter().map(|switch| *switch as usize);
+    let Some(circle) = find_cycle(&edges, starts) else {
+        return Ok(sets);
+    };
+    let index =
+        circle.iter().filter_map(|node| detours.get(&(*node as u32))).map(|(_, index)| *index).max().unwrap_or(0);
+    let names: Vec<&str> = circle.iter().chain(&circle[..1]).map(|node| topology.names[*node].as_str()).collect();
+    let reason = format!(
+        "with this route packets to `{}` would circle for ever through {}; let it lead to the host in the end",
+        topology.names[host as usize],
+        names.join(" -> ")
+    );
+    Err(TopologyError::Route { index, reason })
+}
+
+/// A cycle of a directed graph that can be reached from one of `starts`, as the nodes along it.
+pub(crate) fn find_cycle(edges: &[Vec<usize>], starts: impl Iterator<Item = usize>) -> Option<Vec<usize>> {
+    // 0: not visited, 1: on the current path, 2: done.
+    let mut state = vec![0u8; edges.len()];
+    for start in starts {
+        if state[start] != 0 {
+            continue;
+        }
+        let mut path = vec![(start, 0)];
+        state[start] = 1;
+        while let Some((node, tried)) = path.last_mut() {
+            let Some(next) = edges[*node].get(*tried).copied() else {
+                state[*node] = 2;
+                path.pop();
+                continue;
+            };
+            *tried += 1;
+            if state[next] == 1 {
+                let from = path.iter().position(|(n, _)| *n == next)?;
+                return Some(path[from..].iter().map(|(n, _)| *n).collect());
+            }
+            if state[next] == 0 {
+                state[next] = 1;
+                path.push((next, 0));
+            }
+        }
+    }
+    None
+}
+
 /// Collects the next-hop sets of one switch, each distinct set once.
 #[derive(Default)]
 struct SetBuilder {
@@ -244,5 +436,18 @@ impl SetBuilder {
     }
     fn finish(self, own_group: u32, salt: u32) -> SwitchRoutes {
         SwitchRoutes { salt, own_group, set_of_group: self.set_of_group, sets: self.sets, ports: self.ports }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_cycle;
+
+    #[test]
+    fn cycles_are_found_and_only_cycles() {
+        assert_eq!(find_cycle(&[vec![1, 2], vec![3], vec![3], vec![]], 0..4), None);
+        assert_eq!(find_cycle(&[vec![1], vec![2], vec![3], vec![1]], 0..4), Some(vec![1, 2, 3]));
+        assert_eq!(find_cycle(&[vec![], vec![1]], 0..2), Some(vec![1]));
+        assert_eq!(find_cycle(&[vec![], vec![1]], 0..1), None, "not reached");
     }
 }

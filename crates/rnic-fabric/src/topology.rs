@@ -18,6 +18,14 @@ pub enum TopologyError {
     /// A specification that makes no sense; the text says what would.
     #[error("{0}")]
     Invalid(String),
+    /// A [`NamedRoute`](crate::config::NamedRoute) that cannot be; the text says why.
+    #[error("{reason}")]
+    Route {
+        /// Which of [`FabricSpec::routes`].
+        index: usize,
+        /// Why.
+        reason: String,
+    },
     /// Two hosts without a path.
     #[error("no path from host {from} to host {to}; every host must reach every other")]
     Unreachable {

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::FabricSpec;
-use rnic_fabric::{Fabric, lossless_headroom, required_headroom};
+use rnic_fabric::config::{FabricSpec, TopologySpec};
+use rnic_fabric::{Fabric, Watcher, lossless_headroom, required_headroom};
 use rnic_transport::{BitRate, Bytes, Time};
 
 const F: u64 = FRAME as u64;
@@ -241,4 +241,82 @@ fn a_paused_transmitter_still_sends_pauses() {
     assert_eq!(script.arrivals(3).len(), 300);
     assert_eq!(script.arrivals(1).len(), 300);
     assert_eq!(fabric.in_flight(), 0);
+}
+
+/// Tells host `host`'s NIC at given instants what to pause.
+struct Storm {
+    host: u32,
+    /// (when, mask), in order of time.
+    later: Vec<(u64, u8)>,
+}
+
+impl Watcher<Script> for Storm {
+    fn next(&self) -> Time {
+        self.later.first().map_or(Time::MAX, |(at, _)| Time::from_ps(*at))
+    }
+    fn look(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
+        while self.later.first().is_some_and(|(at, _)| *at <= now.as_ps()) {
+            fabric.pause_from_host(self.host, self.later.remove(0).1);
+        }
+    }
+    fn acts(&self) -> bool {
+        !self.later.is_empty()
+    }
+}
+
+#[test]
+fn a_nic_that_pauses_stops_its_switch_and_a_resume_sets_it_free() {
+    let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 3 }), 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(3);
+    script.send_burst(0, 0, 2, 100);
+    script.send(2, 10 * US - 100, packet(0, FRAME, 7));
+    // When host 2 wants to pause, it has just begun to send a frame; the pause follows it.
+    let told = 10 * US - 100 + T + PAUSE;
+    let mut storm = Storm { host: 2, later: vec![(10 * US, 1), (50 * US, 0)] };
+    fabric.run_watched(&mut script, &mut storm, Time::MAX);
+    let until = told + 2 * US;
+    let resumed = 50 * US + PAUSE + 2 * US;
+    // Frame k is at the switch at (k + 1) T + D and passes it at once, until the pause; the rest one after the other when the storm ends.
+    let (arrivals, mut held) = (script.arrivals(2), 0);
+    for k in 0..100 {
+        let mut begins = (u64::from(k) + 1) * T + 2 * US;
+        if begins > until {
+            begins = resumed + held * T;
+            held += 1;
+        }
+        assert_eq!(arrivals[k as usize], (begins + T + 2 * US, k));
+    }
+    assert_eq!((arrivals.len(), held), (100, 54));
+    let at_switch = port(&topology, "s0", "h2");
+    let counters = fabric.counters(at_switch)[0];
+    assert_eq!((counters.pause_received, counters.paused_ps), (1, resumed - until));
+    assert_eq!(fabric.counters(port(&topology, "h2", "s0"))[0].pause_sent, 1);
+    assert_eq!(script.arrivals(0), [(told - PAUSE + 2 * US + T + 2 * US, 7)]);
+}
+
+#[test]
+fn a_storm_holds_what_comes_after_it_and_a_run_goes_on_until_it_ends() {
+    let mut fabric =
+        Fabric::new(&with_pfc(spec(TopologySpec::SingleSwitch { hosts: 3 }), 100_000, 4 * F, 4 * F), 1).unwrap();
+    let topology = fabric.topology().clone();
+    let mut script = Script::new(3);
+    script.send_burst(0, 0, 2, 200);
+    let mut storm = Storm { host: 2, later: vec![(0, 1), (500 * US, 0)] };
+    fabric.run_watched(&mut script, &mut storm, Time::MAX);
+    // The pause is at the switch before the first frame; nothing at all happens between its effect and its end.
+    let resumed = 500 * US + PAUSE + 2 * US;
+    let arrivals = script.arrivals(2);
+    assert_eq!((arrivals.len(), arrivals[0].0), (200, resumed + T + 2 * US));
+    // The switch paused the sender in turn: the fifth frame queued is more than xoff.
+    let sender = fabric.counters(port(&topology, "h0", "s0"))[0];
+    assert!(sender.pause_received >= 1 && sender.paused_ps > 490 * US, "{sender:?}");
+    // For ever: the run ends with everything stuck.
+    let mut fabric =
+        Fabric::new(&with_pfc(spec(TopologySpec::SingleSwitch { hosts: 3 }), 100_000, 4 * F, 4 * F), 1).unwrap();
+    let mut script = Script::new(3);
+    script.send_burst(0, 0, 2, 200);
+    fabric.run_watched(&mut script, &mut Storm { host: 2, later: vec![(0, 1)] }, Time::MAX);
+    assert_eq!((script.arrivals(2).len(), fabric.paused(port(&topology, "s0", "h2"))), (0, 1));
+    assert!(fabric.in_flight() > 0);
 }

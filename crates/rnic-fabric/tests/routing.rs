@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::{FabricSpec, TopologySpec};
-use rnic_fabric::{Fabric, PathFacts, Routes, Topology, TopologyError, longest_path};
+use rnic_fabric::config::{FabricSpec, NamedRoute, TopologySpec};
+use rnic_fabric::{Fabric, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path};
 use rnic_transport::{BitRate, Time};
 
 fn longest(spec: &FabricSpec) -> PathFacts {
@@ -157,4 +157,161 @@ fn ports_of_a_cable_point_at_each_other() {
         }
         assert_eq!(topology.ports.len(), 2 * topology.cables.len());
     }
+}
+
+fn route(at: &str, to: &[&str], via: &str) -> NamedRoute {
+    NamedRoute { at: at.into(), to: to.iter().map(|name| (*name).to_string()).collect(), via: via.into() }
+}
+
+/// The nodes that a flow's packets pass after the sending host.
+fn way(topology: &Topology, routes: &Routes, src: u32, dst: u32, hash: u32) -> Vec<String> {
+    let path = routes.path(topology, src, dst, hash);
+    path.iter().map(|port| topology.names[topology.peer_node(*port) as usize].clone()).collect()
+}
+
+#[test]
+fn a_named_route_changes_one_switch_and_one_destination() {
+    let leaf_spine =
+        TopologySpec::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2, uplink_rate: None, uplink_delay: None };
+    let topology = Topology::build(&spec(leaf_spine)).unwrap();
+    let plain = Routes::new(&topology, 1).unwrap();
+    // What spine0 gets for h0 goes down to leaf 2, which sends it up again by the other spine.
+    let named = [route("spine0", &["h0"], "leaf2"), route("leaf2", &["h0"], "spine1")];
+    let routes = Routes::with(&topology, &named, 1).unwrap();
+    let mut bounced = 0;
+    for hash in 0..200 {
+        let before = way(&topology, &plain, 2, 0, hash);
+        let after = way(&topology, &routes, 2, 0, hash);
+        if before[1] == "spine0" {
+            bounced += 1;
+            assert_eq!(after, ["leaf1", "spine0", "leaf2", "spine1", "leaf0", "h0"]);
+        } else {
+            assert_eq!(after, before);
+        }
+        // Its neighbour on the same switch, and every other pair, go as before.
+        for (src, dst) in [(2, 1), (0, 3), (4, 2), (1, 0)] {
+            assert_eq!(way(&topology, &routes, src, dst, hash), way(&topology, &plain, src, dst, hash));
+        }
+    }
+    assert!((60..140).contains(&bounced), "{bounced} of 200");
+}
+
+#[test]
+fn a_named_route_uses_every_cable_to_its_neighbour() {
+    let cables = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "u"), ("u", "t"), ("b", "t")];
+    let topology = Topology::build(&graph(&["a", "b"], &["s", "t", "u"], &cables)).unwrap();
+    let direct = Routes::with(&topology, &[route("s", &["b"], "t")], 1).unwrap();
+    let first: std::collections::BTreeSet<usize> = (0..50).map(|hash| direct.path(&topology, 0, 1, hash)[1]).collect();
+    assert_eq!(first.len(), 2);
+    let detour = Routes::with(&topology, &[route("s", &["b"], "u"), route("t", &["b"], "b")], 1).unwrap();
+    assert_eq!(way(&topology, &detour, 0, 1, 7), ["s", "u", "t", "b"]);
+}
+
+#[test]
+fn impossible_routes_are_refused_with_a_reason() {
+    let topology = Topology::build(&ring(4)).unwrap();
+    let refused = |named: &[NamedRoute]| match Routes::with(&topology, named, 1).unwrap_err() {
+        TopologyError::Route { index, reason } => (index, reason),
+        other => panic!("{other}"),
+    };
+    let fine = || route("s0", &["h1"], "s1");
+    let message = |bad: NamedRoute| {
+        let (index, reason) = refused(&[fine(), bad]);
+        assert_eq!(index, 1, "{reason}");
+        reason
+    };
+    assert!(message(route("s9", &["h1"], "s0")).contains("names `s9`, but no node is called that"));
+    assert!(message(route("s1", &["h7"], "s0")).contains("`h7`"));
+    assert!(message(route("s1", &["h3"], "s9")).contains("`s9`"));
+    assert!(message(route("h0", &["h3"], "s0")).contains("only switches have routes"));
+    assert!(message(route("s0", &["h3"], "s2")).contains("no cable joins the two"));
+    assert!(message(route("s0", &["s3"], "s1")).contains("routes lead to hosts"));
+    assert!(message(route("s0", &["h2"], "h0")).contains("hosts do not forward"));
+    assert!(message(route("s0", &["h2", "h1"], "s1")).contains("a second route at `s0` to `h1`"));
+    // s1 is one away from h2: s2. Sent back to s0, packets go on to s1 or s3, and from s1 back again.
+    let loops = message(route("s1", &["h2"], "s0"));
+    assert!(loops.contains("packets to `h2` would circle for ever through "), "{loops}");
+    assert!(loops.contains("s0 -> s1 -> s0") || loops.contains("s1 -> s0 -> s1"), "{loops}");
+    // A host's own switch that sends its packets away.
+    assert!(message(route("s2", &["h2"], "s3")).contains("would circle"));
+    // Two routes that are a loop only together: the later one is to blame.
+    let both = [route("s0", &["h2"], "s1"), route("s1", &["h2"], "s0")];
+    assert_eq!(refused(&both).0, 1);
+}
+
+#[test]
+fn packets_follow_a_named_route() {
+    let mut spec = ring(4);
+    spec.routes = vec![route("s0", &["h1"], "s3")];
+    // The way round: s3 to h1 is two links either way, so it has to be told.
+    spec.routes.push(route("s3", &["h1"], "s2"));
+    let mut fabric = Fabric::new(&spec, 1).unwrap();
+    let mut script = Script::new(4);
+    script.send(0, 0, packet(1, FRAME, 1));
+    script.send(2, 0, packet(1, FRAME, 2));
+    fabric.run(&mut script);
+    // Five links instead of three.
+    assert_eq!(script.arrivals(1), [(3 * (T + 2 * US), 2), (5 * (T + 2 * US), 1)]);
+}
+
+/// The ports of a cyclic buffer dependency, each as the switch that it belongs to, from the lowest on.
+fn cycle(spec: &FabricSpec, named: &[NamedRoute]) -> Option<Vec<String>> {
+    let topology = Topology::build(spec).unwrap();
+    let mut cycle = buffer_cycle(&topology, &Routes::with(&topology, named, 1).unwrap())?;
+    for (index, port) in cycle.iter().enumerate() {
+        let next = cycle[(index + 1) % cycle.len()];
+        assert_eq!(topology.peer_node(*port), topology.ports[next].node, "each leads to the switch of the next");
+    }
+    let lowest = cycle.iter().enumerate().min_by_key(|(_, port)| **port).unwrap().0;
+    cycle.rotate_left(lowest);
+    Some(cycle.iter().map(|port| topology.names[topology.ports[*port].node as usize].clone()).collect())
+}
+
+#[test]
+fn up_and_down_allows_no_cycle_of_buffers() {
+    let leaf_spine = |spines, hosts_per_leaf| TopologySpec::LeafSpine {
+        leaves: 4,
+        spines,
+        hosts_per_leaf,
+        uplink_rate: None,
+        uplink_delay: None,
+    };
+    let dumbbell = TopologySpec::Dumbbell { left: 2, right: 3, bottleneck_rate: None, bottleneck_delay: None };
+    let trees = [2, 4, 6].map(|k| TopologySpec::FatTree { k });
+    for topology in trees.into_iter().chain([leaf_spine(2, 3), leaf_spine(1, 1), dumbbell]) {
+        assert_eq!(cycle(&spec(topology.clone()), &[]), None, "{topology:?}");
+    }
+    assert_eq!(cycle(&spec(TopologySpec::SingleSwitch { hosts: 3 }), &[]), None);
+}
+
+#[test]
+fn a_ring_allows_a_cycle_once_packets_cross_two_of_its_cables() {
+    assert_eq!(cycle(&ring(3), &[]), None);
+    for n in [4, 5, 7] {
+        assert_eq!(cycle(&ring(n), &[]).unwrap().len(), n);
+    }
+}
+
+#[test]
+fn broken_routes_that_close_a_circle_are_found() {
+    // The long way round a triangle: one or two such routes close no circle, three do.
+    let around = [route("s0", &["h1"], "s2"), route("s1", &["h2"], "s0"), route("s2", &["h0"], "s1")];
+    assert_eq!((cycle(&ring(3), &around[..1]), cycle(&ring(3), &around[..2])), (None, None));
+    assert_eq!(cycle(&ring(3), &around).unwrap(), ["s0", "s2", "s1"]);
+    // Down and up again in a leaf-spine fabric, for two destinations in opposite ways.
+    let fabric = spec(TopologySpec::LeafSpine {
+        leaves: 4,
+        spines: 2,
+        hosts_per_leaf: 1,
+        uplink_rate: None,
+        uplink_delay: None,
+    });
+    let bounces = [
+        route("spine0", &["h2"], "leaf1"),
+        route("leaf1", &["h2"], "spine1"),
+        route("spine1", &["h3"], "leaf0"),
+        route("leaf0", &["h3"], "spine0"),
+    ];
+    assert_eq!(cycle(&fabric, &bounces[..2]), None);
+    assert_eq!(cycle(&fabric, &bounces).unwrap(), ["leaf0", "spine0", "leaf1", "spine1"]);
 }

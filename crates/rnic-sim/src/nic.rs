@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Priority of data packets.
-const DATA_PRIORITY: u8 = 0;
+pub(crate) const DATA_PRIORITY: u8 = 0;
 
 /// What a packet carries: which flow, and the transport's part.
 #[derive(Clone, Copy, Debug, Default)]
@@ -239,6 +239,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     /// The places kept, in order of start.
     pub(crate) fn take_places(&mut self) -> Vec<FlowPlace> {
         self.places.take().unwrap_or_default()
+    }
+    /// Every flow that is under way before `now`: its number, sending and receiving host, and hash.
+    pub(crate) fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)> {
+        let flows = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
+        let flow =
+            |(send, receive): (&SendEnd<P, C>, &ReceiveEnd<P>)| (send.record, receive.src, send.dst, send.flow_hash);
+        flows.filter(move |(send, _)| self.records[send.record as usize].start < now).map(flow)
     }
     /// Number of every flow that is under way before `now`, and the payload bytes that it has delivered.
     pub fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {

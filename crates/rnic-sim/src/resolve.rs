@@ -4,11 +4,14 @@
 //! of twice the BDP, `RTO_high` from one congested link.
 
 use crate::nic::Hosting;
-use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, TransportSpec};
+use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, TransportSpec};
+use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
-use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec};
-use rnic_fabric::{MIN_FRAME, PathFacts, Topology, TopologyError, longest_path, lossless_headroom};
+use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::{
+    MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
+};
 use rnic_transport::congestion::{Marking, Settings};
 use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
@@ -53,6 +56,10 @@ pub struct Resolved {
     pub hosting: Hosting,
     /// What the workload must know.
     pub network: Network,
+    /// What NICs pause and when; nothing without PFC.
+    pub storms: Vec<StormStep>,
+    /// When pauses are looked at: the first time, and how far apart.
+    pub watch_pauses: Option<(Time, Time)>,
     /// Whether nothing can be dropped: PFC with enough headroom, and no random loss.
     pub lossless: bool,
     /// The longest path.
@@ -71,6 +78,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
         links: run.fabric.links.clone(),
+        routes: run.fabric.routes.clone(),
         switch: SwitchSpec { shared: None, buffer: Bytes(0), pfc: None, marking: None, priorities: priorities(run)? },
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
@@ -102,6 +110,8 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     if let Some(pfc) = fabric.switch.pfc {
         warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
     }
+    warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
+    warn_of_storms(run, fabric.switch.priorities, &mut warnings);
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
@@ -168,7 +178,26 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
     let settings = run.transport.cc_settings.clone();
-    Ok(Resolved { fabric, stack, settings, flow, hosting, network, lossless, longest, watch, parameters, warnings })
+    let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
+    let storms = match fabric.switch.pfc {
+        Some(_) => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
+        None => Vec::new(),
+    };
+    Ok(Resolved {
+        fabric,
+        stack,
+        settings,
+        flow,
+        hosting,
+        network,
+        storms,
+        watch,
+        watch_pauses,
+        lossless,
+        longest,
+        parameters,
+        warnings,
+    })
 }
 
 /// What a scenario says of TCP, over the model's defaults.
@@ -434,6 +463,50 @@ fn timeouts(
     Some(Timeouts { high, low, low_packets, dynamic })
 }
 
+/// A storm in words.
+fn storm_text(storm: &Storm, topology: &Topology) -> String {
+    let what = storm.priority.map_or("its switch".to_string(), |priority| format!("priority {priority} of its switch"));
+    let until = storm.duration.map_or("for ever".to_string(), |duration| format!("for {duration}"));
+    format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
+}
+
+/// Warns when pauses can end in a deadlock. Regular topologies with their own routes lead up and then down, where they cannot.
+fn warn_of_cycle(
+    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
+) -> Result<(), SetupError> {
+    let regular = !matches!(fabric.topology, TopologySpec::Graph { .. }) && fabric.routes.is_empty();
+    if fabric.switch.pfc.is_none() || regular {
+        return Ok(());
+    }
+    let routes = Routes::with(topology, &fabric.routes, run.seed)?;
+    if let Some(cycle) = buffer_cycle(topology, &routes) {
+        let ports: Vec<String> = cycle.iter().take(8).map(|port| topology.port_name(*port)).collect();
+        let more =
+            if cycle.len() > ports.len() { format!(" and {} more", cycle.len() - ports.len()) } else { String::new() };
+        warnings.push(format!(
+            "the routes allow a deadlock under PFC: {}{more} can wait for each other in a circle",
+            ports.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Warns of storms that stop nothing.
+fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
+    if !run.fabric.storms.is_empty() && !run.transport.pfc {
+        warnings.push("the storm changes nothing: without PFC switches ignore pause frames".to_string());
+        return;
+    }
+    for priority in run.fabric.storms.iter().filter_map(|storm| storm.priority) {
+        if priority >= priorities {
+            warnings.push(format!(
+                "the storm in priority {priority} changes nothing: the run uses priorities 0 to {}",
+                priorities - 1
+            ));
+        }
+    }
+}
+
 /// Warns when the cap alone keeps a lone flow clearly below line rate.
 fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
     let needed =
@@ -477,6 +550,12 @@ fn parameters(
     put("hosts", topology.hosts.to_string());
     put("switches", (topology.nodes() - topology.hosts).to_string());
     put("longest path", format!("{} links, {} one way, {}", longest.hops, longest.delay, longest.rate));
+    for route in &fabric.routes {
+        put("route", format!("at {} to {} via {}", route.at, route.to.join(", "), route.via));
+    }
+    for storm in &run.fabric.storms {
+        put("storm", storm_text(storm, topology));
+    }
     put("base_rtt", flow.base_rtt.to_string());
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());

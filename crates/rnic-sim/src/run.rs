@@ -3,13 +3,15 @@
 use crate::capture::Capture;
 use crate::catalogue::Job;
 use crate::nic::{Hosts, Stop};
+use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{Cut, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
+use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Ending, Fabric, blockage};
+use rnic_fabric::{Cause, Ending, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -214,10 +216,15 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     }
     let until = resolved.hosting.duration.unwrap_or(Time::MAX);
     let mut recorder = resolved.watch.as_ref().map(Recorder::new);
-    let ending = match &mut recorder {
-        Some(recorder) => fabric.run_watched(&mut hosts, recorder, until),
-        None => fabric.run_watched(&mut hosts, &mut (), until),
-    };
+    let mut storms = Storms::new(&resolved.storms);
+    let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval));
+    if pauses.is_some() {
+        fabric.log_pauses();
+    }
+    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
+    watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
+    watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
+    let ending = fabric.run_watched(&mut hosts, &mut watchers, until);
     let end = fabric.now();
     fabric.close_counters(end);
     let host_totals = hosts.totals();
@@ -241,11 +248,12 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
-    if cut.is_some() && !blockage(&fabric).cycle.is_empty() {
+    if cut.is_some() && !pause_tree(&fabric).cycle.is_empty() {
         warnings.push(format!("at the end of its duration the fabric was blocked{}", blocked(&fabric)));
     }
     let places = hosts.take_places();
     let flows = hosts.into_records();
+    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     if let Some(capture) = capture {
         capture.end(&fabric, &places, &flows);
@@ -260,6 +268,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         end,
         parameters: resolved.parameters.clone(),
         warnings,
+        pauses,
         samples,
     }
 }
@@ -284,16 +293,27 @@ fn status<B: Copy + Default>(
 
 /// A sentence on who is paused, empty if nobody is.
 fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
-    let blockage = blockage(fabric);
-    if !blockage.cycle.is_empty() {
-        return format!("; deadlock: the pauses form a cycle through {}", blockage.cycle.join(", "));
+    let (tree, topology) = (pause_tree(fabric), fabric.topology());
+    if !tree.cycle.is_empty() {
+        let names: Vec<String> = tree.cycle.iter().map(|port| topology.port_name(*port)).collect();
+        return format!("; deadlock: the pauses form a cycle through {}", names.join(", "));
     }
-    if blockage.paused.is_empty() {
+    let mut ports: Vec<usize> = tree.paused().map(|paused| paused.port).collect();
+    ports.dedup();
+    if ports.is_empty() {
         return String::new();
     }
-    let names: Vec<&str> = blockage.paused.iter().take(8).map(|(name, _)| name.as_str()).collect();
-    let more = if blockage.paused.len() > names.len() { ", ..." } else { "" };
-    format!("; {} ports are paused: {}{more}", blockage.paused.len(), names.join(", "))
+    let names: Vec<String> = ports.iter().take(8).map(|port| topology.port_name(*port)).collect();
+    let more = if ports.len() > names.len() { ", ..." } else { "" };
+    let mut text = format!("; {} ports are paused: {}{more}", ports.len(), names.join(", "));
+    let nic = tree.paused().find_map(|paused| match paused.cause {
+        Cause::Nic { port } => Some(port),
+        _ => None,
+    });
+    if let Some(port) = nic {
+        text += &format!("; the NIC of {} pauses its switch", topology.names[topology.ports[port].node as usize]);
+    }
+    text
 }
 
 fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {

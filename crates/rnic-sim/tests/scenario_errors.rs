@@ -520,3 +520,35 @@ fn damaged_scenarios_end_in_an_error_or_in_a_scenario() {
     let changes = GOOD.chars().count() as u32 * 10;
     assert!(accepted > 0 && accepted < changes / 2, "{accepted} of {changes} accepted");
 }
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn routes_and_storms() {
+    let leaves = "[[fabric.route]]\nat = \"spine0\"\nto = [\"h0\", \"h1\"]\nvia = \"leaf1\"\n";
+    let loops = format!("{leaves}[traffic]");
+    check(&[
+        ("[traffic]", "[[fabric.route]]\nat = \"leaf1\"\nto = \"h0\"\nvia = \"spine1\"\n[traffic]", "accepted"),
+        ("[traffic]", "[[fabric.route]]\nat = \"leaf1\"\nto = [\"h0\", \"h2\"]\nvia = \"spine1\"\n[traffic]", "accepted"),
+        ("[traffic]", "[[fabric.route]]\nat = \"leaf1\"\nvia = \"spine1\"\n[traffic]",
+            "a.toml:12:1: `to` is missing in [[fabric.route]]; write for example `to = \"h1\"`"),
+        ("[traffic]", "[[fabric.route]]\nat = \"leaf1\"\nto = []\nvia = \"spine1\"\n[traffic]",
+            "a.toml:14:6: `to` names no host; write for example [\"h1\", \"h2\"]"),
+        ("[traffic]", "[[fabric.route]]\nat = \"leaf7\"\nto = \"h0\"\nvia = \"spine1\"\n[traffic]",
+            "a.toml:12:1: a route names `leaf7`, but no node is called that; a route is { at, to, via }"),
+        ("[traffic]", "[[fabric.route]]\nat = \"leaf1\"\nto = \"h0\"\nvia = \"leaf0\"\n[traffic]",
+            "a.toml:12:1: a route at `leaf1` goes via `leaf0`, but no cable joins the two; name a neighbour"),
+        ("[traffic]", &loops,
+            "a.toml:12:1: with this route packets to `h0` would circle for ever through leaf1 -> spine0 -> leaf1; let it lead to the host in the end"),
+        ("[traffic]", "[[fabric.storm]]\nhost = \"h3\"\nstart = \"0 us\"\nduration = \"1 ms\"\npriority = 0\n[traffic]", "accepted"),
+        ("[traffic]", "[[fabric.storm]]\nhost = \"h8\"\nstart = \"1 ms\"\n[traffic]",
+            "a.toml:13:8: there is no host \"h8\"; a storm comes from a host's NIC"),
+        ("[traffic]", "[[fabric.storm]]\nhost = \"leaf0\"\nstart = \"1 ms\"\n[traffic]",
+            "a.toml:13:8: there is no host \"leaf0\"; a storm comes from a host's NIC"),
+        ("[traffic]", "[[fabric.storm]]\nhost = \"h3\"\n[traffic]",
+            "a.toml:12:1: `start` is missing in [[fabric.storm]]; write for example `start = \"1 ms\"`"),
+        ("[traffic]", "[[fabric.storm]]\nhost = \"h3\"\nstart = \"1 ms\"\npriority = 8\n[traffic]",
+            "a.toml:15:12: `priority` is out of range: 8; accepted: 0 to 7"),
+        ("[traffic]", "[[fabric.storm]]\nhost = \"h3\"\nstart = \"1 ms\"\nduration = \"0 ms\"\n[traffic]",
+            "a.toml:15:12: `duration` is zero; write a time of more than zero, for example \"1 ms\""),
+    ]);
+}

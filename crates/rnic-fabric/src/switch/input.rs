@@ -175,7 +175,8 @@ impl<B: Copy + Default> Queueing<B> for InputQueued<B> {
         u64::from(self.occupancy[input * self.priorities + priority])
     }
 
-    fn holds(&self, input: usize, output: usize, priority: usize) -> bool {
-        !self.queues[(output * self.priorities + priority) * self.ports + input].is_empty()
+    fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
+        let queue = &self.queues[(output * self.priorities + priority) * self.ports + input];
+        self.cells.iter(queue).map(|packet| u64::from(packet.bytes)).sum()
     }
 }

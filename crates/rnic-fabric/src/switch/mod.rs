@@ -46,8 +46,8 @@ pub(crate) trait Queueing<B> {
     fn queued(&self) -> usize;
     /// Bytes held for an input in a priority.
     fn occupancy(&self, input: usize, priority: usize) -> u64;
-    /// Whether something that came by `input` waits for `output`.
-    fn holds(&self, input: usize, output: usize, priority: usize) -> bool;
+    /// Bytes that came by `input` and wait for `output`.
+    fn held(&self, input: usize, output: usize, priority: usize) -> u64;
 }
 
 /// One switch.

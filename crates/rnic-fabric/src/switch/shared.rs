@@ -227,9 +227,9 @@ impl<B: Copy + Default> Queueing<B> for SharedBuffer<B> {
         charge.shared + charge.headroom
     }
 
-    fn holds(&self, input: usize, output: usize, priority: usize) -> bool {
+    fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
         let queue = &self.queues[output * self.priorities + priority];
-        self.cells.iter(queue).any(|(_, by)| *by as usize == input)
+        self.cells.iter(queue).filter(|(_, by)| *by as usize == input).map(|(packet, _)| u64::from(packet.bytes)).sum()
     }
 }
 
@@ -394,8 +394,8 @@ mod tests {
                     prop_assert_eq!(buffer.egress(output, priority), queue.iter().map(|(_, _, bytes)| bytes).sum::<u64>());
                     prop_assert_eq!(buffer.backlog(output) >> priority & 1 == 1, !queue.is_empty());
                     for input in 0..4 {
-                        let held = queue.iter().any(|(_, by, _)| *by == input);
-                        prop_assert_eq!(buffer.holds(input, output, priority), held);
+                        let held = queue.iter().filter(|(_, by, _)| *by == input).map(|(_, _, bytes)| bytes).sum::<u64>();
+                        prop_assert_eq!(buffer.held(input, output, priority), held);
                     }
                 }
             }

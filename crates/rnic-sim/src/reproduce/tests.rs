@@ -70,6 +70,7 @@ fn assert_complete(name: &str, board: &crate::results::report::figure::Board) {
                 let all: Vec<_> = bars.groups.iter().flat_map(|group| &group.bars).collect();
                 assert!(!all.is_empty() && all.iter().all(|bar| bar.value.is_some()), "{name}: {}", bars.title);
             }
+            Figure::Spans(spans) => assert!(!spans.rows.is_empty(), "{name}: {}", spans.title),
             Figure::Lines(lines) => {
                 let mut curves = lines.views.iter().flat_map(|view| &view.lines);
                 assert!(curves.all(|line| line.points.len() >= 2), "{name}: {}", lines.title);

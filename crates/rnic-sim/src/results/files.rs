@@ -1,6 +1,7 @@
 //! The files of a scenario's results. They hold nothing of the machine: same scenario and seed, same bytes.
 
 use super::flow_files;
+use super::pauses;
 use super::report;
 use super::samples;
 use super::summary::{ScenarioSummary, port_utilisation};
@@ -41,7 +42,7 @@ pub const PORT_COLUMNS: [&str; 15] = [
     "queue_high_water_bytes",
 ];
 
-/// Writes `summary.json`, `ports.csv`, `report.html`, of watched runs `queues.csv` and `goodput.csv`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
+/// Writes `summary.json`, `ports.csv`, `report.html`, of watched runs `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
 /// flows into `dir`, which it creates, and returns their paths. Each file appears whole or not at all; an older one of the same name is replaced.
 pub fn write_all(
     dir: &Path, scenario: &Scenario, reports: &[RunReport], summary: &ScenarioSummary, flows: &[FlowFormat],
@@ -62,6 +63,10 @@ pub fn write_all(
     }
     if samples::has_flows(reports) {
         paths.push(write_atomically(&dir.join("goodput.csv"), |out| samples::write_flows(out, scenario, reports))?);
+    }
+    if pauses::any(reports) {
+        paths.push(write_atomically(&dir.join("pauses.csv"), |out| pauses::write_pauses(out, scenario, reports))?);
+        paths.push(write_atomically(&dir.join("victims.csv"), |out| pauses::write_victims(out, scenario, reports))?);
     }
     if !summary.swept().is_empty() {
         paths.push(write_atomically(&dir.join("sweep.csv"), |out| sweep_files::write_csv(out, summary))?);

@@ -79,6 +79,7 @@ fn output(faster: u64) -> RunOutput {
         end,
         parameters: vec![("rate".into(), "40 Gbps".into()), ("buffer".into(), "240 KB".into())],
         warnings: vec!["the clock is fictional".into()],
+        pauses: None,
         samples: None,
     }
 }
@@ -145,6 +146,8 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
             topology: TopologySpec::SingleSwitch { hosts: 3 },
             link,
             links: Vec::new(),
+            routes: Vec::new(),
+            storms: Vec::new(),
             mtu: Bytes(1_000),
             frame_gap: Bytes(20),
             switch: SwitchSetup::default(),

@@ -70,6 +70,9 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     if !run.queues.is_empty() {
         put("queues", run.queues.iter().map(queue).collect());
     }
+    if let Some(pauses) = &run.pauses {
+        put("pauses", pauses.to_json());
+    }
     if with_timing {
         put("wall_s", json!(round6(run.timing.wall_s)));
         put("cpu_s", json!(round6(run.timing.cpu_s)));

@@ -9,6 +9,7 @@ pub mod files;
 pub mod flow_files;
 mod json;
 pub mod model;
+pub mod pauses;
 pub mod report;
 pub mod samples;
 pub mod stats;

@@ -23,6 +23,8 @@ pub struct RunOutput {
     pub parameters: Vec<(String, String)>,
     /// What a reader of the results should know, one sentence each.
     pub warnings: Vec<String>,
+    /// Who was paused and why, if that was watched.
+    pub pauses: Option<PauseRecords>,
     /// What was sampled, if that was asked for.
     pub samples: Option<Samples>,
 }
@@ -82,6 +84,7 @@ impl RunOutput {
             end: Time::ZERO,
             parameters: Vec::new(),
             warnings: Vec::new(),
+            pauses: None,
             samples: None,
         }
     }
@@ -205,4 +208,167 @@ pub struct Totals {
     pub pause_frames: u64,
     /// Time paused, summed over transmitters and priorities, in picoseconds.
     pub paused_ps: u64,
+}
+
+/// The pauses of a run, looked at in regular samples. Ports are indices into [`RunOutput::ports`], roots into
+/// [`PauseRecords::roots`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PauseRecords {
+    /// Time of the first sample.
+    pub start: Time,
+    /// From one sample to the next.
+    pub interval: Time,
+    /// Number of samples.
+    pub samples: u64,
+    /// What pauses came from, in order of first appearance.
+    pub roots: Vec<PauseRoot>,
+    /// Most transmitters that were paused at one sample, each priority counted.
+    pub most_paused: u32,
+    /// The sample with most of them, the first of several.
+    pub worst: Option<PauseTreeRecord>,
+    /// A cyclic buffer dependency, if a sample or the end of the run had one.
+    pub cycle: Option<BufferCycle>,
+    /// Flows that were held up by a root that is not on their path, those that suffered longest first.
+    pub victims: Vec<Victim>,
+    /// How many there were in all.
+    pub victim_count: u64,
+    /// Every pause, exact to the picosecond, in the order in which samples came to know of it.
+    pub log: Vec<PauseRow>,
+    /// Pauses for which the log had no room.
+    pub pauses_left_out: u64,
+    /// For the picture: stretches of time at whose samples a port was paused for the same root.
+    pub spans: Vec<PauseSpan>,
+    /// Stretches for which the picture had no room.
+    pub spans_left_out: u64,
+}
+
+/// What kind of thing pauses come from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum RootKind {
+    /// An output that is not paused and sends all the time: more comes in for it than goes out.
+    Congestion,
+    /// A host's NIC that pauses its switch.
+    Nic,
+    /// A cycle of ports that wait for each other.
+    Cycle,
+}
+
+impl RootKind {
+    /// As files name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RootKind::Congestion => "congestion",
+            RootKind::Nic => "nic",
+            RootKind::Cycle => "cycle",
+        }
+    }
+}
+
+/// Where pauses came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PauseRoot {
+    /// What it is.
+    pub kind: RootKind,
+    /// The congested output, the NIC's port, the lowest port on the cycle.
+    pub port: u32,
+    /// The priority.
+    pub priority: u8,
+    /// The first sample at which it held a port.
+    pub first: Time,
+    /// At how many samples it held a port.
+    pub samples: u64,
+    /// Most ports that it held at one sample.
+    pub most_ports: u32,
+}
+
+/// All paused transmitters at an instant.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PauseTreeRecord {
+    /// The instant.
+    pub at: Time,
+    /// How many are paused.
+    pub paused: u32,
+    /// Them, and what lies between them and their roots; cut off at [`MOST_TREE_PORTS`](crate::pauses::MOST_TREE_PORTS).
+    pub ports: Vec<TreePort>,
+}
+
+/// A transmitter in a pause tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreePort {
+    /// The port.
+    pub port: u32,
+    /// The priority.
+    pub priority: u8,
+    /// Whether it is paused at this instant; else it sends what a pause has left behind.
+    pub paused: bool,
+    /// When it was paused.
+    pub since: Time,
+    /// Bytes that its peer holds for it.
+    pub held: u64,
+    /// The port that it waits for, `None`: nothing, a resume is on its way.
+    pub waits_for: Option<u32>,
+    /// Distance from the root, 1 next to it.
+    pub depth: u32,
+    /// Its root.
+    pub root: Option<u32>,
+}
+
+/// Ports that wait for each other in a circle.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BufferCycle {
+    /// The first sample with such a cycle.
+    pub first: Time,
+    /// The ports along it: at the end of the run if there is one then, else at that sample.
+    pub ports: Vec<u32>,
+    /// Whether the run ended with one: a deadlock.
+    pub at_end: bool,
+}
+
+/// A flow that was held up without having a part in it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Victim {
+    /// Number of the flow.
+    pub flow: u32,
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// At how many samples.
+    pub samples: u64,
+    /// The root that held it up at more than half of these; if none did, one of them.
+    pub root: u32,
+    /// Whether it finished.
+    pub finished: bool,
+    /// Payload delivered per time from its start to its finish, else to the end of the run, in bit/s.
+    pub goodput: f64,
+}
+
+/// One pause of a transmitter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PauseRow {
+    /// Its port.
+    pub port: u32,
+    /// The priority.
+    pub priority: u8,
+    /// When it began.
+    pub from: Time,
+    /// When it ended; `None`: not before the run did.
+    pub to: Option<Time>,
+    /// Its root at the last sample that saw it; `None` if none did.
+    pub root: Option<u32>,
+}
+
+/// A stretch of time for which a port was paused at every sample, for one root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PauseSpan {
+    /// The port.
+    pub port: u32,
+    /// The priority.
+    pub priority: u8,
+    /// Its first sample.
+    pub from: Time,
+    /// One interval after its last.
+    pub to: Time,
+    /// The root.
+    pub root: Option<u32>,
 }

@@ -13,6 +13,7 @@ mod html;
 mod over_time;
 mod overview;
 mod page;
+mod pauses;
 mod runs;
 mod settings;
 mod study;
@@ -39,7 +40,8 @@ pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRepo
 pub fn render_with(
     scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReport], verdicts: &[Verdict],
 ) -> String {
-    let boards = runs::boards(scenario, summary, reports);
+    let mut boards = pauses::boards(scenario, summary, reports);
+    boards.extend(runs::boards(scenario, summary, reports));
     let figures = boards.iter().enumerate().map(|(number, (heading, board))| {
         format!(
             "<section class=\"figures\"><h2>{}</h2>\n{}</section>\n",
@@ -55,6 +57,7 @@ pub fn render_with(
         verdict::section(verdicts, |_| None),
         figures.collect(),
         overview::results(summary),
+        pauses::section(summary),
         counts::sizes(summary),
         counts::traffic(summary),
         counts::counts(summary),

@@ -1,6 +1,7 @@
 //! From raw records to the numbers that people compare: what `summary.json`, the table and the report show.
 
 use super::model::{Cut, FlowRecord, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
+use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
 use crate::run::RunReport;
 use crate::scenario::{RunSpec, Scenario};
@@ -90,6 +91,8 @@ pub struct RunSummary {
     pub warnings: Vec<String>,
     /// The watched queues.
     pub queues: Vec<QueueSummary>,
+    /// Who was paused and why; `None` if that was not watched.
+    pub pauses: Option<PauseSummary>,
     /// What the simulation cost.
     pub timing: Timing,
 }
@@ -222,6 +225,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         parameters: output.parameters.clone(),
         warnings: warnings(output, whole.flows, ok),
         queues: queues(output),
+        pauses: pauses::summarise(output),
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }

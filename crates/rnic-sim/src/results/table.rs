@@ -244,6 +244,11 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
             format!("{}: queue {}: median {median}, 95th percentile {high}, largest {most}", run.name, queue.name)
         }));
     }
+    for (run, pauses) in summary.runs.iter().filter_map(|run| Some((run, run.pauses.as_ref()?))) {
+        if summary.runs.len() <= FEW {
+            notes.extend(pauses.sentences().into_iter().map(|sentence| format!("{}: {sentence}", run.name)));
+        }
+    }
     for run in &summary.runs {
         if let Some(reason) = &run.failure {
             notes.push(format!("FAILED: {}: {reason}", run.name));

@@ -1,5 +1,6 @@
 //! The `[fabric]` table.
 
+use super::faults;
 use super::graph;
 use super::model::{EcnSetup, FabricSetup, SharedSetup, SwitchSetup};
 use super::names::{TOPOLOGIES, names};
@@ -14,7 +15,8 @@ const MOST_UPLINKS: u64 = 10_000_000;
 /// Largest `k` of a fat-tree: 65,536 hosts.
 const LARGEST_K: u64 = 64;
 
-const COMMON: [&str; 8] = ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "switch", "link"];
+const COMMON: [&str; 10] =
+    ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "switch", "link", "route", "storm"];
 const VARIANTS: [Variant; 5] = [
     Variant { name: "fat-tree", keys: &["k"] },
     Variant {
@@ -58,7 +60,10 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     check_hosts(&topology, &chosen)?;
     let links = read_links(table)?;
     graph::check(table, &topology, &links)?;
-    Ok(FabricSetup {
+    let routes = faults::read_routes(table)?;
+    let fabric = FabricSetup {
+        routes: routes.iter().map(|(route, _)| route.clone()).collect(),
+        storms: faults::read_storms(table, &topology)?,
         topology,
         link,
         links: links.into_iter().map(|(link, _)| link).collect(),
@@ -68,7 +73,9 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
             Some(item) => read_switch(&item.table("[fabric.switch]")?)?,
             None => SwitchSetup::default(),
         },
-    })
+    };
+    faults::check_routes(&fabric, &routes)?;
+    Ok(fabric)
 }
 
 fn loss(item: &Item<'_>) -> Result<f64> {

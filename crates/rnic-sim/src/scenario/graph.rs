@@ -164,6 +164,16 @@ fn has(prefix: &str, count: Option<u32>, name: &str) -> bool {
     }
 }
 
+/// The number of the host that is called `name`.
+pub(super) fn host(topology: &TopologySpec, name: &str) -> Option<u32> {
+    match topology {
+        TopologySpec::Graph { hosts, .. } => {
+            hosts.iter().zip(0..).find(|(host, _)| *host == name).map(|(_, number)| number)
+        }
+        _ => number(name, "h").filter(|number| *number < super::fabric::hosts(topology)),
+    }
+}
+
 /// The number in `name` after `prefix`, written without leading zeros or sign.
 fn number(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;

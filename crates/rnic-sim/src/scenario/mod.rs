@@ -9,6 +9,7 @@
 mod error;
 mod extends;
 mod fabric;
+mod faults;
 mod graph;
 pub mod model;
 mod names;
@@ -23,7 +24,7 @@ mod tree;
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use model::{
-    EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, SwitchSetup, Traffic,
+    EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
     TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};

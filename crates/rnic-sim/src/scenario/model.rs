@@ -4,7 +4,7 @@
 
 use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
-use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
+use rnic_fabric::config::{LinkSpec, NamedLink, NamedRoute, TopologySpec};
 use rnic_transport::congestion::Settings;
 use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
 use std::sync::Arc;
@@ -54,12 +54,29 @@ pub struct FabricSetup {
     pub link: LinkSpec,
     /// `[[fabric.link]]`: cables of a graph, or changes to single cables.
     pub links: Vec<NamedLink>,
+    /// `[[fabric.route]]`: routes that differ from the shortest.
+    pub routes: Vec<NamedRoute>,
+    /// `[[fabric.storm]]`: NICs that pause their switch.
+    pub storms: Vec<Storm>,
     /// Payload bytes of a full packet (`mtu`).
     pub mtu: Bytes,
     /// Bytes on the cable around each frame (`frame_gap`, default 20 B).
     pub frame_gap: Bytes,
     /// `[fabric.switch]`.
     pub switch: SwitchSetup,
+}
+
+/// A host's NIC that pauses its switch: `[[fabric.storm]]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Storm {
+    /// The host's number.
+    pub host: u32,
+    /// When it tells its switch to pause.
+    pub start: Time,
+    /// How long after that it lets its switch resume; `None`: never.
+    pub duration: Option<Time>,
+    /// The one priority that it pauses; `None`: all in use.
+    pub priority: Option<u8>,
 }
 
 /// The `[fabric.switch]` table.
@@ -335,6 +352,8 @@ pub struct Watch {
     pub queues: WatchedQueues,
     /// Whether the payload that each flow has delivered is sampled (`flows`, default no).
     pub flows: bool,
+    /// Whether it is looked at who is paused and why (`pauses`, default no).
+    pub pauses: bool,
 }
 
 /// The queues that a run samples.

@@ -153,10 +153,11 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
 
 fn watch(item: &Item<'_>) -> Result<Watch> {
     let table = item.table("[watch]")?;
-    table.accept(&["interval", "start", "queues", "flows"])?;
+    table.accept(&["interval", "start", "queues", "flows", "pauses"])?;
     let interval = table.require("interval", "interval = \"10 us\"")?.positive_time("10 us")?;
     let start = table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?;
-    let flows = table.get("flows").map_or(Ok(false), |item| item.boolean())?;
+    let flag = |key: &str| table.get(key).map_or(Ok(false), |item| item.boolean());
+    let (flows, pauses) = (flag("flows")?, flag("pauses")?);
     let queues = match table.get("queues") {
         None => WatchedQueues::Named(Vec::new()),
         Some(item) if item.text() == Some("all") => WatchedQueues::All,
@@ -166,11 +167,11 @@ fn watch(item: &Item<'_>) -> Result<Watch> {
             WatchedQueues::Named(names.collect::<Result<_>>()?)
         }
     };
-    if !flows && queues == WatchedQueues::Named(Vec::new()) {
-        let help = "write for example `queues = [\"s0:h0\"]` or `flows = true`";
+    if !flows && !pauses && queues == WatchedQueues::Named(Vec::new()) {
+        let help = "write for example `queues = [\"s0:h0\"]`, `flows = true` or `pauses = true`";
         return Err(item.error("[watch] has nothing to look at", help));
     }
-    Ok(Watch { interval, start, queues, flows })
+    Ok(Watch { interval, start, queues, flows, pauses })
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {

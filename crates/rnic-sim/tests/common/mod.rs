@@ -32,6 +32,8 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             topology,
             link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
             links: Vec::new(),
+            routes: Vec::new(),
+            storms: Vec::new(),
             mtu: Bytes(1_024),
             frame_gap: Bytes(20),
             switch: SwitchSetup::default(),

@@ -71,6 +71,11 @@ fn numbers_of(board: &Board, figure: &Figure) -> String {
             }
             (["", "Value", "Interval", "Stated"].map(String::from).to_vec(), rows)
         }
+        Figure::Spans(spans) => {
+            let of = |wanted: &super::figure::SpanRow| wanted.spans.iter().map(|span| span.to - span.from).sum::<f64>();
+            let rows = spans.rows.iter().map(|line| row(&escape(&line.name), &[value(spans.x.unit, Some(of(line)))]));
+            (["", "In all"].map(String::from).to_vec(), rows.collect())
+        }
         Figure::Lines(lines) => {
             let mut rows = Vec::new();
             for view in &lines.views {

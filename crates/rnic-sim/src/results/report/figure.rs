@@ -24,6 +24,8 @@ pub enum Figure {
     Bars(Bars),
     /// Curves over a numeric axis.
     Lines(Lines),
+    /// Stretches of time, in rows.
+    Spans(Spans),
 }
 
 /// Vertical bars from zero, in groups.
@@ -88,6 +90,45 @@ pub struct Lines {
     pub reference: Option<Reference>,
     /// Smallest and largest value of `y` that a source states, drawn as a band across.
     pub stated: Option<[f64; 2]>,
+}
+
+/// Stretches of time: a row for each thing that they are of.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Spans {
+    /// Heading.
+    pub title: String,
+    /// A line below it.
+    pub caption: String,
+    /// Horizontal axis: time.
+    pub x: Axis,
+    /// Where it begins and ends at least.
+    pub reach: [f64; 2],
+    /// From top to bottom.
+    pub rows: Vec<SpanRow>,
+    /// Instants to mark, drawn from top to bottom.
+    pub marks: Vec<Reference>,
+}
+
+/// A row of [`Spans`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SpanRow {
+    /// What it is of.
+    pub name: String,
+    /// The series whose root it is, if it is one: drawn apart.
+    pub root: Option<usize>,
+    /// In order of time.
+    pub spans: Vec<Span>,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Span {
+    /// Index into [`Board::series`].
+    pub series: usize,
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
 }
 
 /// One axis.
@@ -260,6 +301,7 @@ impl Figure {
         match self {
             Figure::Bars(bars) => &bars.title,
             Figure::Lines(lines) => &lines.title,
+            Figure::Spans(spans) => &spans.title,
         }
     }
 
@@ -268,6 +310,7 @@ impl Figure {
         match self {
             Figure::Bars(bars) => &bars.caption,
             Figure::Lines(lines) => &lines.caption,
+            Figure::Spans(spans) => &spans.caption,
         }
     }
 
@@ -283,6 +326,18 @@ impl Figure {
                     "stated": range(group.stated),
                     "bars": group.bars.iter().map(bar).collect::<Vec<_>>(),
                 })).collect::<Vec<_>>(),
+            }),
+            Figure::Spans(spans) => json!({
+                "kind": "spans",
+                "title": spans.title,
+                "x": axis(&spans.x),
+                "reach": spans.reach.map(round6),
+                "rows": spans.rows.iter().map(|row| json!({
+                    "name": row.name,
+                    "root": row.root,
+                    "spans": row.spans.iter().map(|span| json!([span.series, round6(span.from), round6(span.to)])).collect::<Vec<_>>(),
+                })).collect::<Vec<_>>(),
+                "marks": spans.marks.iter().map(|mark| json!({"value": round6(mark.value), "name": mark.name})).collect::<Vec<_>>(),
             }),
             Figure::Lines(lines) => json!({
                 "kind": "lines",

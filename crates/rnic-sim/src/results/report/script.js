@@ -289,6 +289,50 @@
     hover(svg, spots, (spot, x, y) => { const d = Math.hypot(spot.x - x, spot.y - y); return d < 70 ? d : Infinity; });
   };
 
+  // A row for each port, its stretches of time as bars; rows of roots are thinner.
+  const drawSpans = (box, figure, board, width) => {
+    const size = 17;
+    const rows = figure.rows.filter((row) => row.root === null || !board.hidden.has(row.root));
+    const left = Math.min(width * 0.36, 24 + Math.max(0, ...rows.map((row) => textWidth(row.name))));
+    const top = 8 + 15 * figure.marks.length;
+    const bottom = top + size * rows.length + 6;
+    const right = width - 10;
+    const ends = rows.flatMap((row) => row.spans.flatMap((span) => [span[1], span[2]])).concat(figure.reach, figure.marks.map((mark) => mark.value));
+    const low = ends.reduce((a, b) => Math.min(a, b), Infinity);
+    const high = ends.reduce((a, b) => Math.max(a, b), -Infinity);
+    const x = linearScale(low, high > low ? high : low + 1);
+    const px = (v) => left + (right - left) * x.at(v);
+    const svg = node("svg", { viewBox: `0 0 ${width} ${bottom + 44}`, tabindex: 0, role: "group", "aria-label": `${figure.title}: stretches of time. Arrow keys move between them.` }, box);
+    for (const [v, text] of fitting(x.ticks, figure.x.unit, px, (t) => textWidth(t) + 12)) {
+      node("line", { x1: px(v), x2: px(v), y1: top, y2: bottom, class: "grid" }, svg);
+      const end = px(v) + textWidth(text) / 2 > width;
+      node("text", { x: end ? width : px(v), y: bottom + 17, "text-anchor": end ? "end" : "middle" }, svg, text);
+    }
+    node("text", { x: right, y: bottom + 38, "text-anchor": "end", class: "axis-title" }, svg, figure.x.name);
+    node("line", { x1: left, x2: right, y1: bottom, y2: bottom, class: "axis" }, svg);
+    const spots = [];
+    rows.forEach((row, i) => {
+      const middle = top + size * (i + 0.5);
+      const root = row.root !== null;
+      if (root) node("rect", { x: 0, y: middle - 5, width: 10, height: 10, fill: colour(row.root), "data-series": row.root }, svg);
+      node("text", { x: root ? 15 : 0, y: middle + 4, class: root ? "group value" : "group" }, svg, wrap(row.name, left - 20, 1)[0]);
+      for (const [series, from, to] of row.spans) {
+        if (board.hidden.has(series)) continue;
+        const [x1, x2, half] = [px(from), Math.max(px(to), px(from) + 1), root ? 2 : 6];
+        node("rect", { x: x1, y: middle - half, width: x2 - x1, height: 2 * half, fill: colour(series), class: "mark", "data-series": series, "data-name": row.name, "data-from": from, "data-to": to }, svg);
+        const what = root ? `${row.name} holds others up` : `${row.name} is paused\nby ${board.series[series]}`;
+        spots.push({ x: (x1 + x2) / 2, y: middle, x1, x2, series, tip: `${what}\n${exact(figure.x.unit, from)} \u2013 ${exact(figure.x.unit, to)}` });
+      }
+    });
+    figure.marks.forEach((mark, i) => {
+      const at = px(mark.value);
+      const over = at + textWidth(mark.name) > width;
+      node("line", { x1: at, x2: at, y1: 2 + 15 * i, y2: bottom, class: "reference" }, svg);
+      node("text", { x: over ? at - 5 : at + 5, y: 12 + 15 * i, "text-anchor": over ? "end" : "start", class: "value" }, svg, mark.name);
+    });
+    hover(svg, spots, (spot, at, y) => (Math.abs(spot.y - y) <= size / 2 && at >= spot.x1 - 3 && at <= spot.x2 + 3 ? Math.abs(spot.x - at) : Infinity));
+  };
+
   // ---- Tooltips -----------------------------------------------------------------------------------------------
   const tip = document.body.appendChild(document.createElement("div"));
   tip.id = "tip";
@@ -408,7 +452,7 @@
         const focused = box.contains(document.activeElement);
         const width = printing ? (PAPER - 18 * (side[beside] - 1)) / side[beside] : box.clientWidth;
         box.replaceChildren();
-        (figure.kind === "bars" ? drawBars : drawLines)(box, figure, board, Math.max(200, Math.round(width)));
+        ({ bars: drawBars, lines: drawLines, spans: drawSpans })[figure.kind](box, figure, board, Math.max(200, Math.round(width)));
         if (focused && box.firstChild.focus) box.firstChild.focus();
       };
       own.push(draw);

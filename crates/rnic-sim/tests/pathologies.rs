@@ -1,0 +1,170 @@
+//! The pathologies of PFC, as the scenarios in `scenarios/pfc` show them: where each begins, whom it holds up, and that it is told.
+
+use rnic_sim::results::model::{PauseRecords, RootKind};
+use rnic_sim::results::{RunOutput, RunStatus, ScenarioSummary, summarise};
+use rnic_sim::run::{Progress, RunOptions, RunProgress, RunReport, run_scenario};
+use rnic_sim::scenario::{Scenario, load};
+use rnic_transport::Time;
+use std::path::Path;
+
+struct Silent;
+
+impl Progress for Silent {
+    fn update(&self, _run: usize, _state: RunProgress) {}
+}
+
+/// Runs a scenario of the folder.
+fn run(name: &str, overrides: &[(&str, &str)]) -> (Scenario, Vec<RunReport>, ScenarioSummary) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/pfc").join(name);
+    let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let scenario = load(&path, &overrides, None).unwrap();
+    let reports = run_scenario(&scenario, &RunOptions { threads: 2 }, &Silent).unwrap();
+    let summary = summarise(&scenario, &reports);
+    (scenario, reports, summary)
+}
+
+fn pauses(report: &RunReport) -> &PauseRecords {
+    report.output.pauses.as_ref().unwrap()
+}
+
+fn name(output: &RunOutput, port: u32) -> String {
+    let port = &output.ports[port as usize];
+    format!("{}->{}", port.node, port.peer)
+}
+
+/// The log is exact: it adds up to the counters of every port.
+fn assert_log_is_whole(output: &RunOutput) {
+    let records = output.pauses.as_ref().unwrap();
+    assert_eq!(records.pauses_left_out, 0);
+    for (number, port) in output.ports.iter().enumerate() {
+        for (priority, counters) in port.priorities.iter().enumerate() {
+            let own =
+                records.log.iter().filter(|row| (row.port as usize, usize::from(row.priority)) == (number, priority));
+            let (mut pauses, mut paused) = (0, 0);
+            for row in own {
+                pauses += 1;
+                paused += (row.to.unwrap_or(output.end) - row.from).as_ps();
+            }
+            assert_eq!((pauses, paused), (counters.pause_received, counters.paused_ps), "{}->{}", port.node, port.peer);
+        }
+    }
+}
+
+#[test]
+fn a_storm_is_traced_to_its_nic_and_its_victims_are_named() {
+    let (_, reports, summary) = run("storm.toml", &[]);
+    let [calm, storm, for_ever, irn] = &reports[..] else { panic!() };
+    for report in [calm, storm, for_ever] {
+        assert_log_is_whole(&report.output);
+        assert!(pauses(report).cycle.is_none());
+    }
+    assert!(pauses(calm).roots.iter().all(|root| root.kind == RootKind::Congestion));
+    for (report, lasts) in [(storm, Time::from_ms(2)), (for_ever, for_ever.output.end - Time::from_ms(1))] {
+        let (records, output) = (pauses(report), &report.output);
+        let nic: Vec<_> = records.roots.iter().filter(|root| root.kind == RootKind::Nic).collect();
+        assert_eq!(nic.len(), 1);
+        assert_eq!(name(output, nic[0].port), "h0->leaf0");
+        // Its pause is there a cable after 1 ms; a sample sees it within 10 us more.
+        assert!(nic[0].first > Time::from_ms(1) && nic[0].first <= Time::from_us(1_020), "{}", nic[0].first);
+        // And until what it has piled up is through.
+        let held = records.interval * nic[0].samples;
+        assert!(held + Time::from_us(30) > lasts && held < lasts + Time::from_us(500), "{held}");
+        // It reaches ports of every switch, and hosts under every leaf.
+        let worst = records.worst.as_ref().unwrap();
+        let root = records.roots.iter().position(|root| root.kind == RootKind::Nic).unwrap() as u32;
+        for part in ["leaf0->h0", "spine0->leaf0", "leaf3->spine", "h1", "h15->leaf3"] {
+            let mut held = worst.ports.iter().filter(|port| port.root == Some(root) && port.paused);
+            assert!(held.any(|port| name(output, port.port).starts_with(part)), "{part}");
+        }
+        // No flow to h0 is a victim of its NIC; many others are.
+        let of_nic: Vec<_> = records.victims.iter().filter(|victim| victim.root == root).collect();
+        assert!(of_nic.len() > 100 && of_nic.iter().all(|victim| victim.dst != 0), "{}", of_nic.len());
+    }
+    assert_eq!(storm.output.status, RunStatus::Completed);
+    let RunStatus::Failed(reason) = &for_ever.output.status else { panic!() };
+    assert!(reason.contains("the NIC of h0 pauses its switch"), "{reason}");
+    // Without PFC nothing is paused, and it is said that the storm is none.
+    assert!(pauses(irn).log.is_empty() && pauses(irn).roots.is_empty() && irn.output.status == RunStatus::Completed);
+    assert!(irn.output.warnings.iter().any(|warning| warning.starts_with("the storm changes nothing")));
+    let p99 = |run: usize| summary.runs[run].slowdown.unwrap().p99;
+    assert!(p99(1) > 5.0 * p99(0) && p99(3) < 2.0 * p99(0), "{} {} {}", p99(0), p99(1), p99(3));
+}
+
+#[test]
+fn the_victim_of_head_of_line_blocking_is_named_and_is_none_without_pfc() {
+    let (_, reports, _) = run("head-of-line.toml", &[]);
+    {
+        let (records, output) = (pauses(&reports[0]), &reports[0].output);
+        assert_log_is_whole(output);
+        // All pauses are for h3's port.
+        assert_eq!(records.roots.len(), 1);
+        let root = records.roots[0];
+        assert_eq!((root.kind, name(output, root.port).as_str()), (RootKind::Congestion, "right->h3"));
+        assert_eq!(root.most_ports, 4);
+        let victims: Vec<_> = records.victims.iter().map(|victim| victim.flow).collect();
+        assert_eq!((victims, records.victim_count), (vec![2], 1));
+        let victim = records.victims[0];
+        // By hand: 5 MB at 40 Gbps take 1 ms; it gets about what one of the others gets, half of that.
+        let lasted = (output.flows[2].finish.unwrap() - output.flows[2].start).as_ps() as f64;
+        assert!((victim.goodput - 5e6 * 8e12 / lasted).abs() < 1.0 && victim.goodput < 22e9, "{victim:?}");
+        assert!(records.interval * victim.samples > Time::from_us(500), "{victim:?}");
+    }
+    let alone = &reports[1].output.flows[2];
+    assert!((alone.finish.unwrap() - alone.start) < Time::from_us(1_200));
+    assert_eq!(pauses(&reports[1]).victim_count, 0);
+}
+
+#[test]
+fn the_deadlock_is_seen_when_it_closes_and_where() {
+    let (_, reports, summary) = run("deadlock.toml", &[]);
+    let [broken, shortest, irn] = &reports[..] else { panic!() };
+    assert_log_is_whole(&broken.output);
+    let cycle = pauses(broken).cycle.as_ref().unwrap();
+    assert!(cycle.at_end);
+    let mut ports: Vec<_> = cycle.ports.iter().map(|port| name(&broken.output, *port)).collect();
+    let next = |from: &str| from.split_once("->").unwrap().1.to_string();
+    for (index, port) in ports.iter().enumerate() {
+        assert!(ports[(index + 1) % ports.len()].starts_with(&next(port)), "each waits for the next: {ports:?}");
+    }
+    ports.sort();
+    assert_eq!(ports, ["s0->s2", "s1->s0", "s2->s1"]);
+    // Seen at the first sample after the last of the three was paused for good.
+    let stuck: Vec<Time> = cycle
+        .ports
+        .iter()
+        .map(|port| pauses(broken).log.iter().find(|row| row.port == *port && row.to.is_none()).unwrap().from)
+        .collect();
+    let closed = *stuck.iter().max().unwrap();
+    assert!(cycle.first >= closed && cycle.first <= closed + pauses(broken).interval, "{} {closed}", cycle.first);
+    // At the end everything waits for the cycle.
+    let root = pauses(broken).roots.iter().position(|root| root.kind == RootKind::Cycle).unwrap() as u32;
+    let open = pauses(broken).log.iter().filter(|row| row.to.is_none());
+    assert!(open.clone().count() >= 9 && open.clone().all(|row| row.root == Some(root)));
+    let RunStatus::Failed(reason) = &broken.output.status else { panic!() };
+    assert!(reason.contains("deadlock: the pauses form a cycle through "), "{reason}");
+    assert!(summary.runs[0].pauses.as_ref().unwrap().sentences()[0].starts_with("deadlock from "));
+    // It was told beforehand, of the run that can have it.
+    let warned = |report: &RunReport| report.output.warnings.iter().any(|warning| warning.contains("allow a deadlock"));
+    assert_eq!([broken, shortest, irn].map(warned), [true, false, false]);
+    let warning = broken.output.warnings.iter().find(|warning| warning.contains("deadlock")).unwrap();
+    assert!(["s0:3->s2", "s2:2->s1", "s1:2->s0"].iter().all(|port| warning.contains(port)), "{warning}");
+    for report in [shortest, irn] {
+        assert_eq!(report.output.status, RunStatus::Completed);
+        assert!(pauses(report).cycle.is_none());
+    }
+}
+
+#[test]
+fn watching_pauses_changes_no_result_and_threads_change_no_record() {
+    let (scenario, watched, _) = run("storm.toml", &[("traffic.flows", "400")]);
+    let mut blind = scenario.clone();
+    blind.runs.iter_mut().for_each(|run| run.watch = None);
+    let unwatched = run_scenario(&blind, &RunOptions { threads: 1 }, &Silent).unwrap();
+    let again = run_scenario(&scenario, &RunOptions { threads: 1 }, &Silent).unwrap();
+    for ((watched, unwatched), again) in watched.iter().zip(&unwatched).zip(&again) {
+        assert_eq!(watched.output, again.output);
+        let mut output = watched.output.clone();
+        (output.pauses, output.samples) = (None, None);
+        assert_eq!(output, unwatched.output);
+    }
+}
