@@ -67,6 +67,33 @@ transport = "irn"
 set = { traffic.senders = 6 }
 "#;
 
+const STORM: &str = r#"title = "A storm"
+[fabric]
+topology = "leaf-spine"
+leaves = 2
+spines = 1
+hosts_per_leaf = 2
+rate = "40 Gbps"
+delay = "1 us"
+[[fabric.storm]]
+host = "h0"
+start = "100 us"
+duration = "200 us"
+[traffic]
+pattern = "all-to-all"
+sizes = "fixed 500 KB"
+[watch]
+interval = "5 us"
+pauses = true
+[[run]]
+name = "RoCE + PFC"
+transport = "roce"
+pfc = true
+[[run]]
+name = "IRN"
+transport = "irn"
+"#;
+
 /// Runs the scenario; its report and its summary.
 fn run(folder: &Path, name: &str, scenario: &str) -> (PathBuf, Value) {
     let file = folder.join(format!("{name}.toml"));
@@ -312,6 +339,52 @@ fn incasts_are_drawn_against_their_fan_in() {
         let ratio = ratios[place][1].as_f64().unwrap();
         assert!((ratio - time(irn) / time(roce)).abs() < 1e-5 * ratio, "{ratios}");
     }
+}
+
+#[test]
+fn pauses_are_drawn_over_time() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, summary) = run(folder.path(), "storm", STORM);
+    browser.open(&file, 1200);
+    assert_clean(&browser, &file);
+    // The NIC is the root that held others longest, and has the first colour and the first row.
+    let root = &summary["runs"][0]["pauses"]["roots"][0];
+    assert_eq!((root["kind"].as_str(), root["port"].as_str()), (Some("nic"), Some("h0:0->leaf0")));
+    let marks = "[data-board='0'] rect.mark";
+    let first = browser
+        .js(&format!("const d = document.querySelector(\"{marks}\").dataset; return [d.name, d.series, d.from];"));
+    assert_eq!(first[0], "h0:0->leaf0");
+    assert_eq!(first[1], "0");
+    assert_eq!(first[2].as_str().unwrap().parse::<f64>().unwrap(), root["first_us"].as_f64().unwrap());
+    let of_nic = browser.js(&format!(
+        "return [...document.querySelectorAll(\"{marks}[data-series='0']\")].map((m) => m.dataset.name);"
+    ));
+    for port in ["leaf0:0->h0", "spine0:0->leaf0", "leaf1:2->spine0", "h2:0->leaf1"] {
+        assert!(of_nic.as_array().unwrap().iter().any(|name| name == port), "{port} in {of_nic}");
+    }
+    assert!(
+        browser
+            .js("return document.querySelector(\"[data-board='0'] svg\").textContent;")
+            .as_str()
+            .unwrap()
+            .contains("the NIC of h0 pauses its switch")
+    );
+    // Hidden, the root's row and its bars go.
+    let before = count(&browser, marks);
+    browser.js("document.querySelector(\"[data-board='0'] .legend button[data-series='0']\").click();");
+    assert!(count(&browser, marks) < before);
+    assert_eq!(count(&browser, &format!("{marks}[data-series='0']")), 0);
+    // The run without PFC has no picture, and its section says so.
+    assert!(
+        browser
+            .js("return document.querySelector('#pauses').textContent;")
+            .as_str()
+            .unwrap()
+            .contains("No transmitter was paused")
+    );
+    browser.open(&file, 360);
+    assert_fits(&browser);
 }
 
 fn study() -> Study {

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use proptest::prelude::*;
 use rnic_fabric::config::{FabricSpec, NamedRoute, TopologySpec};
 use rnic_fabric::{Fabric, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path};
 use rnic_transport::{BitRate, Time};
@@ -314,4 +315,66 @@ fn broken_routes_that_close_a_circle_are_found() {
     ];
     assert_eq!(cycle(&fabric, &bounces[..2]), None);
     assert_eq!(cycle(&fabric, &bounces).unwrap(), ["leaf0", "spine0", "leaf1", "spine1"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Whatever routes are asked for: they are refused, or every packet arrives. What packets really do can wait in a circle only where
+    /// the routes are said to allow it.
+    #[test]
+    fn routes_by_hand_lead_somewhere_or_are_refused(
+        kind in 0usize..3,
+        wanted in prop::collection::vec((0usize..20, 0usize..20, 0usize..8), 0..6),
+    ) {
+        let leaf_spine =
+            TopologySpec::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2, uplink_rate: None, uplink_delay: None };
+        let spec = [ring(5), spec(leaf_spine), spec(TopologySpec::FatTree { k: 4 })].into_iter().nth(kind).unwrap();
+        let topology = Topology::build(&spec).unwrap();
+        let (hosts, nodes) = (topology.hosts as usize, topology.nodes() as usize);
+        let named: Vec<NamedRoute> = wanted
+            .iter()
+            .map(|(at, to, via)| {
+                let at = hosts + at % (nodes - hosts);
+                let ports: Vec<usize> = topology.ports_of(at as u32).collect();
+                let via = topology.peer_node(ports[via % ports.len()]) as usize;
+                route(&topology.names[at], &[&topology.names[to % hosts]], &topology.names[via])
+            })
+            .collect();
+        let checked = Routes::check(&topology, &named);
+        let routes = Routes::with(&topology, &named, 1);
+        prop_assert_eq!(checked.is_ok(), routes.is_ok());
+        let Ok(routes) = routes else { return Ok(()) };
+        let mut edges = vec![std::collections::BTreeSet::new(); topology.ports.len()];
+        for (src, dst, hash) in (0..hosts * hosts).flat_map(|pair| (0..8).map(move |hash| (pair / hosts, pair % hosts, hash))) {
+            if src == dst {
+                continue;
+            }
+            let mut port = topology.host_port(src as u32);
+            for step in 0.. {
+                let node = topology.peer_node(port);
+                if topology.is_host(node) {
+                    prop_assert_eq!(node as usize, dst);
+                    break;
+                }
+                prop_assert!(step < nodes, "a packet from {} to {} circles", src, dst);
+                let next = (topology.first_port[node as usize] + routes.port(node, dst as u32, hash * 77)) as usize;
+                edges[port].insert(next);
+                port = next;
+            }
+        }
+        if buffer_cycle(&topology, &routes).is_none() {
+            // Take away what depends on nothing, again and again: nothing may remain.
+            let mut left: Vec<usize> = (0..edges.len()).collect();
+            loop {
+                let before = left.len();
+                let kept = left.clone();
+                left.retain(|port| edges[*port].iter().any(|next| kept.contains(next)));
+                if left.len() == before {
+                    break;
+                }
+            }
+            prop_assert!(left.is_empty(), "{:?}", named);
+        }
+    }
 }

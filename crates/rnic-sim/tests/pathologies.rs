@@ -1,9 +1,13 @@
 //! The pathologies of PFC, as the scenarios in `scenarios/pfc` show them: where each begins, whom it holds up, and that it is told.
 
+mod common;
+
+use proptest::prelude::*;
+use rnic_fabric::config::TopologySpec;
 use rnic_sim::results::model::{PauseRecords, RootKind};
 use rnic_sim::results::{RunOutput, RunStatus, ScenarioSummary, summarise};
 use rnic_sim::run::{Progress, RunOptions, RunProgress, RunReport, run_scenario};
-use rnic_sim::scenario::{Scenario, load};
+use rnic_sim::scenario::{Scenario, Storm, Watch, WatchedQueues, load};
 use rnic_transport::Time;
 use std::path::Path;
 
@@ -166,5 +170,64 @@ fn watching_pauses_changes_no_result_and_threads_change_no_record() {
         let mut output = watched.output.clone();
         (output.pauses, output.samples) = (None, None);
         assert_eq!(output, unwatched.output);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Random traffic under random storms that end: nothing is dropped, all flows finish, and the records hang together.
+    #[test]
+    fn storms_that_end_lose_nothing_and_leave_whole_records(
+        storms in prop::collection::vec((0u32..8, 0u64..200_000, 1_000u64..300_000), 0..4),
+        flows in prop::collection::vec((0u64..200_000, 0u32..8, 1u32..8, 1u64..400_000), 1..30),
+        shared: bool,
+        transport in prop::sample::select(vec!["roce", "irn"]),
+    ) {
+        let leaf_spine =
+            TopologySpec::LeafSpine { leaves: 4, spines: 2, hosts_per_leaf: 2, uplink_rate: None, uplink_delay: None };
+        let mut run = common::run_on(leaf_spine, transport);
+        run.transport.pfc = true;
+        if shared {
+            run.fabric.switch.shared = Some(Default::default());
+            run.fabric.switch.buffer = Some(rnic_transport::Bytes(400_000));
+        }
+        let storm = |(host, start, duration): &(u32, u64, u64)| Storm {
+            host: *host,
+            start: Time::from_ns(*start),
+            duration: Some(Time::from_ns(*duration)),
+            priority: None,
+        };
+        run.fabric.storms = storms.iter().map(storm).collect();
+        let queues = WatchedQueues::Named(Vec::new());
+        run.watch = Some(Watch { interval: Time::from_us(3), start: Time::ZERO, queues, flows: false, pauses: true });
+        let mut flows: Vec<_> =
+            flows.iter().map(|(at, src, by, bytes)| common::flow(at * 1_000, *src, (src + by) % 8, *bytes)).collect();
+        flows.sort_by_key(|flow| flow.start);
+        let output = common::outcome(&run, &flows);
+        prop_assert_eq!(&output.status, &RunStatus::Completed);
+        prop_assert_eq!(output.totals.dropped, 0);
+        common::assert_accounts(&output);
+        assert_log_is_whole(&output);
+        let records = output.pauses.as_ref().unwrap();
+        prop_assert!(records.cycle.is_none(), "up and down has no cycle");
+        prop_assert!(records.roots.iter().all(|root| root.kind != RootKind::Cycle));
+        for root in records.roots.iter().filter(|root| root.kind == RootKind::Nic) {
+            prop_assert!(storms.iter().any(|(host, ..)| *host == root.port), "{:?}", root);
+        }
+        for victim in &records.victims {
+            let root = records.roots[victim.root as usize];
+            let guilty = match root.kind {
+                RootKind::Nic => root.port == victim.dst,
+                _ => output.ports[root.port as usize].peer == format!("h{}", victim.dst),
+            };
+            prop_assert!(!guilty && victim.samples > 0 && victim.samples <= records.samples, "{:?} {:?}", victim, root);
+        }
+        // Spans of a port do not overlap.
+        let mut spans = records.spans.clone();
+        spans.sort_by_key(|span| (span.port, span.priority, span.from));
+        for pair in spans.windows(2).filter(|pair| (pair[0].port, pair[0].priority) == (pair[1].port, pair[1].priority)) {
+            prop_assert!(pair[0].to <= pair[1].from, "{:?}", pair);
+        }
     }
 }

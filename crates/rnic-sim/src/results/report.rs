@@ -74,11 +74,54 @@ pub fn render_with(
 
 #[cfg(test)]
 mod tests {
+    use super::super::model::{BufferCycle, PauseRecords, PauseRoot, PauseSpan, RootKind, Victim};
     use super::super::{RunStatus, fixture, summarise};
     use super::*;
+    use rnic_transport::Time;
 
     fn rendered(scenario: &Scenario, reports: &[RunReport]) -> String {
         render(scenario, &summarise(scenario, reports), reports)
+    }
+
+    /// Port 0 paused for itself, from 10 to 30 us and at the end.
+    fn paused() -> PauseRecords {
+        let us = Time::from_us;
+        let root =
+            PauseRoot { kind: RootKind::Congestion, port: 0, priority: 0, first: us(10), samples: 3, most_ports: 1 };
+        let span = |from, to| PauseSpan { port: 0, priority: 0, from: us(from), to: us(to), root: Some(0) };
+        PauseRecords {
+            interval: us(10),
+            samples: 9,
+            roots: vec![root],
+            most_paused: 1,
+            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true }),
+            victims: vec![Victim { flow: 0, src: 0, dst: 1, samples: 2, root: 0, finished: true, goodput: 5e9 }],
+            victim_count: 1,
+            spans: vec![span(10, 30), span(80, 90)],
+            ..PauseRecords::default()
+        }
+    }
+
+    #[test]
+    fn pauses_become_a_picture_and_tables() {
+        let (scenario, mut reports) = fixture::two_runs();
+        assert!(!rendered(&scenario, &reports).contains("id=\"pauses\""));
+        reports[0].output.pauses = Some(paused());
+        let html = rendered(&scenario, &reports);
+        let figure = &data(&html)["boards"][0]["figures"][0];
+        assert_eq!(figure["kind"], "spans");
+        // The root's row first, then the port's own.
+        assert_eq!(figure["rows"].as_array().unwrap().len(), 2);
+        assert_eq!((&figure["rows"][0]["root"], &figure["rows"][1]["root"]), (&json!(0), &Value::Null));
+        assert_eq!(figure["rows"][1]["spans"], json!([[0, 10.0, 30.0], [0, 80.0, 90.0]]));
+        assert_eq!(figure["marks"][0], json!({"value": 80.0, "name": "deadlock: the cycle is closed"}));
+        let section = &html[html.find("id=\"pauses\"").unwrap()..];
+        assert!(
+            section.contains("deadlock from 80.0 us on") && section.contains("flow 0, ") && section.contains("5.00")
+        );
+        // The failed run's too: its pauses are what one wants to see.
+        reports.iter_mut().for_each(|report| report.output.status = RunStatus::Failed("stuck".into()));
+        assert_eq!(data(&rendered(&scenario, &reports))["boards"].as_array().unwrap().len(), 1);
     }
 
     fn data(html: &str) -> Value {
@@ -108,6 +151,7 @@ mod tests {
         reports[0].output.parameters.push((nasty.into(), nasty.into()));
         reports[0].output.warnings.push(nasty.into());
         reports[0].output.ports[0].node = nasty.into();
+        reports[0].output.pauses = Some(paused());
         reports[1].output.status = RunStatus::Failed(nasty.into());
         let html = rendered(&scenario, &reports);
         assert!(!html.contains("<b>") && !html.contains("<!--"));

@@ -16,6 +16,8 @@ const RUNS: usize = 8;
 const ROWS: usize = 40;
 /// Roots with a colour of their own.
 const ROOTS: usize = 6;
+/// Rows of the table of roots.
+const TOP: usize = 8;
 /// Gaps shorter than this part of the picture are not drawn.
 const FINEST: u64 = 1_200;
 
@@ -163,12 +165,15 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
     let rows: Vec<String> = pauses
         .roots
         .iter()
-        .take(20)
+        .take(TOP)
         .map(|root| {
             row(&escape(&root.name), &[time(root.first.as_us()), time(root.held.as_us()), root.most_ports.to_string()])
         })
         .collect();
     html += &table("counts", "Roots of pauses", &head, &rows);
+    if pauses.roots.len() > TOP {
+        html += &format!("<p class=\"tally\">{} more held others for a shorter time.</p>\n", pauses.roots.len() - TOP);
+    }
     if !pauses.longest.is_empty() {
         let head = ["Victim", "Held up for", "By", "Goodput, Gbps"].map(String::from);
         let rows: Vec<String> = pauses

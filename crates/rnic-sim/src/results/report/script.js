@@ -293,7 +293,7 @@
   const drawSpans = (box, figure, board, width) => {
     const size = 17;
     const rows = figure.rows.filter((row) => row.root === null || !board.hidden.has(row.root));
-    const left = Math.min(width * 0.36, 24 + Math.max(0, ...rows.map((row) => textWidth(row.name))));
+    const left = Math.min(width * 0.36, 14 + Math.max(0, ...rows.map((row) => textWidth(row.name) * (row.root === null ? 1 : 1.1) + (row.root === null ? 0 : 16))));
     const top = 8 + 15 * figure.marks.length;
     const bottom = top + size * rows.length + 6;
     const right = width - 10;
