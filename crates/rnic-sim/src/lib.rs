@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod catalogue;
+pub mod fluid;
 pub mod format;
 mod link;
 pub mod nic;

@@ -49,6 +49,13 @@ pub(crate) struct FlowPlace {
     pub(crate) reply_hash: u32,
 }
 
+/// The hashes in a flow's data packets and in its control packets. Before it, `same_start` flows of its host started at its instant.
+pub(crate) fn flow_hash(seed: u64, flow: &FlowSpec, same_start: u32) -> (u32, u32) {
+    let entity = [u64::from(flow.src), u64::from(flow.dst), flow.start.as_ps(), u64::from(same_start)];
+    let hash = mix(seed, Purpose::FlowHash, &entity);
+    (hash as u32, (hash >> 32) as u32)
+}
+
 /// Settings of the NICs of a run, beside the transport's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hosting {
@@ -273,9 +280,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         let host = &mut self.hosts[flow.src as usize];
         host.same_start = if host.last_start == flow.start { host.same_start + 1 } else { 0 };
         host.last_start = flow.start;
-        let entity = [u64::from(flow.src), u64::from(flow.dst), flow.start.as_ps(), u64::from(host.same_start)];
-        let hash = mix(self.hosting.seed, Purpose::FlowHash, &entity);
-        let (flow_hash, reply_hash) = (hash as u32, (hash >> 32) as u32);
+        let (flow_hash, reply_hash) = flow_hash(self.hosting.seed, flow, host.same_start);
         let record = self.records.len() as u32;
         self.records.push(FlowRecord {
             id: record,
