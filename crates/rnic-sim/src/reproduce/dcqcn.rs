@@ -111,10 +111,21 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("incast.toml").quick(&[("limits.duration", "60 ms")], &["1", "4", "16"])],
         charts: &[
-            curve("senders", &[pick(DCQCN, dcqcn("incast.toml", ""))], Metric::TotalGbps, ""),
-            curve("senders", &[pick(DCQCN, dcqcn("incast.toml", ""))], Metric::QueueMax, ""),
+            curve("senders", &INCAST, Metric::TotalGbps, ""),
+            curve("senders", &INCAST, Metric::QueueMax, ""),
+            curve("senders", &INCAST, Metric::FluidQueue, ""),
         ],
         rows: incast,
+    },
+    Experiment {
+        name: "fig10",
+        title: "Figure 10: the fluid model and packets",
+        seeds: 3,
+        sources: &[Source::all("fluid.toml")],
+        charts: &[Chart::Fluid {
+            picks: &[pick("Short cables", SHORT_CABLES), pick("A round trip of 50 us", LONG_CABLES)],
+        }],
+        rows: fluid,
     },
     Experiment {
         name: "fig13",
@@ -128,7 +139,7 @@ const EXPERIMENTS: &[Experiment] = &[
                 pick("RED-like marking", RED),
                 pick("Deployed", DEPLOYED),
             ],
-            flows: &["first flow", "second flow"],
+            flows: &["first flow", "its past", "second flow"],
         }],
         rows: validation,
     },
@@ -201,16 +212,18 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "fig21",
         title: "Figure 21: random loss and the size of messages, under go-back-N and under IRN",
         seeds: 3,
-        sources: &[Source::all("loss.toml").quick(&[("traffic.repeats", "20")], &[])],
+        sources: &[Source::all("loss.toml").quick(&[("limits.duration", "50 ms")], &[])],
         charts: &[curve(
             "probability of loss",
             &[
-                pick("RoCE, 64 KB", lossy("RoCE", "64 KB")),
-                pick("RoCE, 1 MB", lossy("RoCE", "1 MB")),
-                pick("RoCE, 4 MB", lossy("RoCE", "4 MB")),
-                pick("IRN, 64 KB", lossy("IRN", "64 KB")),
-                pick("IRN, 1 MB", lossy("IRN", "1 MB")),
-                pick("IRN, 4 MB", lossy("IRN", "4 MB")),
+                pick("RoCE, 64 KB", lossy("RoCE", "fixed 64 KB")),
+                pick("RoCE, 1 MB", lossy("RoCE", "fixed 1 MB")),
+                pick("RoCE, 4 MB", lossy("RoCE", "fixed 4 MB")),
+                pick("timeout of 67 ms, 64 KB", lossy(TIMEOUT, "fixed 64 KB")),
+                pick("timeout of 67 ms, 4 MB", lossy(TIMEOUT, "fixed 4 MB")),
+                pick("IRN, 64 KB", lossy("IRN", "fixed 64 KB")),
+                pick("IRN, 1 MB", lossy("IRN", "fixed 1 MB")),
+                pick("IRN, 4 MB", lossy("IRN", "fixed 4 MB")),
             ],
             Metric::PooledGbps,
             "",
@@ -219,6 +232,9 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
+const ON_ARRIVAL: &str = "DCQCN, marks on arrival";
+const INCAST: [Pick; 2] =
+    [pick(DCQCN, dcqcn("incast.toml", "")), pick(ON_ARRIVAL, dcqcn("incast.toml", "").run(ON_ARRIVAL))];
 const SHORT: &[(&str, &str)] = &[("limits.duration", "20 ms")];
 const USERS: &str = "users";
 const RECOVERY: &str = "recovery";
@@ -237,9 +253,14 @@ const STRAWMAN: Case<'_> = dcqcn("validation.toml", "").run("strawman");
 const TIMER: Case<'_> = dcqcn("validation.toml", "").run("timer of 55 us");
 const RED: Case<'_> = dcqcn("validation.toml", "").run("RED-like marking");
 const DEPLOYED: Case<'_> = dcqcn("validation.toml", "").run("deployed");
+const SHORT_CABLES: Case<'_> = dcqcn("fluid.toml", "").run("short cables");
+const LONG_CABLES: Case<'_> = dcqcn("fluid.toml", "").run("a round trip of 50 us");
 const DCTCP: Case<'_> = Case { file: "queue.toml", run: "DCTCP", cc: "dctcp", point: "" };
 const CUT_OFF: Case<'_> = dcqcn("parking-lot.toml", "").run("cut-off marking");
 const RED_LIKE: Case<'_> = dcqcn("parking-lot.toml", "").run("RED-like marking");
+
+/// Go-back-N with the usual timeout of InfiniBand.
+const TIMEOUT: &str = "RoCE, timeout of 67 ms";
 
 const fn lossy(run: &'static str, point: &'static str) -> Case<'static> {
     Case { file: "loss.toml", run, cc: "none", point }
@@ -379,37 +400,53 @@ fn ratio(m: &Measured<'_>, above: Case<'_>, below: Case<'_>, traffic: &str, metr
 }
 
 fn incast(m: &Measured<'_>) -> Vec<Row> {
-    let cases = |metric: Metric| -> Vec<(String, Sample)> {
+    let cases = |run, metric: Metric| -> Vec<(String, Sample)> {
         let points = m.points("incast.toml").into_iter();
         points
-            .map(|point| (format!("K = {point}"), m.values(Case { point, ..dcqcn("incast.toml", "") }, metric)))
+            .map(|point| {
+                (format!("K = {point}"), m.values(Case { point, ..dcqcn("incast.toml", "").run(run) }, metric))
+            })
             .collect()
     };
-    let (slowest, at) = smallest(cases(Metric::TotalGbps));
-    let (longest, longest_at) = largest(cases(Metric::QueueMax));
-    vec![
-        Row::new(
-            "least throughput of the receiver's link over K",
+    let mut rows = Vec::new();
+    for run in [DCQCN, ON_ARRIVAL] {
+        let (slowest, at) = smallest(cases(run, Metric::TotalGbps));
+        let (longest, longest_at) = largest(cases(run, Metric::QueueMax));
+        let throughput = Row::new(
+            format!("{run}: least throughput of the receiver's link over K"),
             "always more than 39 Gbps",
             Claim::Above(39.0),
             Unit::Gbps,
             on_the_link(slowest),
-        )
-        .note(at),
-        Row::new(
-            "longest queue over K, after the first 50 ms",
+        );
+        let queue = Row::new(
+            format!("{run}: longest queue over K, after the first 50 ms"),
             "never more than 100 KB",
             Claim::AtMost(100_000.0),
             Unit::Kilobytes,
             longest,
-        )
-        .note(longest_at),
-    ]
+        );
+        rows.extend([throughput.note(at), queue.note(longest_at)]);
+    }
+    rows
+}
+
+fn fluid(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, case) in [("short cables", SHORT_CABLES), ("round trip of 50 us", LONG_CABLES)] {
+        let row = |metric: Metric, stated: &str, claim, unit| {
+            Row::new(format!("{name}: second flow, {}", metric.text()), stated, claim, unit, m.values(case, metric))
+        };
+        rows.push(row(Metric::FluidRate, "the model matches the implementation", about(1.0, 0.0), Unit::Ratio));
+        rows.push(row(Metric::FluidDifference, "", Claim::Open, Unit::Percent));
+        rows.push(row(Metric::FluidQueue, "", Claim::Open, Unit::Ratio));
+    }
+    rows
 }
 
 fn validation(m: &Measured<'_>) -> Vec<Row> {
-    let gap = |case| m.values(case, Metric::LateGap);
-    let jitter = |case| m.values(case, Metric::LateJitter(1));
+    let gap = |case| m.values(case, Metric::LateGap(0, 2));
+    let jitter = |case| m.values(case, Metric::LateJitter(2));
     let calmer = jitter(RED).and_then(|red| divide(red, &jitter(DEPLOYED)?));
     let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
     let apart = "gap between the two goodputs as part of their sum, last quarter";
@@ -569,10 +606,10 @@ fn two_bottlenecks(m: &Measured<'_>) -> Vec<Row> {
 fn random_loss(m: &Measured<'_>) -> Vec<Row> {
     let kept = |run, loss: &str| {
         let of = |loss: &str| {
-            let point = format!("{loss}, 4 MB");
+            let point = format!("{loss}, fixed 4 MB");
             m.values(Case { point: &point, ..lossy(run, "") }, Metric::PooledGbps)
         };
-        divide(of(loss)?, &of("0")?)
+        divide(of(loss)?, &of("0.0")?)
     };
     let gain = |size: &str| {
         let point = format!("1e-2, {size}");
@@ -581,19 +618,17 @@ fn random_loss(m: &Measured<'_>) -> Vec<Row> {
     };
     let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
     let collapse = "collapses above a loss of 0.1 %";
-    let mut rows = vec![
-        row(
-            "go-back-N, 4 MB: kept at 0.01 % loss",
-            "no collapse yet",
-            Claim::Above(0.5),
-            Unit::Percent,
-            kept("RoCE", "1e-4"),
-        ),
-        row("go-back-N, 4 MB: kept at 0.1 % loss", collapse, Claim::Open, Unit::Percent, kept("RoCE", "1e-3")),
-        row("go-back-N, 4 MB: kept at 1 % loss", collapse, Claim::AtMost(0.5), Unit::Percent, kept("RoCE", "1e-2")),
-        row("IRN, 4 MB: kept at 1 % loss", "", Claim::Open, Unit::Percent, kept("IRN", "1e-2")),
-    ];
-    for size in ["64 KB", "1 MB", "4 MB"] {
+    let mut rows = Vec::new();
+    for (name, run) in [("go-back-N", "RoCE"), ("go-back-N, timeout of 67 ms", TIMEOUT)] {
+        let percent = |metric: &str, stated, claim, sample| {
+            row(&format!("{name}, 4 MB: {metric}"), stated, claim, Unit::Percent, sample)
+        };
+        rows.push(percent("kept at 0.01 % loss", "no collapse yet", Claim::Above(0.5), kept(run, "1e-4")));
+        rows.push(percent("kept at 0.1 % loss", collapse, Claim::Open, kept(run, "1e-3")));
+        rows.push(percent("kept at 1 % loss", collapse, Claim::AtMost(0.5), kept(run, "1e-2")));
+    }
+    rows.push(row("IRN, 4 MB: kept at 1 % loss", "", Claim::Open, Unit::Percent, kept("IRN", "1e-2")));
+    for size in ["fixed 64 KB", "fixed 1 MB", "fixed 4 MB"] {
         rows.push(row(&format!("{size} at 1 % loss: IRN / go-back-N"), "", Claim::Open, Unit::Ratio, gain(size)));
     }
     rows

@@ -86,6 +86,11 @@ pub enum Chart {
         /// What the flows are called, in order of start.
         flows: &'static [&'static str],
     },
+    /// Goodput of the last flow over time, of the first seed, beside the fluid model's: a figure for each pick.
+    Fluid {
+        /// The figures.
+        picks: &'static [Pick],
+    },
 }
 
 /// A case with a name.
@@ -127,6 +132,11 @@ impl Chart {
                 series: flows.iter().map(ToString::to_string).collect(),
                 shown: 0,
                 rows: picks.chunks(2).map(|pair| pair.iter().map(|pick| course(m, pick)).collect()).collect(),
+            },
+            Chart::Fluid { picks } => Board {
+                series: vec!["packets".to_string(), "fluid model".to_string()],
+                shown: 0,
+                rows: picks.chunks(2).map(|pair| pair.iter().map(|pick| fluid(m, pick)).collect()).collect(),
             },
             Chart::Points { file, pair, ccs, metric } => Board {
                 series: ccs.iter().map(|cc| cc_text(cc)).collect(),
@@ -325,17 +335,33 @@ fn course(m: &Measured<'_>, pick: &Pick) -> Figure {
         let points = at_us[late..].iter().zip(gbps).map(|(x, y)| Point::at(*x, *y));
         Line { series, points: points.collect() }
     };
-    let lines = m.course(pick.case).map_or(Vec::new(), |course| {
+    let lines = m.first(pick.case).and_then(|result| result.course.as_ref()).map_or(Vec::new(), |course| {
         course.gbps.iter().enumerate().map(|(series, gbps)| line((series, &course.at_us, gbps))).collect()
     });
+    over_time(pick.name, "goodput of each flow over time; the first seed", lines)
+}
+
+fn over_time(title: &str, caption: &str, lines: Vec<Line>) -> Figure {
     Figure::Lines(Lines {
-        title: pick.name.to_string(),
-        caption: "goodput of each flow over time; the first seed".to_string(),
+        title: title.to_string(),
+        caption: caption.to_string(),
         x: Axis { name: "Time".to_string(), unit: Unit::Time, scale: Scale::Linear },
         y: Axis { name: axis_name(Metric::MeanGbps), unit: Unit::Number, scale: Scale::Zero },
         views: vec![View { name: String::new(), lines }],
         ..Lines::default()
     })
+}
+
+fn fluid(m: &Measured<'_>, pick: &Pick) -> Figure {
+    let fluid = m.first(pick.case).and_then(|result| result.fluid.as_ref());
+    let line = |series, at_us: &[f64], gbps: &[f64]| Line {
+        series,
+        points: at_us.iter().zip(gbps).map(|(x, y)| Point::at(*x, *y)).collect(),
+    };
+    let lines = fluid.map_or(Vec::new(), |fluid| {
+        vec![line(0, &fluid.at_us, &fluid.packets_gbps), line(1, &fluid.at_us, &fluid.model_gbps)]
+    });
+    over_time(pick.name, "goodput of the last flow over time; the first seed", lines)
 }
 
 /// With the unit where figures have none of their own.

@@ -3,6 +3,7 @@
 //! A result is a file `<key>.json`. The key is a hash of everything that determines the result, the simulator's code included, so that
 //! a changed setting, seed or program never finds an old one. A file appears whole or not at all: a run that is interrupted leaves nothing.
 
+use crate::fluid::beside;
 use crate::resolve::resolve;
 use crate::results::files::write_atomically;
 use crate::results::model::{FlowRecord, FlowSamples, RunOutput, Samples};
@@ -72,6 +73,8 @@ pub struct Measurement {
     pub queues: BTreeMap<String, Queue>,
     /// Goodput of each flow over time, where flows were watched and are few.
     pub course: Option<Course>,
+    /// Beside the fluid model, where that has something to say of the run.
+    pub fluid: Option<Fluid>,
     /// Transmissions of packets on links.
     pub hops: u64,
     /// Simulated time at the end in microseconds.
@@ -125,6 +128,45 @@ pub struct Course {
     pub gbps: Vec<Vec<f64>>,
 }
 
+/// A run of DCQCN beside the fluid model ([`crate::fluid`]).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Fluid {
+    /// How far the last flow's goodput is from the model's, relative to an equal share.
+    pub difference: f64,
+    /// The last flow's goodput in the steady state, over the model's.
+    pub rate: f64,
+    /// The mean queue in the steady state, over the model's; `None` if it was not watched.
+    pub queue: Option<f64>,
+    /// End of each interval in microseconds.
+    pub at_us: Vec<f64>,
+    /// Goodput of the last flow.
+    pub packets_gbps: Vec<f64>,
+    /// The model's.
+    pub model_gbps: Vec<f64>,
+}
+
+impl Fluid {
+    fn of(run: &RunSpec, samples: &Samples) -> Option<Fluid> {
+        let beside = beside(run, &resolve(run).ok()?, samples).ok()?;
+        let last = beside.flows.last()?;
+        let step = beside.times.len().div_ceil(COURSE as usize).max(1);
+        let gbps = |rates: &[f64]| -> Vec<f64> {
+            let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
+            rates.chunks(step).map(|rates| round6(mean(rates) / 1e9)).collect()
+        };
+        let ends = beside.times.chunks(step).filter_map(|times| times.last());
+        let queue = beside.queue.packets_steady.map(|packets| packets / beside.queue.model_steady);
+        Some(Fluid {
+            difference: round6(beside.difference),
+            rate: round6(last.packets_steady / last.model_steady),
+            queue: queue.map(round6),
+            at_us: ends.map(|time| round6(time.as_us())).collect(),
+            packets_gbps: gbps(&last.packets),
+            model_gbps: gbps(&last.model),
+        })
+    }
+}
+
 /// More flows than this are not kept one by one.
 const FEW_FLOWS: usize = 64;
 /// A course has at most so many intervals.
@@ -153,6 +195,7 @@ impl Measurement {
             pooled_gbps: if ok { pooled_gbps(&report.output) } else { None },
             each_gbps: if ok { each_gbps(&report.output) } else { Vec::new() },
             queues: summary.queues.iter().map(|queue| (queue.name.clone(), Queue::of(&queue.bytes))).collect(),
+            fluid: report.output.samples.as_ref().and_then(|samples| Fluid::of(run, samples)),
             course: report.output.samples.as_ref().and_then(course),
             hops: totals.hops,
             sim_time_us: round6(summary.sim_time.as_us()),

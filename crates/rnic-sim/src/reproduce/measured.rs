@@ -1,7 +1,7 @@
 //! The results of one experiment, by the names that its rows use.
 
 use super::Place;
-use super::jobs::{Course, Flows, Measurement, TAIL_PER_MILLE};
+use super::jobs::{Flows, Measurement, TAIL_PER_MILLE};
 use super::verdict::Sample;
 use std::collections::BTreeMap;
 
@@ -80,8 +80,15 @@ pub enum Metric {
     LateGbps(usize),
     /// Standard deviation of that goodput over time.
     LateJitter(usize),
-    /// How far the last quarter's goodputs of the first two flows are apart, as a part of their sum.
-    LateGap,
+    /// How far the last quarter's goodputs of the flows with these numbers are apart, as a part of their sum.
+    LateGap(usize, usize),
+    /// How far the goodput of the last flow is from the fluid model's, from its start on: mean absolute difference, relative to an equal
+    /// share.
+    FluidDifference,
+    /// Goodput of the last flow in the steady state, over the fluid model's.
+    FluidRate,
+    /// Mean queue in the steady state, over the fluid model's.
+    FluidQueue,
     /// Median of the watched queue, in bytes.
     QueueMedian,
     /// 95th percentile of the watched queue, in bytes.
@@ -115,7 +122,10 @@ impl Metric {
             Metric::PooledGbps => "goodput".to_string(),
             Metric::LateGbps(number) => format!("goodput of flow {number} in the last quarter"),
             Metric::LateJitter(number) => format!("its deviation, flow {number}"),
-            Metric::LateGap => "gap between the flows".to_string(),
+            Metric::LateGap(..) => "gap between the flows".to_string(),
+            Metric::FluidDifference => "difference from the fluid model".to_string(),
+            Metric::FluidRate => "goodput / the fluid model's".to_string(),
+            Metric::FluidQueue => "queue / the fluid model's".to_string(),
             Metric::QueueMedian => "queue, median".to_string(),
             Metric::QueueHigh => "queue, 95th percentile".to_string(),
             Metric::QueueMax => "queue, largest".to_string(),
@@ -162,8 +172,11 @@ impl Metric {
                 let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
                 Some((squares / values.len() as f64).sqrt())
             }
-            Metric::LateGap => {
-                let [a, b] = [0, 1].map(|number| Metric::LateGbps(number).of(result, traffic));
+            Metric::FluidDifference => Some(result.fluid.as_ref()?.difference),
+            Metric::FluidRate => Some(result.fluid.as_ref()?.rate),
+            Metric::FluidQueue => result.fluid.as_ref()?.queue,
+            Metric::LateGap(one, other) => {
+                let [a, b] = [one, other].map(|number| Metric::LateGbps(number).of(result, traffic));
                 let (a, b) = a.zip(b)?;
                 Some((a - b).abs() / (a + b))
             }
@@ -240,10 +253,9 @@ impl<'r> Measured<'r> {
         if values.is_empty() { Err(format!("there is no run {} of {}", case.text(), case.file)) } else { Ok(values) }
     }
 
-    /// The courses of a case's flows, for the smallest seed.
-    pub fn course(&self, case: Case<'_>) -> Option<&'r Course> {
-        let (_, result) = self.results.iter().find(|(place, _)| case.is(place))?;
-        result.course.as_ref()
+    /// The result of a case for the smallest seed.
+    pub fn first(&self, case: Case<'_>) -> Option<&'r Measurement> {
+        self.results.iter().find(|(place, _)| case.is(place)).map(|(_, result)| *result)
     }
 
     /// A metric of one case over that of another, seed by seed.

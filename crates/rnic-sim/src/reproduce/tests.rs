@@ -29,6 +29,14 @@ fn anything() -> Measurement {
         queues: [("s0:h0".to_string(), jobs::Queue { p95: 5_000.0, ..Default::default() })].into(),
         pauses: 7,
         pooled_gbps: Some(2.0),
+        fluid: Some(jobs::Fluid {
+            rate: 1.0,
+            queue: Some(1.0),
+            at_us: vec![1.0, 2.0],
+            packets_gbps: vec![1.0; 2],
+            model_gbps: vec![1.0; 2],
+            ..Default::default()
+        }),
         course: Some(jobs::Course { at_us: vec![1.0, 2.0], gbps: vec![vec![3.0, 4.0]; 3] }),
         ..Measurement::default()
     }
