@@ -363,7 +363,10 @@ fn reproduce_lists_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     let papers = rnic(folder.path(), &["reproduce"]);
     assert_eq!((papers.status.code(), stdout(&papers).starts_with("irn  Revisiting Network Support")), (Some(0), true));
-    assert_bad_input(&rnic(folder.path(), &["reproduce", "inr"]), "error: no paper is called `inr`; there are: irn");
+    assert_bad_input(
+        &rnic(folder.path(), &["reproduce", "inr"]),
+        "error: no paper is called `inr`; there are: irn, dcqcn",
+    );
     let unknown = rnic(folder.path(), &["reproduce", "irn", "fig99"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).starts_with("error: irn has no experiment `fig99`"), "{}", stderr(&unknown));

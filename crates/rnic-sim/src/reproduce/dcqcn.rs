@@ -136,6 +136,7 @@ const EXPERIMENTS: &[Experiment] = &[
             picks: &[
                 pick("Strawman", STRAWMAN),
                 pick("Timer of 55 us", TIMER),
+                pick("Timer of 55 us, byte counter of 10 MB", BOTH),
                 pick("RED-like marking", RED),
                 pick("Deployed", DEPLOYED),
             ],
@@ -203,7 +204,12 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("parking-lot.toml")],
         charts: &[Chart::Courses {
-            picks: &[pick("Cut-off marking", CUT_OFF), pick("RED-like marking", RED_LIKE)],
+            picks: &[
+                pick("Deployed timers, cut-off marking", CUT_OFF),
+                pick("Deployed timers, RED-like marking", RED_LIKE),
+                pick("Strawman, cut-off marking", STRAWMAN_CUT_OFF),
+                pick("Strawman, RED-like marking", STRAWMAN_RED_LIKE),
+            ],
             flows: &["f1", "f2", "f3"],
         }],
         rows: two_bottlenecks,
@@ -251,6 +257,7 @@ const WITHOUT_PFC: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN withou
 const MISCONFIGURED: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN, misconfigured");
 const STRAWMAN: Case<'_> = dcqcn("validation.toml", "").run("strawman");
 const TIMER: Case<'_> = dcqcn("validation.toml", "").run("timer of 55 us");
+const BOTH: Case<'_> = dcqcn("validation.toml", "").run("timer of 55 us, counter of 10 MB");
 const RED: Case<'_> = dcqcn("validation.toml", "").run("RED-like marking");
 const DEPLOYED: Case<'_> = dcqcn("validation.toml", "").run("deployed");
 const SHORT_CABLES: Case<'_> = dcqcn("fluid.toml", "").run("short cables");
@@ -265,6 +272,8 @@ const TIMEOUT: &str = "RoCE, timeout of 67 ms";
 const fn lossy(run: &'static str, point: &'static str) -> Case<'static> {
     Case { file: "loss.toml", run, cc: "none", point }
 }
+const STRAWMAN_CUT_OFF: Case<'_> = dcqcn("parking-lot.toml", "").run("strawman, cut-off marking");
+const STRAWMAN_RED_LIKE: Case<'_> = dcqcn("parking-lot.toml", "").run("strawman, RED-like marking");
 
 const fn curve(axis: &'static str, picks: &'static [Pick], metric: Metric, traffic: &'static str) -> Chart {
     Chart::Curves { axis, picks, metric, traffic }
@@ -449,6 +458,7 @@ fn validation(m: &Measured<'_>) -> Vec<Row> {
     let jitter = |case| m.values(case, Metric::LateJitter(2));
     let calmer = jitter(RED).and_then(|red| divide(red, &jitter(DEPLOYED)?));
     let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
+    // A gap of nearly all is mended if more than half of it goes.
     let apart = "gap between the two goodputs as part of their sum, last quarter";
     vec![
         row(&format!("{apart}: strawman"), "unfair", Claim::Open, Unit::Percent, gap(STRAWMAN)),
@@ -456,14 +466,22 @@ fn validation(m: &Measured<'_>) -> Vec<Row> {
         row(
             &format!("{apart}: strawman less timer of 55 us"),
             "a timer of 55 us mends the strawman",
-            Claim::Above(0.0),
+            Claim::Above(0.5),
             Unit::Percent,
             difference(gap(STRAWMAN), gap(TIMER)),
+        )
+        .note("the byte counter is still 150 KB"),
+        row(
+            &format!("{apart}: strawman less timer of 55 us with a counter of 10 MB"),
+            "a slower byte counter mends it",
+            Claim::Above(0.5),
+            Unit::Percent,
+            difference(gap(STRAWMAN), gap(BOTH)),
         ),
         row(
             &format!("{apart}: strawman less RED-like marking"),
             "RED-like marking mends it too",
-            Claim::Above(0.0),
+            Claim::Above(0.5),
             Unit::Percent,
             difference(gap(STRAWMAN), gap(RED)),
         ),
@@ -590,17 +608,19 @@ fn queue(m: &Measured<'_>) -> Vec<Row> {
 
 fn two_bottlenecks(m: &Measured<'_>) -> Vec<Row> {
     let middle = |case| on_the_link(m.values(case, Metric::LateGbps(1)));
-    vec![
-        Row::new("f2, cut-off marking", "starved: far below its 20 Gbps", Claim::Open, Unit::Gbps, middle(CUT_OFF)),
-        Row::new("f2, RED-like marking", "ideally 20 Gbps", Claim::Open, Unit::Gbps, middle(RED_LIKE)),
-        Row::new(
-            "f2: RED-like less cut-off marking",
-            "RED-like marking mitigates",
-            Claim::Above(0.0),
-            Unit::Gbps,
-            difference(middle(RED_LIKE), middle(CUT_OFF)),
-        ),
-    ]
+    let mut rows = Vec::new();
+    for (name, cut_off, red_like) in
+        [("deployed timers", CUT_OFF, RED_LIKE), ("strawman's", STRAWMAN_CUT_OFF, STRAWMAN_RED_LIKE)]
+    {
+        let row = |metric: &str, stated: &str, claim, sample| {
+            Row::new(format!("f2, {name}: {metric}"), stated, claim, Unit::Gbps, sample)
+        };
+        rows.push(row("cut-off marking", "starved, of an ideal 20 Gbps", Claim::Open, middle(cut_off)));
+        rows.push(row("RED-like marking", "nearer to 20 Gbps", Claim::Open, middle(red_like)));
+        let gain = difference(middle(red_like), middle(cut_off));
+        rows.push(row("RED-like less cut-off marking", "RED-like marking mitigates", Claim::Above(0.0), gain));
+    }
+    rows
 }
 
 fn random_loss(m: &Measured<'_>) -> Vec<Row> {

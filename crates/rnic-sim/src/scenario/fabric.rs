@@ -234,7 +234,7 @@ fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {
         resume: table.get("resume").map(|item| item.bytes(0..=1_000_000_000_000, "3 KB")).transpose()?,
         egress_alpha: factor("egress_alpha")?,
         mark_departures: table.get("mark").map(|item| item.choice(&["arrivals", "departures"])).transpose()?
-            == Some("departures"),
+            != Some("arrivals"),
         classes,
         weights: table.get("weights").map(|item| weights(&item, classes)).transpose()?,
     })
