@@ -318,13 +318,17 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
         };
         Line { series, points: mine.filter_map(point).collect() }
     };
+    let of = if traffic.is_empty() { String::new() } else { format!("{traffic}: ") };
+    let lines: Vec<Line> = picks.iter().enumerate().map(line).collect();
+    // Probabilities go by orders of magnitude, numbers of senders do not.
+    let small = lines.iter().flat_map(|line| &line.points).any(|point| point.x < 1.0);
     Lines {
-        title: metric.text(),
+        title: format!("{of}{}", metric.text()),
         caption: "mean over the seeds; bands are 95 % confidence intervals".to_string(),
-        x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Auto },
+        x: Axis { name: axis.to_string(), unit: Unit::Number, scale: if small { Scale::Log } else { Scale::Linear } },
         y: Axis { name: axis_name(metric), unit: unit(metric), scale: Scale::Zero },
         dots: true,
-        views: vec![View { name: String::new(), lines: picks.iter().enumerate().map(line).collect() }],
+        views: vec![View { name: String::new(), lines }],
         ..Lines::default()
     }
 }
@@ -369,6 +373,7 @@ fn axis_name(metric: Metric) -> String {
     match metric {
         Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
         Metric::Pauses(_) => "Pauses".to_string(),
+        Metric::FluidDifference | Metric::FluidRate | Metric::FluidQueue => "Ratio".to_string(),
         _ => "Goodput, Gbps".to_string(),
     }
 }
