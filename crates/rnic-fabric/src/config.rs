@@ -101,20 +101,12 @@ pub struct PfcThresholds {
     pub headroom: Bytes,
 }
 
-/// What an input port may hold in a priority of a shared buffer before it pauses its peer.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum PauseThreshold {
-    /// So many bytes.
-    Static(Bytes),
-    /// This multiple (beta) of what is free of the shared pool, divided by the number of priorities (DCQCN paper, section 4.1).
-    Dynamic(f64),
-}
-
 /// An output-queued switch whose ports share one buffer.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SharedSpec {
-    /// PFC's threshold, `None`: static, [`PfcThresholds::xoff`].
-    pub threshold: Option<PauseThreshold>,
+    /// PFC's threshold for what an input port is charged in a priority: this multiple of what is free of the shared pool, divided by the
+    /// number of priorities (DCQCN paper, section 4.1); `None`: [`PfcThresholds::xoff`].
+    pub beta: Option<f64>,
     /// A transmitter resumes when its charge is this far below the threshold.
     pub resume: Bytes,
     /// Without PFC: a queue of an output holds at most this multiple of what is free, `None`: all of it.

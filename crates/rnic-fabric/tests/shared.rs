@@ -4,21 +4,21 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, PfcThresholds, SharedSpec, TopologySpec};
 use rnic_fabric::{Ending, Fabric, lossless_headroom};
 use rnic_transport::congestion::Marking;
 use rnic_transport::{Bytes, Time};
 
 const F: u64 = FRAME as u64;
 
-/// `hosts` on one switch with this buffer and threshold, and the headroom that makes it lossless.
-fn shared(hosts: u32, buffer: u64, threshold: PauseThreshold) -> FabricSpec {
+/// `hosts` on one switch with this buffer and this threshold, dynamic where there is a `beta`, and the headroom that makes it lossless.
+fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
     let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap);
     spec.switch.buffer = Bytes(buffer + headroom.0 * u64::from(hosts));
-    spec.switch.shared = Some(SharedSpec { threshold: Some(threshold), resume: Bytes(2 * F), ..SharedSpec::default() });
-    spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(0), xon: Bytes(0), headroom });
+    spec.switch.shared = Some(SharedSpec { beta, resume: Bytes(2 * F), ..SharedSpec::default() });
+    spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(xoff), xon: Bytes(0), headroom });
     spec
 }
 
@@ -26,7 +26,7 @@ fn shared(hosts: u32, buffer: u64, threshold: PauseThreshold) -> FabricSpec {
 /// first in, first out, whatever input a frame came by.
 #[test]
 fn an_output_sends_what_came_first() {
-    let mut fabric = Fabric::new(&shared(3, 1_000_000, PauseThreshold::Static(Bytes(500_000))), 1).unwrap();
+    let mut fabric = Fabric::new(&shared(3, 1_000_000, 500_000, None), 1).unwrap();
     let mut script = Script::new(3);
     for (host, start, first) in [(0, 0, 0), (1, T / 2, 100)] {
         for id in 0..20 {
@@ -42,7 +42,7 @@ fn an_output_sends_what_came_first() {
 /// Host 0 fills what it may have of the pool, and is paused: after frame k of 2k, as the other half leaves by the output.
 #[test]
 fn a_pause_at_the_threshold_and_a_resume_below_it() {
-    let mut fabric = Fabric::new(&shared(3, 1_000_000, PauseThreshold::Static(Bytes(4 * F))), 1).unwrap();
+    let mut fabric = Fabric::new(&shared(3, 1_000_000, 4 * F, None), 1).unwrap();
     let topology = fabric.topology().clone();
     let mut script = Script::new(3);
     for host in [0, 1] {
@@ -65,7 +65,7 @@ fn a_pause_at_the_threshold_and_a_resume_below_it() {
 #[test]
 fn marks_by_the_queue_that_a_packet_joins_or_leaves_behind() {
     for (departures, expected) in [(false, [3, 103, 4, 104]), (true, [101, 2, 102, 3])] {
-        let mut spec = shared(3, 1_000_000, PauseThreshold::Static(Bytes(500_000)));
+        let mut spec = shared(3, 1_000_000, 500_000, None);
         spec.switch.marking = Some(Marking { kmin: Bytes(5 * F / 2), kmax: Bytes(5 * F / 2), pmax: 1.0 });
         spec.switch.shared.as_mut().unwrap().mark_departures = departures;
         let mut fabric = Fabric::new(&spec, 1).unwrap();
@@ -89,11 +89,7 @@ proptest! {
         hosts in 2u32..7, dynamic: bool, level in 0u64..20, pool in 2u64..200,
         bursts in prop::collection::vec((0u32..7, 0u32..7, 0u64..40, 1u32..60, 64u16..=FRAME), 1..30),
     ) {
-        let threshold = match dynamic {
-            true => PauseThreshold::Dynamic(0.05 + level as f64),
-            false => PauseThreshold::Static(Bytes(level * F)),
-        };
-        let mut fabric = Fabric::new(&shared(hosts, pool * F, threshold), 1).unwrap();
+        let mut fabric = Fabric::new(&shared(hosts, pool * F, level * F, dynamic.then_some(0.05 + level as f64)), 1).unwrap();
         let mut script = Script::new(hosts);
         let mut bursts: Vec<_> = bursts.into_iter().map(|(a, b, at, n, bytes)| (a % hosts, b % hosts, at, n, bytes)).collect();
         bursts.sort_by_key(|burst| burst.2);

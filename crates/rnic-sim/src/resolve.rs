@@ -8,7 +8,7 @@ use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, Transport
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
-use rnic_fabric::config::{FabricSpec, PauseThreshold, PfcThresholds, SharedSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, PfcThresholds, SharedSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
@@ -331,6 +331,12 @@ fn shared_switch(
                 fabric.switch.priorities
             ));
         }
+        let pool = Bytes(buffer.0 - reserved.0);
+        if let Some(xoff) = setup.xoff.filter(|xoff| *xoff > pool) {
+            return impossible(format!(
+                "xoff = \"{xoff}\" is more than the {pool} that the headroom leaves of a shared buffer of {buffer}"
+            ));
+        }
         if let Some(xoff) = setup.xoff.filter(|xoff| resume > *xoff) {
             return impossible(format!("resume = \"{resume}\" is more than xoff = \"{xoff}\""));
         }
@@ -339,12 +345,8 @@ fn shared_switch(
     } else if buffer.0 < u64::from(frames.longest) {
         return impossible(format!("a shared buffer of {buffer} cannot hold one packet of {} bytes", frames.longest));
     }
-    let threshold = match setup.xoff {
-        Some(xoff) => PauseThreshold::Static(xoff),
-        None => PauseThreshold::Dynamic(shared.beta.unwrap_or(SHARED_BETA)),
-    };
     spec.shared = Some(SharedSpec {
-        threshold: Some(threshold),
+        beta: setup.xoff.is_none().then_some(shared.beta.unwrap_or(SHARED_BETA)),
         resume,
         egress_alpha: shared.egress_alpha,
         weights: shared.weights,
@@ -359,9 +361,9 @@ fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String
     let classes = u64::from(switch.priorities);
     let pool = switch.buffer.0.saturating_sub(pfc.headroom.0 * ports * classes) as f64;
     // All inputs may feed the one queue that ECN looks at.
-    let bound = match shared.threshold {
-        Some(PauseThreshold::Dynamic(beta)) => beta * pool / ((classes * ports) as f64 * (beta + 1.0)),
-        _ => pfc.xoff.0 as f64 / ports as f64,
+    let bound = match shared.beta {
+        Some(beta) => beta * pool / ((classes * ports) as f64 * (beta + 1.0)),
+        None => pfc.xoff.0 as f64 / ports as f64,
     };
     if marking.kmin.0 as f64 >= bound {
         warnings.push(format!(
@@ -525,9 +527,9 @@ fn put_shared(shared: &SharedSpec, pfc: Option<PfcThresholds>, classes: u8, put:
     put("queueing", "shared".to_string());
     put("classes", classes.to_string());
     if let Some(pfc) = pfc {
-        match shared.threshold {
-            Some(PauseThreshold::Dynamic(beta)) => put("beta", beta.to_string()),
-            _ => put("xoff", pfc.xoff.to_string()),
+        match shared.beta {
+            Some(beta) => put("beta", beta.to_string()),
+            None => put("xoff", pfc.xoff.to_string()),
         }
         put("resume", shared.resume.to_string());
         put("headroom", pfc.headroom.to_string());

@@ -14,7 +14,7 @@
 
 use super::Queueing;
 use super::cells::{Cells, Queue};
-use crate::config::{PauseThreshold, SharedSpec, SwitchSpec};
+use crate::config::{SharedSpec, SwitchSpec};
 use crate::packet::Packet;
 
 /// Bytes that a priority of weight 1 may send in a round: a frame of the usual MTU.
@@ -32,7 +32,8 @@ struct Charge {
 /// PFC's parameters.
 #[derive(Clone, Copy)]
 struct Pause {
-    threshold: PauseThreshold,
+    xoff: u64,
+    beta: Option<f64>,
     resume: u64,
     headroom: u64,
 }
@@ -76,9 +77,9 @@ impl<B: Copy + Default> SharedBuffer<B> {
     /// What a (port, priority) may be charged before it pauses its peer.
     #[inline]
     fn limit(&self, pause: &Pause) -> u64 {
-        match pause.threshold {
-            PauseThreshold::Static(bytes) => bytes.0,
-            PauseThreshold::Dynamic(beta) => (beta * self.free() as f64 / self.priorities as f64) as u64,
+        match pause.beta {
+            None => pause.xoff,
+            Some(beta) => (beta * self.free() as f64 / self.priorities as f64) as u64,
         }
     }
 
@@ -122,12 +123,8 @@ impl<B: Copy + Default> Queueing<B> for SharedBuffer<B> {
     fn new(ports: usize, spec: &SwitchSpec) -> SharedBuffer<B> {
         let priorities = spec.priorities as usize;
         let shared = spec.shared.unwrap_or_default();
-        let SharedSpec { threshold, resume, egress_alpha, weights, .. } = shared;
-        let pause = spec.pfc.map(|pfc| Pause {
-            threshold: threshold.unwrap_or(PauseThreshold::Static(pfc.xoff)),
-            resume: resume.0,
-            headroom: pfc.headroom.0,
-        });
+        let SharedSpec { beta, resume, egress_alpha, weights, .. } = shared;
+        let pause = spec.pfc.map(|pfc| Pause { xoff: pfc.xoff.0, beta, resume: resume.0, headroom: pfc.headroom.0 });
         let reserved = pause.map_or(0, |pause| pause.headroom * (ports * priorities) as u64);
         SharedBuffer {
             priorities,
@@ -243,12 +240,25 @@ mod tests {
 
     const HEADROOM: u64 = 3_000;
 
-    fn spec(buffer: u64, priorities: u8, threshold: Option<PauseThreshold>, resume: u64) -> SwitchSpec {
+    /// PFC's threshold.
+    enum Threshold {
+        Static(u64),
+        Dynamic(f64),
+    }
+
+    fn spec(buffer: u64, priorities: u8, threshold: Option<Threshold>, resume: u64) -> SwitchSpec {
         let headroom = Bytes(HEADROOM);
+        let (beta, pfc) = match threshold {
+            None => (None, None),
+            Some(Threshold::Static(xoff)) => (None, Some(PfcThresholds { xoff: Bytes(xoff), xon: Bytes(0), headroom })),
+            Some(Threshold::Dynamic(beta)) => {
+                (Some(beta), Some(PfcThresholds { xoff: Bytes(0), xon: Bytes(0), headroom }))
+            }
+        };
         SwitchSpec {
-            shared: Some(SharedSpec { threshold, resume: Bytes(resume), ..SharedSpec::default() }),
+            shared: Some(SharedSpec { beta, resume: Bytes(resume), ..SharedSpec::default() }),
             buffer: Bytes(buffer),
-            pfc: threshold.map(|_| PfcThresholds { xoff: Bytes(0), xon: Bytes(0), headroom }),
+            pfc,
             marking: None,
             priorities,
         }
@@ -267,7 +277,7 @@ mod tests {
     #[test]
     fn a_static_threshold() {
         // Two ports, one priority: 10,000 bytes less twice 3,000 make a pool of 4,000.
-        let threshold = Some(PauseThreshold::Static(Bytes(2_500)));
+        let threshold = Some(Threshold::Static(2_500));
         let mut buffer = SharedBuffer::new(2, &spec(10_000, 1, threshold, 1_000));
         let offers: Vec<_> = (0..6).map(|_| offer(&mut buffer, 0, 1, 0)).collect();
         // Two fit below the threshold, three in the headroom.
@@ -288,16 +298,14 @@ mod tests {
 
     #[test]
     fn a_pool_that_is_full_pauses_below_the_threshold() {
-        let mut buffer =
-            SharedBuffer::new(2, &spec(2 * HEADROOM + 1_500, 1, Some(PauseThreshold::Static(Bytes(9_000))), 0));
+        let mut buffer = SharedBuffer::new(2, &spec(2 * HEADROOM + 1_500, 1, Some(Threshold::Static(9_000)), 0));
         assert_eq!([offer(&mut buffer, 0, 1, 0), offer(&mut buffer, 1, 1, 0)], [Some(false), Some(true)]);
     }
 
     #[test]
     fn a_dynamic_threshold_falls_as_the_pool_fills() {
         // A pool of 16,000 for two classes, beta 2: an input may be charged what is free.
-        let mut buffer =
-            SharedBuffer::new(2, &spec(16_000 + 4 * HEADROOM, 2, Some(PauseThreshold::Dynamic(2.0)), 2_000));
+        let mut buffer = SharedBuffer::new(2, &spec(16_000 + 4 * HEADROOM, 2, Some(Threshold::Dynamic(2.0)), 2_000));
         // k packets are charged while 1,000 k <= 16,000 - 1,000 (k - 1): up to 8.
         let first: Vec<_> = (0..9).map(|_| offer(&mut buffer, 0, 1, 0)).collect();
         assert_eq!(first.iter().filter(|offer| **offer == Some(false)).count(), 8);
@@ -362,7 +370,7 @@ mod tests {
             dynamic: bool, weighted: bool,
             steps in prop::collection::vec((0usize..4, 0usize..4, 0u8..2, 64u16..1_600, any::<bool>()), 1..400),
         ) {
-            let threshold = if dynamic { PauseThreshold::Dynamic(1.0) } else { PauseThreshold::Static(Bytes(5_000)) };
+            let threshold = if dynamic { Threshold::Dynamic(1.0) } else { Threshold::Static(5_000) };
             let mut spec = spec(8 * HEADROOM + 20_000, 2, Some(threshold), 1_000);
             if weighted {
                 spec.shared = spec.shared.map(|shared| SharedSpec { weights: Some([2, 1, 0, 0, 0, 0, 0, 0]), ..shared });
