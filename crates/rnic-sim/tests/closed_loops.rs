@@ -5,12 +5,13 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::TopologySpec;
+use rnic_sim::catalogue::CongestionEntry;
 use rnic_sim::resolve::resolve;
 use rnic_sim::results::{FlowRecord, RunOutput, RunStatus};
 use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario, simulate_run};
-use rnic_sim::scenario::{Ecn, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
+use rnic_sim::scenario::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_sim::workload::{FlowSpec, SizeDistribution};
-use rnic_transport::congestion::Settings;
+use rnic_transport::congestion::{Dcqcn, Settings};
 use rnic_transport::{Bytes, Time};
 
 /// A minimal frame (64 + 20 bytes of gap) on a 40 Gbps cable, in picoseconds.
@@ -144,9 +145,9 @@ proptest! {
 fn second_message(start: u64, think: Time, last: bool) -> (RunOutput, Time) {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     spec.transport.pfc = true;
-    let entry = *rnic_sim::catalogue::Catalogue::standard().congestion_control("dcqcn").unwrap();
+    let entry = CongestionEntry::of::<Dcqcn>();
     (spec.transport.cc, spec.transport.cc_settings) = (entry, Settings::new(entry.parameters));
-    spec.fabric.switch.ecn = Ecn::Custom { kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0) };
+    spec.fabric.switch.ecn = EcnSetup { off: false, kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0) };
     let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think);
     spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
     let (src, dst) = (run(&spec).flows[0].src, run(&spec).flows[0].dst);
@@ -226,7 +227,7 @@ fn hops_of(flow: &FlowRecord) -> u64 {
 #[test]
 fn a_tcp_connection_is_set_up_once() {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "iwarp");
-    spec.transport.handshake = Some(true);
+    spec.transport.handshake = true;
     let traffic = pairs(1, (100_000.0, 100_000.0), Some(3), Time::ZERO);
     let times = |traffic: Traffic| -> Vec<u64> {
         let output = run(&RunSpec { traffic: vec![traffic], ..spec.clone() });

@@ -13,7 +13,7 @@ use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// All closed loops of a run. It holds what is waiting or in flight, and nothing of the past.
+/// All closed loops of a run. It holds what is waiting or in flight and which lasting connections there are, and nothing else of the past.
 #[derive(Debug)]
 pub struct Loops {
     seed: u64,
