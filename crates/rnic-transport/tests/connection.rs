@@ -167,7 +167,7 @@ fn the_next_flow_has_the_rate_and_the_pace_of_the_last() {
     second.catch_up(&params, us(116));
     assert_eq!(second.congestion().rate(), BitRate::from_gbps(15));
     // A CNP for the first flow, which is not done: the second one's congestion control is told. Its alpha is still about 1.
-    let before = first.congestion().clone();
+    let before = *first.congestion();
     first.handle_after(&mut second, &cfg, &params, us(171), Pdu::cnp());
     assert_eq!(*first.congestion(), before);
     assert_eq!(second.congestion().target(), BitRate::from_bps(17_500_000_000));
