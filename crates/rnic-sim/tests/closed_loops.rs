@@ -224,6 +224,29 @@ fn hops_of(flow: &FlowRecord) -> u64 {
     }
 }
 
+/// A packet is sent again after 8 us, just before its acknowledgement is back. That copy comes when the next message has begun: it must not
+/// be taken for that one's packet, which has the same place and the same hashes.
+#[test]
+fn a_late_packet_is_not_one_of_the_next_message() {
+    for (transport, frame) in [("roce", ROCE), ("irn", IRN)] {
+        let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, transport);
+        spec.transport.acks = (transport == "roce").then_some(true);
+        spec.transport.timeouts = Some(true);
+        spec.transport.rto_high = Some(Time::from_us(8));
+        spec.transport.rto_low = (transport == "irn").then_some(Time::from_us(8));
+        let think = 2_500_000;
+        spec.traffic = vec![lasting(pairs(1, (1_024.0, 1_024.0), Some(5), Time::from_ps(think)))];
+        let output = run(&spec);
+        assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 5));
+        let (there, back) = (2 * D + 2 * frame, 2 * D + 2 * LEAST);
+        for (number, flow) in (0..).zip(&output.flows) {
+            assert_eq!((flow.start.as_ps(), fct(flow)), (number * (there + back + think), there), "{transport}");
+            assert_eq!((flow.retransmitted, flow.timeouts), (1, 1));
+        }
+        assert_accounts(&output);
+    }
+}
+
 #[test]
 fn a_tcp_connection_is_set_up_once() {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "iwarp");
