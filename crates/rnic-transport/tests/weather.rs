@@ -221,7 +221,7 @@ proptest! {
 /// recovery point.
 fn resends_what_was_lost(case: &Case) -> Result<(), TestCaseError> {
     let rates = Rates { late: 0, twice: 0, loss: case.rates.loss / 10, ..case.rates };
-    let tcp = TcpConfig { sack: true, dup_thresh: 3, ..case.cfg.tcp.clone() };
+    let tcp = TcpConfig { sack: true, dup_thresh: 3, ..case.cfg.tcp };
     let cfg = FlowConfig { tcp, ..case.cfg.clone() };
     let faults = DataLoss(Random::new(case.seed, rates));
     let mut pair = Pair::<Tcp, DataLoss>::new(cfg, case.packets, case.pipe, faults);
