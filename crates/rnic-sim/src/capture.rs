@@ -35,7 +35,8 @@ pub struct Capture {
     irn: bool,
     acks: bool,
     mtu: u32,
-    first_psn: Psn,
+    /// Number of each flow's first packet.
+    first_psn: Vec<Psn>,
     /// ECN bits of an unmarked data packet.
     ecn: u8,
     /// Mask of the priorities that switches have.
@@ -89,7 +90,7 @@ impl Capture {
             irn: run.transport.transport == "irn",
             acks: resolved.flow.acks,
             mtu,
-            first_psn: resolved.flow.first_psn,
+            first_psn: Vec::new(),
             ecn: if marking { ECN_CAPABLE } else { 0 },
             priorities: ((1_u16 << resolved.fabric.switch.priorities) - 1) as u8,
             interfaces: ports.iter().map(|port| topology.port_name(*port)).collect(),
@@ -118,10 +119,12 @@ impl Capture {
             }
             let pdu = packet.body.pdu();
             let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
-            // A slot is used again when its flow is over: the last one that had started.
-            let mut candidates = flows_of.get(&(packet.body.slot(), packet.flow_hash)).into_iter().flatten();
-            let record = candidates.rfind(|record| flows[**record as usize].start <= at);
-            let record = *record.expect("a packet is of a flow that has started");
+            // A slot is used again when its flow is over: the last one that had started. On one connection it may be an earlier one that
+            // the packet is of.
+            let candidates = flows_of.get(&(packet.body.slot(), packet.flow_hash)).map_or(&[][..], Vec::as_slice);
+            let started = candidates.partition_point(|record| flows[*record as usize].start <= at);
+            let record = of_connection(&candidates[..started], places, pdu);
+            let record = record.expect("a packet is of a flow that has started");
             let (hash, priority, marked) = (packet.flow_hash, packet.priority, packet.is_marked());
             What::Packet { record, hash, priority, marked, pdu }
         };
@@ -130,6 +133,7 @@ impl Capture {
             self.frames.extend(noted.map(|frame| Frame { at: frame.at, port, what: what(&frame.packet, frame.at) }));
         }
         self.frames.sort_by_key(|frame| (frame.at, frame.port));
+        self.first_psn = places.iter().map(|place| place.first_psn).collect();
     }
 
     /// Frames captured.
@@ -157,7 +161,7 @@ impl Capture {
                 What::Packet { record, hash, priority, marked, pdu } => {
                     let flow = &flows[record as usize];
                     let is_data = pdu.kind() == PduKind::Data;
-                    let index = self.index(pdu, &mut progress[record as usize]);
+                    let index = self.index(record, pdu, &mut progress[record as usize]);
                     let packet = match pdu.kind() {
                         PduKind::Data => self.data(flow, pdu.psn(), index, &zeros),
                         PduKind::Ack | PduKind::Nack => Packet::new(self.acknowledgement(flow, pdu, index), &[]),
@@ -182,10 +186,11 @@ impl Capture {
         Pfc { enabled: self.priorities, quanta: std::array::from_fn(quanta) }
     }
 
-    /// The packet of the flow that a PSN means, counted from 0 and without wrapping; `last` is the one before on this link. A CNP has none.
-    fn index(&self, pdu: Pdu, last: &mut u64) -> u64 {
+    /// The packet of flow `record` that a PSN means, counted from 0 and without wrapping; `last` is the one before on this link. A CNP has none.
+    fn index(&self, record: u32, pdu: Pdu, last: &mut u64) -> u64 {
         if pdu.kind() != PduKind::Cnp {
-            let distance = pdu.psn().distance_from(self.first_psn.plus((*last & u64::from(MAX_24)) as u32));
+            let first = self.first_psn[record as usize];
+            let distance = pdu.psn().distance_from(first.plus((*last & u64::from(MAX_24)) as u32));
             *last = last.saturating_add_signed(distance.into());
         }
         *last
@@ -245,6 +250,18 @@ impl Capture {
     }
 }
 
+/// The one of the flows that share a slot and a connection, in order of start, that a packet is of. Their numbers follow each other. An
+/// acknowledgement names the packet after those that it acknowledges; a CNP is taken for the last flow's.
+fn of_connection(records: &[u32], places: &[FlowPlace], pdu: Pdu) -> Option<u32> {
+    let (last, earlier) = records.split_last()?;
+    let least = i32::from(pdu.kind() == PduKind::Ack);
+    let is_of = |record: &u32| pdu.psn().distance_from(places[*record as usize].first_psn) >= least;
+    if earlier.is_empty() || pdu.kind() == PduKind::Cnp || is_of(last) {
+        return Some(*last);
+    }
+    Some(*earlier.iter().rfind(|record| is_of(record)).unwrap_or(last))
+}
+
 /// Both ports of every cable between the two nodes that `link` names.
 fn find_ports(topology: &Topology, link: &str) -> Result<Vec<usize>, String> {
     let mut ports = crate::link::ports(topology, link)?;
@@ -289,7 +306,7 @@ mod tests {
             irn,
             acks: false,
             mtu: 4096,
-            first_psn: Psn::new(0),
+            first_psn: Vec::new(),
             ecn: 0,
             priorities: 1,
             ports: Vec::new(),
@@ -370,14 +387,33 @@ mod tests {
 
     #[test]
     fn packets_are_counted_on_when_the_psn_wraps() {
-        let capture = Capture { first_psn: Psn::new(MAX_24), ..capture(false) };
+        let capture = Capture { first_psn: vec![Psn::new(MAX_24)], ..capture(false) };
         let mut last = 0;
-        let mut index = |psn: u32| capture.index(Pdu::data(Psn::new(psn), false, Time::ZERO), &mut last);
+        let mut index = |psn: u32| capture.index(0, Pdu::data(Psn::new(psn), false, Time::ZERO), &mut last);
         assert_eq!([MAX_24, 0, 1, MAX_24, 3].map(&mut index), [0, 1, 2, 0, 4]);
         for step in 1..5 {
             assert_eq!(index((step << 22) - 1), u64::from(step) << 22);
         }
         assert_eq!(index(4), (1 << 24) + 5);
+    }
+
+    #[test]
+    fn numbers_tell_the_flows_of_a_connection_apart() {
+        // Packets -2 and -1 are the first flow's, 0 to 3 the second's, all from 4 on the third's.
+        let place = |first| FlowPlace { slot: 0, flow_hash: 1, reply_hash: 2, first_psn: Psn::new(MAX_24).plus(first) };
+        let places = [place(u32::MAX), place(1), place(5)];
+        let of = |records: &[u32], pdu| of_connection(records, &places, pdu);
+        let psn = |number: u32| Psn::new(number.wrapping_sub(2));
+        let data = |number| Pdu::data(psn(number), false, Time::ZERO);
+        let ack = |number| Pdu::ack(psn(number), Default::default());
+        let nack = |number| Pdu::nack(psn(number), psn(number + 1), Default::default());
+        assert_eq!([0, 1, 2, 5, 6, 99].map(|n| of(&[0, 1, 2], data(n))), [0, 0, 1, 1, 2, 2].map(Some));
+        assert_eq!([1, 2, 3, 6, 7].map(|n| of(&[0, 1, 2], ack(n))), [0, 0, 1, 1, 2].map(Some));
+        assert_eq!([1, 2, 6].map(|n| of(&[0, 1, 2], nack(n))), [0, 1, 2].map(Some));
+        assert_eq!(of(&[0, 1], data(6)), Some(1), "the third has not started");
+        assert_eq!(of(&[0, 1, 2], Pdu::cnp()), Some(2));
+        // One flow alone may be longer than what numbers can order.
+        assert_eq!(of(&[0], data(0x80_0001)), Some(0));
     }
 
     #[test]

@@ -5,13 +5,13 @@
 //! end is pending at most; re-arming it later costs nothing until it fires.
 
 use crate::results::FlowRecord;
-use crate::workload::{FlowSpec, Loops};
+use crate::workload::{FlowSpec, Loops, Origin};
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Endpoint, MIN_FRAME, Packet, Routes, Topology, completion_time};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::headers::ROCE_DATA;
 use rnic_transport::recovery::Protocol;
-use rnic_transport::{FlowConfig, Pdu, PduKind, Receiver, RxMeta, Sender, Time, Timer};
+use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Sender, TcpConfig, Time, Timer};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::iter::Peekable;
@@ -39,7 +39,7 @@ impl Segment {
     }
 }
 
-/// How a flow's packets are told from those of the flows that had its slot before.
+/// How a flow's packets are told from those of the flows that had its slot before: by the hashes, or on one connection by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlowPlace {
     pub(crate) slot: u32,
@@ -47,6 +47,8 @@ pub(crate) struct FlowPlace {
     pub(crate) flow_hash: u32,
     /// Hash in its control packets.
     pub(crate) reply_hash: u32,
+    /// Number of its first packet.
+    pub(crate) first_psn: Psn,
 }
 
 /// The hashes in a flow's data packets and in its control packets. Before it, `same_start` flows of its host started at its instant.
@@ -81,6 +83,26 @@ pub struct Hosting {
     pub seed: u64,
 }
 
+/// What a sending end is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// It sends.
+    Active,
+    /// Another flow of its connection has followed it before it knew that everything has arrived.
+    Followed,
+    /// It is over; or it is about to start, on a connection that has the state of an earlier flow.
+    Idle,
+}
+
+/// A connection that lasts from flow to flow.
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    /// Slot of its latest flow, which no other flow takes. There is the state of the connection.
+    slot: u32,
+    /// Number of the next flow's first packet: what is under way of a flow is stale to the next.
+    next: Psn,
+}
+
 /// The sending end of a flow.
 struct SendEnd<P: Protocol, C: CongestionControl> {
     sender: Sender<P, C>,
@@ -90,7 +112,9 @@ struct SendEnd<P: Protocol, C: CongestionControl> {
     armed: Time,
     /// In the host's ring of ready flows, or waiting for its pacing time.
     queued: bool,
-    done: bool,
+    phase: Phase,
+    /// Lasting connection, or [`Loops::NONE`].
+    connection: u32,
     record: u32,
     retransmitted: u32,
     timeouts: u32,
@@ -171,6 +195,8 @@ pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowS
     senders: Vec<SendEnd<P, C>>,
     receivers: Vec<ReceiveEnd<P>>,
     free: Vec<u32>,
+    /// Lasting connections.
+    connections: Vec<Connection>,
     /// Flows whose receiver has everything while their sender still has something to do.
     closing: Vec<u32>,
     /// How many of them were there when the last window ended.
@@ -208,6 +234,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             senders: Vec::new(),
             receivers: Vec::new(),
             free: Vec::new(),
+            connections: Vec::new(),
             closing: Vec::new(),
             waiting: 0,
             records: Vec::new(),
@@ -265,7 +292,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     /// One record per flow that has started, in order of start.
     pub fn into_records(mut self) -> Vec<FlowRecord> {
         let ends = self.senders.iter().zip(&self.receivers);
-        for (end, receive) in ends.filter(|(end, _)| !end.done) {
+        for (end, receive) in ends.filter(|(end, _)| end.phase != Phase::Idle) {
             let record = &mut self.records[end.record as usize];
             (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
             if record.finish.is_none() {
@@ -275,12 +302,26 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         self.records
     }
 
-    /// Creates both ends of a flow; returns its slot.
-    fn open(&mut self, flow: &FlowSpec) -> u32 {
+    /// Creates both ends of a flow on `connection`; returns its slot.
+    fn open(&mut self, flow: &FlowSpec, connection: u32) -> u32 {
         let host = &mut self.hosts[flow.src as usize];
         host.same_start = if host.last_start == flow.start { host.same_start + 1 } else { 0 };
         host.last_start = flow.start;
-        let (flow_hash, reply_hash) = flow_hash(self.hosting.seed, flow, host.same_start);
+        let same_start = host.same_start;
+        let before = self.connections.get(connection as usize).copied();
+        let (flow_hash, reply_hash) = match before {
+            Some(Connection { slot, .. }) => {
+                (self.senders[slot as usize].flow_hash, self.receivers[slot as usize].reply_hash)
+            }
+            None => flow_hash(self.hosting.seed, flow, same_start),
+        };
+        let (sender, receiver) = match before {
+            Some(connection) => self.following_ends(flow, connection),
+            None => (
+                Sender::new(&self.cfg, &self.params, flow.bytes, flow.start),
+                Receiver::new(&self.cfg, flow.bytes, flow.start),
+            ),
+        };
         let record = self.records.len() as u32;
         self.records.push(FlowRecord {
             id: record,
@@ -298,21 +339,21 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             measured: flow.measured,
         });
         let send = SendEnd {
-            sender: Sender::new(&self.cfg, &self.params, flow.bytes, flow.start),
+            sender,
             dst: flow.dst,
             flow_hash,
             armed: Time::MAX,
             queued: false,
-            done: false,
+            phase: if before.is_some() { Phase::Idle } else { Phase::Active },
+            connection,
             record,
             retransmitted: 0,
             timeouts: 0,
         };
-        let receiver = Receiver::new(&self.cfg, flow.bytes, flow.start);
         let receive = ReceiveEnd { receiver, src: flow.src, reply_hash, armed: Time::MAX, done: false };
         self.active += 1;
         self.last_progress = self.last_progress.max(flow.start);
-        let slot = match self.free.pop() {
+        let slot = match self.kept_slot(before).or_else(|| self.free.pop()) {
             Some(slot) => {
                 self.senders[slot as usize] = send;
                 self.receivers[slot as usize] = receive;
@@ -324,10 +365,77 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                 self.senders.len() as u32 - 1
             }
         };
+        let first_psn = before.map_or(self.cfg.first_psn, |before| before.next);
+        if connection != Loops::NONE {
+            let next = Connection { slot, next: first_psn.plus(self.cfg.packets(flow.bytes) as u32) };
+            match self.connections.get_mut(connection as usize) {
+                Some(connection) => *connection = next,
+                None => self.connections.push(next),
+            }
+        }
         if let Some(places) = &mut self.places {
-            places.push(FlowPlace { slot, flow_hash, reply_hash });
+            places.push(FlowPlace { slot, flow_hash, reply_hash, first_psn });
         }
         slot
+    }
+
+    /// Both ends of a flow that follows another on its connection.
+    fn following_ends(&self, flow: &FlowSpec, connection: Connection) -> (Sender<P, C>, Receiver<P>) {
+        let tcp = TcpConfig { handshake: false, ..self.cfg.tcp };
+        let cfg = FlowConfig { first_psn: connection.next, tcp, ..self.cfg.clone() };
+        let slot = connection.slot as usize;
+        (
+            self.senders[slot].sender.following(&cfg, flow.bytes, flow.start),
+            self.receivers[slot].receiver.following(&cfg, flow.bytes, flow.start),
+        )
+    }
+
+    /// The slot of a connection for its next flow, unless the one before has still something to do there.
+    fn kept_slot(&mut self, before: Option<Connection>) -> Option<u32> {
+        let slot = before?.slot;
+        let end = &mut self.senders[slot as usize];
+        if end.phase == Phase::Idle {
+            return Some(slot);
+        }
+        end.phase = Phase::Followed;
+        None
+    }
+
+    /// A flow starts to send.
+    fn begin(&mut self, host: u32, slot: u32, now: Time) {
+        let end = &mut self.senders[slot as usize];
+        let follows = end.phase == Phase::Idle;
+        if follows {
+            end.phase = Phase::Active;
+            end.sender.catch_up(&self.params, now);
+        }
+        self.schedule(host, slot, now);
+        if follows {
+            self.arm_sender(host, slot);
+        }
+    }
+
+    /// A control packet arrived for a flow that is over or that another one of its connection has followed.
+    #[cold]
+    fn late_reply(&mut self, host: u32, slot: u32, now: Time, pdu: Pdu) {
+        let end = &mut self.senders[slot as usize];
+        let Some(latest) = self.connections.get(end.connection as usize).map(|connection| connection.slot) else {
+            return; // its slot may be another flow's before the host's turn to send comes
+        };
+        if end.phase == Phase::Idle {
+            if latest == slot && pdu.kind() == PduKind::Cnp {
+                end.sender.catch_up(&self.params, now);
+                end.sender.handle(&self.cfg, &self.params, now, pdu);
+            }
+            return;
+        }
+        let Ok([end, follower]) = self.senders.get_disjoint_mut([slot as usize, latest as usize]) else { return };
+        end.sender.handle_after(&mut follower.sender, &self.cfg, &self.params, now, pdu);
+        let active = follower.phase == Phase::Active;
+        for slot in [Some(slot), active.then_some(latest)].into_iter().flatten() {
+            self.schedule(host, slot, now);
+            self.arm_sender(host, slot);
+        }
     }
 
     /// The slowdown's denominator: the flow alone, with plain RoCEv2 headers, on its own path.
@@ -396,7 +504,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             return;
         }
         let end = &mut self.senders[slot as usize];
-        if end.armed != at || end.done || self.receivers[slot as usize].src != host {
+        if end.armed != at || end.phase == Phase::Idle || self.receivers[slot as usize].src != host {
             return;
         }
         end.armed = Time::MAX;
@@ -474,16 +582,16 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         }
     }
 
-    /// The next flow of the stream and the closed loops, if it starts before `end`, and the loop that it is part of.
+    /// The next flow of the stream and the closed loops, if it starts before `end`, and what it is part of.
     #[inline]
-    fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, u32)> {
+    fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, Origin)> {
         if let Some(loops) = &mut self.loops
             && let Some(head) = loops.head().filter(|(start, _)| *start < end)
             && self.stream.peek().is_none_or(|flow| head < (flow.start, flow.traffic))
         {
             return loops.take();
         }
-        self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::NONE))
+        self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::OUTSIDE))
     }
 
     /// Start of the next flow that is known of.
@@ -499,8 +607,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             return; // of an earlier flow in this slot
         }
         let end = &mut self.senders[slot as usize];
-        if end.done {
-            return; // the flow is over; its slot may be another flow's before the host's turn to send comes
+        if end.phase != Phase::Active {
+            return self.late_reply(host, slot, now, pdu);
         }
         end.sender.handle(&self.cfg, &self.params, now, pdu);
         self.schedule(host, slot, now);
@@ -559,10 +667,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             // A source without acknowledgements ends with the sink, once it has sent what it is about to send.
             let idle = !end.queued && (!learns || end.sender.is_complete());
             if idle {
-                end.done = true;
+                end.phase = Phase::Idle;
                 let record = &mut self.records[end.record as usize];
                 (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
-                self.free.push(slot);
+                // The latest flow of a connection keeps its state, and so its slot.
+                if self.connections.get(end.connection as usize).is_none_or(|connection| connection.slot != slot) {
+                    self.free.push(slot);
+                }
             } else {
                 self.closing[kept] = slot;
                 kept += 1;
@@ -614,7 +725,7 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
             if receiving {
                 self.arm_receiver(index, slot)
             } else {
-                self.schedule(index, slot, now)
+                self.begin(index, slot, now)
             }
             return;
         }
@@ -663,10 +774,10 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     }
 
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
-        while let Some((flow, member)) = self.next_flow(end) {
-            let slot = self.open(&flow);
+        while let Some((flow, origin)) = self.next_flow(end) {
+            let slot = self.open(&flow, origin.connection);
             if let Some(loops) = &mut self.loops {
-                loops.place(slot, member);
+                loops.place(slot, origin.member);
             }
             self.hosts[flow.src as usize].starts.push_back((flow.start, slot, false));
             wake(flow.src, flow.start);

@@ -5,12 +5,13 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::TopologySpec;
+use rnic_sim::catalogue::CongestionEntry;
 use rnic_sim::resolve::resolve;
 use rnic_sim::results::{FlowRecord, RunOutput, RunStatus};
 use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario, simulate_run};
-use rnic_sim::scenario::{Incast, RunSpec, Scenario, Traffic, TrafficPattern};
-use rnic_sim::workload::SizeDistribution;
-use rnic_transport::congestion::Settings;
+use rnic_sim::scenario::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
+use rnic_sim::workload::{FlowSpec, SizeDistribution};
+use rnic_transport::congestion::{Dcqcn, Settings};
 use rnic_transport::{Bytes, Time};
 
 /// A minimal frame (64 + 20 bytes of gap) on a 40 Gbps cable, in picoseconds.
@@ -22,12 +23,21 @@ fn source(name: &str, pattern: TrafficPattern) -> Traffic {
 
 fn pairs(pairs: u32, bytes: (f64, f64), messages: Option<u32>, think: Time) -> Traffic {
     let sizes = SizeDistribution { name: "uniform".to_string(), points: vec![(bytes.0, 0.0), (bytes.1, 1.0)] };
-    source("pairs", TrafficPattern::Pairs { pairs, sizes, messages, think })
+    source("pairs", TrafficPattern::Pairs { pairs, sizes, messages, think, lasting: false })
 }
 
 fn incast(senders: u32, total: u64, receiver: u32, repeats: Option<u32>) -> Traffic {
     let incast = Incast { senders, total: Bytes(total), receiver, connections: 1 };
-    source("incast", TrafficPattern::IncastLoop { incast, repeats, think: Time::ZERO })
+    source("incast", TrafficPattern::IncastLoop { incast, repeats, think: Time::ZERO, lasting: false })
+}
+
+/// The same traffic over lasting connections.
+fn lasting(mut traffic: Traffic) -> Traffic {
+    match &mut traffic.pattern {
+        TrafficPattern::Pairs { lasting, .. } | TrafficPattern::IncastLoop { lasting, .. } => *lasting = true,
+        pattern => panic!("{pattern:?} is no closed loop"),
+    }
+    traffic
 }
 
 fn run(run: &RunSpec) -> RunOutput {
@@ -115,17 +125,143 @@ proptest! {
     fn pairs_keep_to_the_rule_on_a_busy_fabric(
         count in 1u32..30, messages in 1u32..6, seed: u64, pfc: bool,
         transport in prop::sample::select(vec!["roce", "irn", "iwarp"]), loss in prop::sample::select(vec![0.0, 0.002]),
+        last: bool,
     ) {
         let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);
         (spec.seed, spec.transport.pfc, spec.fabric.link.loss) = (seed, pfc, loss);
         spec.fabric.switch.buffer = Some(Bytes(60_000));
-        spec.traffic = vec![pairs(count, (100.0, 60_000.0), Some(messages), Time::ZERO)];
+        let traffic = pairs(count, (100.0, 60_000.0), Some(messages), Time::ZERO);
+        spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
         let output = run(&spec);
         prop_assert_eq!(&output.status, &RunStatus::Completed);
         assert_accounts(&output);
         prop_assert!(output.flows.is_sorted_by_key(|f| f.start));
         check_pairs(&output.flows, count as usize, messages as usize);
     }
+}
+
+/// A pair of a single switch with DCQCN that sends 10 packets, thinks, and sends 10 more, beside one packet from each of the other two
+/// hosts at `start` to the same receiver. Whatever finds a packet in the queue is marked.
+fn second_message(start: u64, think: Time, last: bool) -> (RunOutput, Time) {
+    let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
+    spec.transport.pfc = true;
+    let entry = CongestionEntry::of::<Dcqcn>();
+    (spec.transport.cc, spec.transport.cc_settings) = (entry, Settings::new(entry.parameters));
+    spec.fabric.switch.ecn = EcnSetup { off: false, kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0) };
+    let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think);
+    spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
+    let (src, dst) = (run(&spec).flows[0].src, run(&spec).flows[0].dst);
+    let others: Vec<FlowSpec> =
+        (0..4).filter(|host| ![src, dst].contains(host)).map(|host| flow(start, host, dst, 1_024)).collect();
+    spec.traffic.extend(list(&others));
+    let output = run(&spec);
+    let of_pair: Vec<FlowRecord> = output.flows.iter().filter(|flow| flow.traffic == 0).cloned().collect();
+    assert_eq!((of_pair.len(), of_pair[1].start.as_ps()), (2, known_on_switch(&of_pair[0]) + think.as_ps()));
+    let took = Time::from_ps(fct(&of_pair[1]));
+    (output, took)
+}
+
+fn known_on_switch(flow: &FlowRecord) -> u64 {
+    flow.finish.unwrap().as_ps() + 2 * (D + LEAST)
+}
+
+/// Ten packets, of which `full` leave at once after the one before, and the others `pace` after it.
+fn paced(full: u64, pace: u64) -> Time {
+    Time::from_ps(2 * D + 2 * ROCE + full * ROCE + (9 - full) * pace)
+}
+
+/// From one frame of 1,086 B to the next at 20 and 30 Gbps.
+const AT_20: u64 = 434_400;
+const AT_30: u64 = 289_600;
+
+#[test]
+fn a_message_goes_on_at_the_rate_of_the_last_one() {
+    // The others' packets meet the pair's first: it is cut once, from 40 to 20 Gbps, while the first message is under way.
+    let (output, took) = second_message(0, Time::ZERO, true);
+    assert_eq!((output.totals.notifications >= 1, took), (true, paced(0, AT_20)));
+    assert_eq!(second_message(0, Time::ZERO, false).1, paced(9, 0), "a new connection starts at line rate");
+    // After 55 us a fast recovery: half way back to 40 Gbps, though nothing was sent.
+    assert_eq!(second_message(0, Time::from_us(60), true).1, paced(0, AT_30));
+    assert_eq!(second_message(0, Time::from_us(45), true).1, paced(0, AT_20));
+}
+
+#[test]
+fn a_notification_that_is_late_is_of_the_connection() {
+    // The others' packets are at the switch between the pair's last two: the last one is marked, no other. Its notification is back 5.6 ns
+    // after the smaller frame by which the sender may know: one packet of the second message has left by then, and the next is not held back.
+    let start = ROCE * 82 / 10;
+    let (output, took) = second_message(start, Time::ZERO, true);
+    assert_eq!(took, paced(1, AT_20));
+    assert!(output.totals.notifications >= 1);
+    // It comes while the sender thinks.
+    assert_eq!(second_message(start, Time::from_us(1), true).1, paced(0, AT_20));
+    assert_eq!(second_message(start, Time::from_us(1), false).1, paced(9, 0));
+}
+
+#[test]
+fn a_connection_has_one_path() {
+    let cores = |last: bool, transport: &str| -> Vec<u64> {
+        let mut spec = run_on(TopologySpec::FatTree { k: 8 }, transport);
+        let traffic = pairs(1, (1_024.0, 90_000.0), Some(40), Time::ZERO);
+        spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
+        let output = run(&spec);
+        assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 40));
+        assert!(hops_of(&output.flows[0]) == 6, "the pair is in two pods");
+        let ports = output.ports.iter().filter(|port| port.node.starts_with("core"));
+        ports.map(|port| port.priorities[0].tx_packets).filter(|packets| *packets > 0).collect()
+    };
+    assert_eq!(cores(true, "roce").len(), 1);
+    assert_eq!(cores(true, "irn").len(), 2, "there and back");
+    assert!(cores(false, "roce").len() > 4);
+}
+
+/// Links between two hosts of the 128-host fat-tree.
+fn hops_of(flow: &FlowRecord) -> u64 {
+    match (flow.src / 4 == flow.dst / 4, flow.src / 16 == flow.dst / 16) {
+        (true, _) => 2,
+        (_, true) => 4,
+        _ => 6,
+    }
+}
+
+/// A packet is sent again after 8 us, just before its acknowledgement is back. That copy comes when the next message has begun: it must not
+/// be taken for that one's packet, which has the same place and the same hashes.
+#[test]
+fn a_late_packet_is_not_one_of_the_next_message() {
+    for (transport, frame) in [("roce", ROCE), ("irn", IRN)] {
+        let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, transport);
+        spec.transport.acks = (transport == "roce").then_some(true);
+        spec.transport.timeouts = Some(true);
+        spec.transport.rto_high = Some(Time::from_us(8));
+        spec.transport.rto_low = (transport == "irn").then_some(Time::from_us(8));
+        let think = 2_500_000;
+        spec.traffic = vec![lasting(pairs(1, (1_024.0, 1_024.0), Some(5), Time::from_ps(think)))];
+        let output = run(&spec);
+        assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 5));
+        let (there, back) = (2 * D + 2 * frame, 2 * D + 2 * LEAST);
+        for (number, flow) in (0..).zip(&output.flows) {
+            assert_eq!((flow.start.as_ps(), fct(flow)), (number * (there + back + think), there), "{transport}");
+            assert_eq!((flow.retransmitted, flow.timeouts), (1, 1));
+        }
+        assert_accounts(&output);
+    }
+}
+
+#[test]
+fn a_tcp_connection_is_set_up_once() {
+    let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "iwarp");
+    spec.transport.handshake = true;
+    let traffic = pairs(1, (100_000.0, 100_000.0), Some(3), Time::ZERO);
+    let times = |traffic: Traffic| -> Vec<u64> {
+        let output = run(&RunSpec { traffic: vec![traffic], ..spec.clone() });
+        assert_eq!(output.status, RunStatus::Completed);
+        output.flows.iter().map(fct).collect()
+    };
+    let (fresh, kept) = (times(traffic.clone()), times(lasting(traffic)));
+    assert!(fresh.iter().all(|time| *time == kept[0]), "each starts the same way: {fresh:?}");
+    // No setup, and a window that has grown: at the speed of the cable. A frame is 1,024 + 90 + 20 B, the last one has 672 B of payload.
+    let alone = 2 * D + (97 * 1_134 + 1_134 + 782) * 200;
+    assert_eq!(kept[2], alone);
 }
 
 struct Silent;
@@ -139,9 +275,10 @@ impl Progress for Silent {
 fn scenario() -> Scenario {
     let mut runs = Vec::new();
     for cc in rnic_sim::catalogue::Catalogue::standard().congestion_controls() {
-        for (transport, duration) in [("roce", None), ("irn", Some(Time::from_us(400)))] {
+        let ends = [("roce", None), ("irn", Some(Time::from_us(400)))];
+        for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
             let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);
-            spec.name = format!("{transport} {}", cc.name);
+            spec.name = format!("{transport} {} {last}", cc.name);
             (spec.transport.cc, spec.transport.cc_settings) = (*cc, Settings::new(cc.parameters));
             spec.transport.pfc = transport == "roce";
             spec.limits.duration = duration;
@@ -150,7 +287,9 @@ fn scenario() -> Scenario {
             let open = TrafficPattern::Poisson { load: 0.3, sizes, flows: 200 };
             let mut pairs = pairs(12, (100.0, 90_000.0), end(6), Time::from_us(3));
             pairs.warmup = 5;
-            spec.traffic = vec![pairs, source("open", open), incast(8, 400_000, 3, end(5))];
+            let incast = incast(8, 400_000, 3, end(5));
+            let (pairs, incast) = if last { (lasting(pairs), lasting(incast)) } else { (pairs, incast) };
+            spec.traffic = vec![pairs, source("open", open), incast];
             runs.push(spec);
         }
     }

@@ -300,6 +300,8 @@ fn traffic() {
             r#"a.toml:16:12: `interval`: `completed` is no time; write a time, for example "1 ms", or "completion""#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\nthink = \"1 us\"",
             r#"a.toml:16:9: `think` has no meaning where requests start at fixed times; set `interval = "completion"`, or remove `think`"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\nlasting_connections = true",
+            r#"a.toml:16:23: `lasting_connections` has no meaning where requests start at fixed times; set `interval = "completion"`, or remove `lasting_connections`"#),
         (r#"pattern = "poisson""#, r#"pattern = "Poison""#,
             r#"a.toml:13:11: unknown pattern "Poison"; did you mean `poisson`? available: "poisson", "incast", "permutation", "all-to-all", "pairs", "list""#),
         ("pattern = \"poisson\"\n", "",

@@ -103,18 +103,22 @@ fn closed_loops_and_durations() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/dcqcn/benchmark-need.toml");
     let run = &load(&path, &[], None).unwrap().runs[2];
     assert_eq!((run.limits.duration, run.fabric.switch.xoff), (Some(Time::from_ms(200)), Some(Bytes(24_470))));
-    let TrafficPattern::Pairs { pairs, sizes, messages, think } = &run.traffic[0].pattern else { panic!("no pairs") };
-    assert_eq!((*pairs, sizes.name.as_str(), *messages, *think), (20, "websearch", None, Time::ZERO));
-    let TrafficPattern::IncastLoop { incast, repeats, think } = &run.traffic[1].pattern else { panic!("no loop") };
+    let TrafficPattern::Pairs { pairs, sizes, messages, think, lasting } = &run.traffic[0].pattern else {
+        panic!("no pairs")
+    };
+    assert_eq!((*pairs, sizes.name.as_str(), *messages, *think, *lasting), (20, "websearch", None, Time::ZERO, true));
+    let TrafficPattern::IncastLoop { incast, repeats, think, lasting } = &run.traffic[1].pattern else {
+        panic!("no loop")
+    };
     assert_eq!((incast.senders, incast.total, incast.receiver, incast.connections), (8, Bytes(128_000_000), 0, 1));
-    assert_eq!((*repeats, *think), (None, Time::ZERO));
+    assert_eq!((*repeats, *think, *lasting), (None, Time::ZERO, true));
     // With an end, and thought.
     let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3, repeats = 7, interval = "completion", think = "2 us" }"#;
     let scenario = read_with(SMALL, &[("traffic", traffic)]);
-    let TrafficPattern::IncastLoop { incast, repeats, think } = &scenario.runs[0].traffic[0].pattern else {
+    let TrafficPattern::IncastLoop { incast, repeats, think, lasting } = &scenario.runs[0].traffic[0].pattern else {
         panic!("no loop")
     };
-    assert_eq!((incast.receiver, *repeats, *think), (3, Some(7), Time::from_us(2)));
+    assert_eq!((incast.receiver, *repeats, *think, *lasting), (3, Some(7), Time::from_us(2), false));
 }
 
 #[test]

@@ -57,6 +57,13 @@ impl<C: CongestionControl> Regulator<C> {
         &self.congestion
     }
 
+    /// Lets the timers of the congestion control that were due before `now` fire, each at its time.
+    pub fn catch_up(&mut self, params: &C::Params, now: Time) {
+        while let Some(at) = self.congestion.next_timer().filter(|at| *at < now) {
+            self.congestion.on_timer(params, at);
+        }
+    }
+
     /// The congestion control, to tell it what happened.
     pub fn congestion_mut(&mut self) -> &mut C {
         &mut self.congestion
@@ -81,6 +88,36 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
             regulator: Regulator::new(cfg, params, now),
             last_payload: (bytes - (packets - 1) * u64::from(cfg.mtu)) as u32,
         }
+    }
+
+    /// A flow of `bytes` payload bytes (at least 1) begins at `now` on the connection of this one: with its congestion control, its pace
+    /// and what it has learnt of the path. `cfg.first_psn` must be the number after this one's last, so that what is still under way
+    /// of this one is stale to the new one.
+    pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
+        let packets = cfg.packets(bytes);
+        Sender {
+            recovery: self.recovery.following(cfg, packets, now),
+            regulator: self.regulator.clone(),
+            last_payload: (bytes - (packets - 1) * u64::from(cfg.mtu)) as u32,
+        }
+    }
+
+    /// Lets the timers of the congestion control that were due before `now` fire, each at its time: for an owner that kept no timer of
+    /// the flow while it had nothing to send.
+    pub fn catch_up(&mut self, params: &C::Params, now: Time) {
+        self.regulator.catch_up(params, now);
+    }
+
+    /// As [`handle`](Sender::handle), after `follower` has begun on this flow's connection: the congestion control that is told is the
+    /// follower's.
+    pub fn handle_after(
+        &mut self, follower: &mut Self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu,
+    ) -> Progress {
+        follower.catch_up(params, now);
+        std::mem::swap(&mut self.regulator, &mut follower.regulator);
+        let progress = self.handle(cfg, params, now, pdu);
+        std::mem::swap(&mut self.regulator, &mut follower.regulator);
+        progress
     }
 
     /// An ACK, NACK or CNP arrived; data is for the other half, and ignored.
@@ -269,6 +306,12 @@ impl<P: Protocol> Receiver<P> {
     /// A flow of `bytes` payload bytes begins at `now`.
     pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now), notifier: Notifier::new() }
+    }
+
+    /// A flow of `bytes` payload bytes begins at `now` on the connection of this one, and keeps the distance from its last congestion
+    /// notification. See [`Sender::following`].
+    pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
+        Receiver { notifier: self.notifier, ..Receiver::new(cfg, bytes, now) }
     }
 
     /// A data packet arrived. One of another kind is for the other half, and discarded.

@@ -234,8 +234,7 @@ impl Plan {
 
 impl Source {
     /// Keys that follow another one in a sweep and need no mention.
-    const ALONG: [&'static str; 4] =
-        ["fabric.switch.xoff", "traffic.flows", "traffic.warmup", "traffic.recovery.total"];
+    const ALONG: [&'static str; 3] = ["fabric.switch.xoff", "traffic.flows", "traffic.warmup"];
 
     /// All runs of a file.
     pub const fn all(file: &'static str) -> Source {

@@ -202,6 +202,8 @@ pub enum TrafficPattern {
         messages: Option<u32>,
         /// From when the sender knows that a message is complete to the start of the next one.
         think: Time,
+        /// Whether the messages of a pair share a connection.
+        lasting: bool,
     },
     /// `incast` with `interval = "completion"`: the next request starts when the last one is complete.
     IncastLoop {
@@ -211,6 +213,8 @@ pub enum TrafficPattern {
         repeats: Option<u32>,
         /// From when the senders know that a request is complete to the start of the next one.
         think: Time,
+        /// Whether the connections of a sender last from request to request.
+        lasting: bool,
     },
 }
 

@@ -19,10 +19,13 @@ const MOST_FLOWS: u64 = 1_000_000_000;
 const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
 const VARIANTS: [Variant; 6] = [
     Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
-    Variant { name: "incast", keys: &["senders", "total", "repeats", "receiver", "connections", "interval", "think"] },
+    Variant {
+        name: "incast",
+        keys: &["senders", "total", "repeats", "receiver", "connections", "interval", "think", LASTING],
+    },
     Variant { name: "permutation", keys: &["sizes", "repeats", "interval"] },
     Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval"] },
-    Variant { name: "pairs", keys: &["pairs", "sizes", "messages", "think"] },
+    Variant { name: "pairs", keys: &["pairs", "sizes", "messages", "think", LASTING] },
     Variant { name: "list", keys: &["file", "format"] },
 ];
 
@@ -99,6 +102,7 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
             sizes: sizes()?,
             messages: table.get("messages").map(|item| item.count(u32::MAX)).transpose()?,
             think: read_think(table)?,
+            lasting: read_lasting(table)?,
         },
         "permutation" => TrafficPattern::Permutation { sizes: sizes()?, repeats: repeats()?, interval: every()? },
         "all-to-all" => TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? },
@@ -143,11 +147,12 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
     let interval = table.get("interval");
     if interval.as_ref().is_some_and(|item| item.string("").is_ok_and(|text| text == COMPLETION)) {
         let incast = Incast { senders, total, receiver, connections };
-        return Ok(TrafficPattern::IncastLoop { incast, repeats, think: read_think(table)? });
+        let (think, lasting) = (read_think(table)?, read_lasting(table)?);
+        return Ok(TrafficPattern::IncastLoop { incast, repeats, think, lasting });
     }
-    if let Some(item) = table.get("think") {
-        let help = "set `interval = \"completion\"`, or remove `think`";
-        return Err(item.error("`think` has no meaning where requests start at fixed times", help));
+    if let Some((key, item)) = ["think", LASTING].iter().find_map(|key| Some((key, table.get(key)?))) {
+        let help = format!("set `interval = \"{COMPLETION}\"`, or remove `{key}`");
+        return Err(item.error(format!("`{key}` has no meaning where requests start at fixed times"), help));
     }
     if let Some(item) = &interval
         && let Some(text) = item.string("").ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
@@ -162,6 +167,13 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
 
 /// As `interval` of an incast: the next request starts when the last one is complete.
 const COMPLETION: &str = "completion";
+
+/// Whether the flows of a closed loop share connections.
+const LASTING: &str = "lasting_connections";
+
+fn read_lasting(table: &Table<'_>) -> Result<bool> {
+    table.get(LASTING).map_or(Ok(false), |item| item.boolean())
+}
 
 fn read_think(table: &Table<'_>) -> Result<Time> {
     table.get("think").map_or(Ok(Time::ZERO), |item| item.time("10 us"))

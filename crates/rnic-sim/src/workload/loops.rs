@@ -11,9 +11,9 @@ use super::{FlowSpec, SizeDistribution};
 use crate::scenario::{Incast, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// All closed loops of a run. It holds what is waiting or in flight, and nothing of the past.
+/// All closed loops of a run. It holds what is waiting or in flight and which lasting connections there are, and nothing else of the past.
 #[derive(Debug)]
 pub struct Loops {
     seed: u64,
@@ -22,11 +22,22 @@ pub struct Loops {
     members: Vec<Member>,
     /// (start, traffic source, sending host of a pair, member) of every round that is to start.
     pending: BinaryHeap<Reverse<(Time, u16, u32, u32)>>,
-    /// Flows of the round that is starting, with their member.
-    starting: VecDeque<(FlowSpec, u32)>,
+    /// Flows of the round that is starting.
+    starting: VecDeque<(FlowSpec, Origin)>,
     /// The member that a slot's flow belongs to.
     slots: Vec<u32>,
+    /// Lasting connections by member, sending host, and which one of these.
+    connections: BTreeMap<(u32, u32, u32), u32>,
     next_request: u32,
+}
+
+/// What a flow belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    /// Its loop, or [`Loops::NONE`].
+    pub(crate) member: u32,
+    /// Its lasting connection, or [`Loops::NONE`]. They are numbered from 0 in order of their first flows; a connection has one flow at a time.
+    pub(crate) connection: u32,
 }
 
 /// What the loops of one traffic source share.
@@ -36,6 +47,8 @@ struct Source {
     think: Time,
     rounds: Option<u32>,
     kind: Kind,
+    /// Whether flows share connections.
+    lasting: bool,
     /// Flows that came so far.
     made: u64,
     /// Flows in all.
@@ -65,8 +78,10 @@ struct Member {
 }
 
 impl Loops {
-    /// Of a flow that is part of no loop.
+    /// No loop, and no connection.
     pub(crate) const NONE: u32 = u32::MAX;
+    /// Of a flow that is part of no loop.
+    pub(crate) const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
     /// Most pairs of one source.
     pub(crate) const MOST_PAIRS: u32 = 1_000_000;
 
@@ -91,6 +106,7 @@ impl Loops {
             pending: BinaryHeap::new(),
             starting: VecDeque::new(),
             slots: Vec::new(),
+            connections: BTreeMap::new(),
             next_request: first_request,
         };
         for (index, source) in (0..u16::MAX).zip(traffic) {
@@ -102,11 +118,13 @@ impl Loops {
     }
 
     fn add(&mut self, index: u16, traffic: &Traffic) {
-        let (kind, think, rounds, members) = match &traffic.pattern {
-            TrafficPattern::Pairs { pairs, sizes, messages, think } => {
-                (Kind::Pairs(sizes.clone()), *think, *messages, *pairs)
+        let (kind, think, lasting, rounds, members) = match &traffic.pattern {
+            TrafficPattern::Pairs { pairs, sizes, messages, think, lasting } => {
+                (Kind::Pairs(sizes.clone()), *think, *lasting, *messages, *pairs)
             }
-            TrafficPattern::IncastLoop { incast, repeats, think } => (Kind::Incast(*incast), *think, *repeats, 1),
+            TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
+                (Kind::Incast(*incast), *think, *lasting, *repeats, 1)
+            }
             _ => return,
         };
         let per_round = match &kind {
@@ -125,7 +143,7 @@ impl Loops {
             self.members.push(Member { source: number, rounds: 0, open: 0, known: traffic.start, pair });
         }
         let Traffic { warmup, cooldown, .. } = *traffic;
-        self.sources.push(Source { traffic: index, think, rounds, kind, made: 0, total, warmup, cooldown });
+        self.sources.push(Source { traffic: index, think, rounds, kind, lasting, made: 0, total, warmup, cooldown });
         for member in self.members.len() - members as usize..self.members.len() {
             self.schedule(member as u32, traffic.start);
         }
@@ -147,8 +165,8 @@ impl Loops {
         self.head().map_or(Time::MAX, |(start, _)| start)
     }
 
-    /// Takes the next flow, and the loop that it belongs to.
-    pub(crate) fn take(&mut self) -> Option<(FlowSpec, u32)> {
+    /// Takes the next flow, and what it belongs to.
+    pub(crate) fn take(&mut self) -> Option<(FlowSpec, Origin)> {
         if self.starting.is_empty() {
             let Reverse((start, _, _, member)) = self.pending.pop()?;
             self.start_round(member, start);
@@ -222,10 +240,20 @@ impl Loops {
         }
         (member.rounds, member.open) = (member.rounds.saturating_add(1), flows.len() as u32);
         let last = source.total.map_or(u64::MAX, |total| total.saturating_sub(source.cooldown));
+        // The sender of the flow before, and how many of this round it has.
+        let (mut sender, mut of_sender) = (Loops::NONE, 0);
         for flow in flows {
             let measured = (source.warmup..last).contains(&source.made);
             source.made += 1;
-            self.starting.push_back((FlowSpec { measured, ..flow }, number));
+            of_sender = if flow.src == sender { of_sender + 1 } else { 0 };
+            sender = flow.src;
+            let connection = if source.lasting {
+                let next = self.connections.len() as u32;
+                *self.connections.entry((number, sender, of_sender)).or_insert(next)
+            } else {
+                Loops::NONE
+            };
+            self.starting.push_back((FlowSpec { measured, ..flow }, Origin { member: number, connection }));
         }
     }
 }
@@ -249,23 +277,23 @@ mod tests {
 
     fn pairs(pairs: u32, messages: Option<u32>) -> Traffic {
         let sizes = sizes::parse("uniform 1 KB - 9 KB", Path::new("")).unwrap();
-        traffic(TrafficPattern::Pairs { pairs, sizes, messages, think: Time::from_us(1) })
+        traffic(TrafficPattern::Pairs { pairs, sizes, messages, think: Time::from_us(1), lasting: true })
     }
 
     fn incast(senders: u32, repeats: Option<u32>) -> Traffic {
         let incast = Incast { senders, total: Bytes(10_001), receiver: 1, connections: 2 };
-        traffic(TrafficPattern::IncastLoop { incast, repeats, think: Time::from_us(1) })
+        traffic(TrafficPattern::IncastLoop { incast, repeats, think: Time::from_us(1), lasting: true })
     }
 
     /// Takes all flows and completes them in a scrambled order, each known 10 us after its start, and `spread` for each number of its
     /// sending host.
-    fn drain(loops: &mut Loops, spread: Time, scramble: usize) -> Vec<(FlowSpec, u32)> {
+    fn drain(loops: &mut Loops, spread: Time, scramble: usize) -> Vec<(FlowSpec, Origin)> {
         let (mut all, mut open, mut slot) = (Vec::new(), Vec::new(), 0);
         loop {
-            while let Some((flow, member)) = loops.take() {
-                loops.place(slot, member);
+            while let Some((flow, origin)) = loops.take() {
+                loops.place(slot, origin.member);
                 open.push((slot, flow.start + Time::from_us(10) + spread * u64::from(flow.src)));
-                all.push((flow, member));
+                all.push((flow, origin));
                 slot += 1;
             }
             if open.is_empty() {
@@ -299,6 +327,30 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_that_of_its_two_hosts() {
+        // Three of four hosts send over two connections each; a host's are the same in each request.
+        let mut loops = closed_loops(&[incast(3, Some(9)), pairs(2, Some(3))], &network(5), 1).unwrap();
+        let all = drain(&mut loops, Time::ZERO, 0);
+        let mut hosts: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+        let mut requests: BTreeMap<(u32, Time), Vec<u32>> = BTreeMap::new();
+        for (flow, Origin { member, connection }) in &all {
+            assert_eq!(*hosts.entry(*connection).or_insert((*member, flow.src)), (*member, flow.src));
+            requests.entry((*member, flow.start)).or_default().push(*connection);
+        }
+        assert!(hosts.keys().copied().eq(0..4 * 2 + 2), "as many as there are senders");
+        for at_once in requests.values_mut() {
+            at_once.sort_unstable();
+            assert!(at_once.is_sorted_by(|a, b| a < b), "one flow at a time");
+        }
+        // Without, there are none.
+        let mut traffic = pairs(2, Some(3));
+        let TrafficPattern::Pairs { lasting, .. } = &mut traffic.pattern else { panic!("no pairs") };
+        *lasting = false;
+        let mut loops = closed_loops(&[traffic], &network(5), 1).unwrap();
+        assert!(drain(&mut loops, Time::ZERO, 0).iter().all(|(_, origin)| origin.connection == Loops::NONE));
+    }
+
+    #[test]
     fn open_traffic_has_no_loops_and_impossible_ones_neither() {
         let network = network(4);
         assert!(closed_loops(&[], &network, 1).is_none());
@@ -319,7 +371,7 @@ mod tests {
             prop_assert_eq!(all.len() as u32, count * messages);
             prop_assert_eq!(Some(all.len() as u64), loops.total());
             for pair in 0..count {
-                let of: Vec<FlowSpec> = all.iter().filter(|(_, member)| *member == pair).map(|(flow, _)| *flow).collect();
+                let of: Vec<FlowSpec> = all.iter().filter(|(_, origin)| origin.member == pair).map(|(flow, _)| *flow).collect();
                 prop_assert_eq!(of.len() as u32, messages);
                 for two in of.windows(2) {
                     prop_assert_eq!(two[1].start, two[0].start + Time::from_us(11));
@@ -336,7 +388,7 @@ mod tests {
             let sorted = |scramble| {
                 let sources = [incast(senders, Some(4)), pairs(3, Some(4))];
                 let mut all = drain(&mut closed_loops(&sources, &network(8), seed).unwrap(), Time::from_us(1), scramble);
-                all.sort_by_key(|(f, member)| (*member, f.start, f.src));
+                all.sort_by_key(|(f, origin)| (origin.member, f.start, f.src));
                 all.into_iter().map(|(f, _)| (f.start, f.src, f.dst, f.bytes)).collect::<Vec<_>>()
             };
             prop_assert_eq!(sorted(0), sorted(scramble));

@@ -19,6 +19,7 @@ mod tests;
 pub use generate::{FlowStream, Network, check, closed_loops, generate};
 pub use list::{ListFormat, read_flow_list};
 pub use loops::Loops;
+pub(crate) use loops::Origin;
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
 
 /// One flow to come.

@@ -66,6 +66,10 @@ impl SendRecovery for GoBackNSender {
         }
     }
 
+    fn following(&self, cfg: &FlowConfig, packets: u64, _now: Time) -> GoBackNSender {
+        GoBackNSender { rtt: self.rtt, ..GoBackNSender::new(cfg, packets) }
+    }
+
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
         let Some(expected) = self.absolute(pdu.psn()).filter(|expected| *expected >= self.acked) else {
             return Progress::default(); // stale, or of packets never sent

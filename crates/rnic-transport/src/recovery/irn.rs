@@ -160,6 +160,10 @@ impl SendRecovery for IrnSender {
         }
     }
 
+    fn following(&self, cfg: &FlowConfig, packets: u64, _now: Time) -> IrnSender {
+        IrnSender { rtt: self.rtt, ..IrnSender::new(cfg, packets) }
+    }
+
     #[inline]
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
         let expected = pdu.psn();

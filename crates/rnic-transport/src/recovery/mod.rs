@@ -42,6 +42,9 @@ pub struct Progress {
 pub trait SendRecovery: Clone + Send + 'static {
     /// A flow of `packets` packets begins.
     fn new(cfg: &FlowConfig, packets: u64) -> Self;
+    /// A flow of `packets` packets begins at `now` on this one's connection, with what this one has learnt of the path. Its first sequence
+    /// number is `cfg`'s, as that of every flow.
+    fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> Self;
     /// An ACK or NACK arrived.
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress;
     /// Whether [`poll`](SendRecovery::poll) would return a packet, with at most `window` packets in flight.

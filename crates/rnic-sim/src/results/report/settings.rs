@@ -60,18 +60,20 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("repeats", repeats.to_string());
                 put("connections", connections.to_string());
             }
-            TrafficPattern::Pairs { pairs, messages, think, .. } => {
+            TrafficPattern::Pairs { pairs, messages, think, lasting, .. } => {
                 put("pairs", pairs.to_string());
                 put("messages", messages.map_or("no end".to_string(), |messages| messages.to_string()));
                 put("think", think.to_string());
+                put("lasting_connections", lasting.to_string());
             }
-            TrafficPattern::IncastLoop { incast, repeats, think } => {
+            TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
                 put("senders", incast.senders.to_string());
                 put("total", incast.total.to_string());
                 put("repeats", repeats.map_or("no end".to_string(), |repeats| repeats.to_string()));
                 put("connections", incast.connections.to_string());
                 put("interval", "completion".to_string());
                 put("think", think.to_string());
+                put("lasting_connections", lasting.to_string());
             }
             _ => {}
         }

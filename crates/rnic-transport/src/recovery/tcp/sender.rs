@@ -258,6 +258,16 @@ impl SendRecovery for TcpSender {
         }
     }
 
+    /// The connection stands, and its windows stay as they are. After an idle time of more than the retransmission timeout the congestion
+    /// window is the initial one at most (RFC 5681 section 4.1).
+    fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> TcpSender {
+        let new = TcpSender::new(cfg, packets);
+        let window = if self.phase == Phase::Fast { self.cwnd.min(self.ssthresh) } else { self.cwnd };
+        let idle = self.board.in_flight() == 0 && now > self.expires;
+        let cwnd = if idle { window.min(new.cwnd) } else { window };
+        TcpSender { cwnd, ssthresh: self.ssthresh, rtt: self.rtt, setup: Setup::Done, ..new }
+    }
+
     #[inline]
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
         if self.setup != Setup::Done {
