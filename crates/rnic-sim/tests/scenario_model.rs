@@ -107,10 +107,13 @@ fn closed_loops_and_durations() {
         panic!("no pairs")
     };
     assert_eq!((*pairs, sizes.name.as_str(), *messages, *think, *lasting), (20, "websearch", None, Time::ZERO, true));
-    let TrafficPattern::IncastLoop { incast, repeats, think, lasting } = &run.traffic[1].pattern else {
+    let traffic =
+        r#"{ pattern = "incast", senders = 2, total = "1 MB", interval = "completion", lasting_connections = true }"#;
+    let scenario = read_with(SMALL, &[("traffic", traffic), ("limits.duration", "1 ms")]);
+    let TrafficPattern::IncastLoop { incast, repeats, think, lasting } = &scenario.runs[0].traffic[0].pattern else {
         panic!("no loop")
     };
-    assert_eq!((incast.senders, incast.total, incast.receiver, incast.connections), (8, Bytes(128_000_000), 0, 1));
+    assert_eq!((incast.senders, incast.total, incast.receiver, incast.connections), (2, Bytes(1_000_000), 0, 1));
     assert_eq!((*repeats, *think, *lasting), (None, Time::ZERO, true));
     // With an end, and thought.
     let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3, repeats = 7, interval = "completion", think = "2 us" }"#;
