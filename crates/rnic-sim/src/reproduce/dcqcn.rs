@@ -379,8 +379,8 @@ fn victim(m: &Measured<'_>) -> Vec<Row> {
         ),
         Row::new(
             "PFC only: lost by the victim to two senders under T3",
-            "it loses more than half",
-            Claim::Above(0.0),
+            "4.5 of 10 Gbps are left",
+            about(0.55, 0.0),
             Unit::Percent,
             each(change(pfc), |ratio| 1.0 - ratio),
         ),
