@@ -186,7 +186,7 @@ impl Metric {
             Metric::Pauses("") => Some(result.pauses as f64),
             Metric::Pauses(at) => {
                 let there = result.pauses_at.iter().filter(|(node, _)| node.starts_with(at));
-                Some(there.map(|(_, pauses)| *pauses as f64).sum())
+                Some(there.map(|(_, pauses)| *pauses).sum::<u64>() as f64)
             }
         }
     }
