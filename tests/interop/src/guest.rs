@@ -209,6 +209,18 @@ impl Guest {
         self.run(&format!("ping -c 1 -W 1 {address} >/dev/null 2>&1; true")).map(drop)
     }
 
+    /// Waits until a host that answers pings is reached: a guest that has just booted has IPv6 addresses that it may not use yet, and a queue
+    /// pair that moves to RTR in that time fails.
+    ///
+    /// # Errors
+    /// If the guest ends, or no answer comes within some seconds.
+    pub fn reach(&mut self, address: IpAddr) -> Result<()> {
+        let tries = format!(
+            "for i in $(seq 25); do ping -c 1 -W 1 {address} >/dev/null 2>&1 && exit; usleep 200000; done; exit 1"
+        );
+        self.run(&tries).map(drop)
+    }
+
     /// Starts a shell command of one line.
     ///
     /// # Errors

@@ -110,6 +110,7 @@ fn loss(bench: &Bench) -> Result<()> {
 
 fn pingpong(bench: &Bench) -> Result<()> {
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    guest.reach(Gid::Ipv6.address(Host::OURS))?;
     let program = format!("ibv_rc_pingpong -d rxe0 -g {} -n 100 -s 10001 -c", Gid::Ipv6.index());
     let arguments = "-n 100 -s 10001 -c";
     let checked = |out: &str| {
