@@ -373,7 +373,7 @@ fn axis_name(metric: Metric) -> String {
     match metric {
         Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
         Metric::Pauses(_) => "Pauses".to_string(),
-        Metric::FluidDifference | Metric::FluidRate | Metric::FluidQueue => "Ratio".to_string(),
+        Metric::FluidRate | Metric::FluidQueue => "Ratio".to_string(),
         _ => "Goodput, Gbps".to_string(),
     }
 }

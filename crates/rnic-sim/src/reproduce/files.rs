@@ -94,18 +94,13 @@ pub fn write_all(
 fn row(verdict: &Verdict) -> report::Verdict {
     let within = match verdict.outcome {
         Outcome::Inside => Within::Inside,
-        Outcome::NotStated => Within::NotStated,
         Outcome::NoResult => Within::NoResult,
         Outcome::Inconclusive => Within::Inconclusive,
-        Outcome::Smaller | Outcome::Larger | Outcome::Opposite => Within::Outside,
+        _ if verdict.outcome.is_outside() => Within::Outside,
+        _ => Within::NotStated,
     };
     // Which way it is outside has no place of its own.
-    let how = match verdict.outcome {
-        Outcome::Smaller | Outcome::Larger | Outcome::Opposite => {
-            verdict.outcome.text().trim_start_matches("outside: ")
-        }
-        _ => "",
-    };
+    let how = verdict.outcome.text().strip_prefix("outside: ").unwrap_or("");
     let note: Vec<&str> = [how, verdict.row.note.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
     report::Verdict {
         experiment: verdict.experiment.clone(),

@@ -155,11 +155,13 @@ impl Fluid {
             rates.chunks(step).map(|rates| round6(mean(rates) / 1e9)).collect()
         };
         let ends = beside.times.chunks(step).filter_map(|times| times.last());
-        let queue = beside.queue.packets_steady.map(|packets| packets / beside.queue.model_steady);
+        // A lone sender's queue is empty in the model.
+        let over = |packets: f64, model: f64| (model > 0.0).then(|| round6(packets / model));
+        let queue = beside.queue.packets_steady.and_then(|packets| over(packets, beside.queue.model_steady));
         Some(Fluid {
             difference: round6(beside.difference),
-            rate: round6(last.packets_steady / last.model_steady),
-            queue: queue.map(round6),
+            rate: over(last.packets_steady, last.model_steady)?,
+            queue,
             at_us: ends.map(|time| round6(time.as_us())).collect(),
             packets_gbps: gbps(&last.packets),
             model_gbps: gbps(&last.model),

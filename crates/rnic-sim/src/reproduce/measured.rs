@@ -129,7 +129,6 @@ impl Metric {
             Metric::QueueMedian => "queue, median".to_string(),
             Metric::QueueHigh => "queue, 95th percentile".to_string(),
             Metric::QueueMax => "queue, largest".to_string(),
-            Metric::Pauses("") => "pauses".to_string(),
             Metric::Pauses(at) => format!("pauses at {at}"),
         }
     }
@@ -183,7 +182,6 @@ impl Metric {
             Metric::QueueMedian => Some(result.queues.values().next()?.p50),
             Metric::QueueHigh => Some(result.queues.values().next()?.p95),
             Metric::QueueMax => Some(result.queues.values().next()?.max),
-            Metric::Pauses("") => Some(result.pauses as f64),
             Metric::Pauses(at) => {
                 let there = result.pauses_at.iter().filter(|(node, _)| node.starts_with(at));
                 Some(there.map(|(_, pauses)| *pauses).sum::<u64>() as f64)

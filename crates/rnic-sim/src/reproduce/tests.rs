@@ -56,7 +56,8 @@ fn every_scenario_reads_and_every_row_and_figure_finds_its_runs() {
             for verdict in plan.conclude(&results) {
                 let values = verdict.row.sample.as_ref();
                 let (name, metric) = (&verdict.experiment, &verdict.row.metric);
-                assert!(values.is_ok_and(|values| !values.is_empty()), "{name}: {metric}: {values:?}");
+                let least = if verdict.row.note.starts_with("one value over all seeds") { 1 } else { 2 };
+                assert!(values.is_ok_and(|values| values.len() >= least), "{name}: {metric}: {values:?}");
                 assert!(!verdict.row.note.contains("no result"), "{name}: {metric}: {}", verdict.row.note);
             }
             for planned in &plan.experiments {

@@ -16,6 +16,13 @@ pub enum Claim {
         /// No difference: 1 for ratios, 0 for changes.
         neutral: f64,
     },
+    /// The mean lies between these two, and no value would mean that there is no effect: a size.
+    Within {
+        /// Smallest stated.
+        low: f64,
+        /// Largest stated.
+        high: f64,
+    },
     /// The mean is at most this: a bound on the worst of several cases.
     AtMost(f64),
     /// One number. It is met if the 95 % confidence interval reaches it and is no wider than the stated effect to either side.
@@ -42,8 +49,6 @@ pub enum Unit {
     Gbps,
     /// Bytes, shown in kilobytes.
     Kilobytes,
-    /// How many.
-    Count,
 }
 
 impl Unit {
@@ -54,7 +59,6 @@ impl Unit {
             Unit::Percent => (100.0, " %"),
             Unit::Gbps => (1.0, " Gbps"),
             Unit::Kilobytes => (0.001, " KB"),
-            Unit::Count => (1.0, ""),
         };
         let mean = estimate.mean * scale;
         let decimals = match mean.abs() {
@@ -76,7 +80,6 @@ impl Unit {
             Unit::Percent => "fraction",
             Unit::Gbps => "Gbps",
             Unit::Kilobytes => "bytes",
-            Unit::Count => "count",
         }
     }
 }
@@ -125,6 +128,10 @@ pub enum Outcome {
     Larger,
     /// Outside: the opposite direction, or none.
     Opposite,
+    /// Outside: a size below what is stated.
+    Below,
+    /// Outside: a size above it.
+    Above,
     /// The confidence interval allows either answer.
     Inconclusive,
     /// The paper states no number or direction.
@@ -141,6 +148,8 @@ impl Outcome {
             Outcome::Smaller => "outside: same direction, smaller",
             Outcome::Larger => "outside: same direction, larger",
             Outcome::Opposite => "outside: opposite direction",
+            Outcome::Below => "outside: below",
+            Outcome::Above => "outside: above",
             Outcome::Inconclusive => "inconclusive: the interval is too wide",
             Outcome::NotStated => "not stated",
             Outcome::NoResult => "no result",
@@ -149,7 +158,7 @@ impl Outcome {
 
     /// Whether it was measured and is not inside.
     pub fn is_outside(self) -> bool {
-        matches!(self, Outcome::Smaller | Outcome::Larger | Outcome::Opposite)
+        matches!(self, Outcome::Smaller | Outcome::Larger | Outcome::Opposite | Outcome::Below | Outcome::Above)
     }
 }
 
@@ -160,6 +169,14 @@ pub fn judge(claim: Claim, estimate: &Estimate) -> Outcome {
     match claim {
         Claim::Between { low, high, .. } if (low..=high).contains(&mean) => Outcome::Inside,
         Claim::Between { low, high, neutral } => beyond(mean, if mean < low { low } else { high }, neutral),
+        Claim::Within { low, high } if (low..=high).contains(&mean) => Outcome::Inside,
+        Claim::Within { low, .. } => {
+            if mean < low {
+                Outcome::Below
+            } else {
+                Outcome::Above
+            }
+        }
         Claim::Exactly { value, neutral } if (from..=to).contains(&value) => {
             let narrow = estimate.half_width.is_some_and(|half| half <= (value - neutral).abs());
             if narrow || value == mean { Outcome::Inside } else { Outcome::Inconclusive }
@@ -324,6 +341,17 @@ mod tests {
         let from_nothing = Claim::Between { low: 0.0, high: 0.75, neutral: 0.0 };
         assert_eq!(judge(from_nothing, &single(-0.01)), Outcome::Opposite);
         assert_eq!(judge(from_nothing, &single(0.8)), Outcome::Larger);
+    }
+
+    #[test]
+    fn a_size_is_met_or_missed_below_or_above() {
+        let size = Claim::Within { low: 95.0, high: 105.0 };
+        let outcomes = [94.9, 95.0, 105.0, 105.1].map(|mean| judge(size, &single(mean)));
+        assert_eq!(outcomes, [Outcome::Below, Outcome::Inside, Outcome::Inside, Outcome::Above]);
+        assert!(outcomes[0].is_outside() && outcomes[3].is_outside());
+        let more = Claim::Between { low: 0.5, high: f64::INFINITY, neutral: 0.0 };
+        let outcomes = [-0.1, 0.1, 0.6].map(|mean| judge(more, &single(mean)));
+        assert_eq!(outcomes, [Outcome::Opposite, Outcome::Smaller, Outcome::Inside]);
     }
 
     #[test]
