@@ -140,7 +140,8 @@ impl Routes {
 /// A port depends on another if some packet leaves by the one and, at the switch that it leads to, by the other (Dally and Seitz, 1987).
 /// Networks in which packets go up and then down, as in regular trees, have no cycle.
 pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> {
-    let groups = routes.switches.first().map_or(0, |switch| switch.set_of_group.len());
+    // A switch's group is out of use when all of its hosts have groups of their own.
+    let in_use: BTreeSet<u32> = routes.host_place.iter().map(|(group, _)| *group).collect();
     let at = |node: NodeId| &routes.switches[(node - topology.hosts) as usize];
     let out = |node: NodeId, port: &u16| topology.first_port[node as usize] as usize + usize::from(*port);
     let set = |node: NodeId, index: u16| {
@@ -150,19 +151,19 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
     let sources: Vec<NodeId> = self::groups(topology).switches;
     // Per port: which sets of the next switch its packets may go on by.
     let mut follows: Vec<BTreeSet<u16>> = vec![BTreeSet::new(); topology.ports.len()];
-    for group in 0..groups {
+    for group in in_use {
         let mut known = vec![false; topology.nodes() as usize];
         let mut open = sources.clone();
         while let Some(node) = open.pop() {
             // At their own switch packets leave the network.
-            if std::mem::replace(&mut known[node as usize], true) || at(node).own_group == group as u32 {
+            if std::mem::replace(&mut known[node as usize], true) || at(node).own_group == group {
                 continue;
             }
-            for port in set(node, at(node).set_of_group[group]) {
+            for port in set(node, at(node).set_of_group[group as usize]) {
                 let next = topology.peer_node(port);
                 if !topology.is_host(next) {
-                    if at(next).own_group != group as u32 {
-                        follows[port].insert(at(next).set_of_group[group]);
+                    if at(next).own_group != group {
+                        follows[port].insert(at(next).set_of_group[group as usize]);
                     }
                     open.push(next);
                 }

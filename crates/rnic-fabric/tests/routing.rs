@@ -294,6 +294,20 @@ fn a_ring_allows_a_cycle_once_packets_cross_two_of_its_cables() {
 }
 
 #[test]
+fn routes_that_no_packet_takes_any_more_allow_no_cycle() {
+    // Every packet goes along the line s0 - s1 - s2 - s3, and none over the cable that closes the ring.
+    let line = [
+        route("s1", &["h0"], "s0"),
+        route("s2", &["h0", "h1"], "s1"),
+        route("s3", &["h0", "h1", "h2"], "s2"),
+        route("s0", &["h1", "h2", "h3"], "s1"),
+        route("s1", &["h2", "h3"], "s2"),
+        route("s2", &["h3"], "s3"),
+    ];
+    assert_eq!(cycle(&ring(4), &line), None);
+}
+
+#[test]
 fn broken_routes_that_close_a_circle_are_found() {
     // The long way round a triangle: one or two such routes close no circle, three do.
     let around = [route("s0", &["h1"], "s2"), route("s1", &["h2"], "s0"), route("s2", &["h0"], "s1")];

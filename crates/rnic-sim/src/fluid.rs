@@ -87,7 +87,7 @@ pub struct QueueBeside {
 ///
 /// # Errors
 /// One sentence that says why the model cannot stand for this run: another congestion control, no marks, flows that were not watched or that
-/// end, more than one bottleneck, or parameters that it refuses.
+/// end or that follow from what has arrived, storms of pauses, more than one bottleneck, or parameters that it refuses.
 pub fn beside(run: &RunSpec, resolved: &Resolved, samples: &Samples) -> Result<Beside, String> {
     refuse(run, resolved)?;
     let end = samples.at(samples.count.saturating_sub(1));
@@ -193,6 +193,15 @@ fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
     if let Some(rate) = resolved.flow.max_rate.filter(|rate| *rate < resolved.flow.line_rate) {
         return Err(format!("the run has max_rate = \"{rate}\", and the model's flows go up to the bottleneck's rate"));
     }
+    if let Some(source) = run.traffic.iter().find(|source| source.pattern.is_closed()) {
+        return Err(format!(
+            "the flows of traffic \"{}\" follow from what has arrived, and the model's start at given times",
+            source.name
+        ));
+    }
+    if !resolved.storms.is_empty() {
+        return Err("a NIC of the run pauses its switch, and the model has no pauses".to_string());
+    }
     Ok(())
 }
 
@@ -224,7 +233,7 @@ struct Place {
 impl Place {
     fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Place, String> {
         let built = Topology::build(&resolved.fabric).and_then(|topology| {
-            let routes = Routes::new(&topology, run.seed)?;
+            let routes = Routes::with(&topology, &resolved.fabric.routes, run.seed)?;
             Ok((topology, routes))
         });
         let (topology, routes) = built.map_err(|error| error.to_string())?;

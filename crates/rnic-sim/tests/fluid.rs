@@ -87,6 +87,25 @@ start = "20 ms""#;
     assert!(both.difference < 0.35, "{}", both.difference);
 }
 
+/// Routes by hand decide where the flows meet, and how far a mark goes.
+#[test]
+fn the_run_s_own_routes_are_the_model_s() {
+    let triangle = |route: &str| {
+        format!(
+            r#"fabric = {{ topology = "graph", hosts = 3, switches = 3, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = {{ queueing = "shared", mark = "departures" }}, link = [{}]{route} }}"#,
+            [("h0", "s0"), ("h1", "s0"), ("h2", "s1"), ("s0", "s1"), ("s1", "s2"), ("s2", "s0")]
+                .map(|(from, to)| format!("{{ from = \"{from}\", to = \"{to}\" }}"))
+                .join(", ")
+        )
+    };
+    let incast = INCAST.replace("senders = 2", "senders = 2, receiver = 2");
+    let around = r#", route = [{ at = "s0", to = "h2", via = "s2" }]"#;
+    let watch = WATCH.replace("s0:h0", "s1:h2");
+    let both = [run(&triangle(""), &incast, &watch, DCQCN), run(&triangle(around), &incast, &watch, DCQCN)];
+    let [short, long] = both.map(Result::unwrap);
+    assert_eq!((short.bottleneck.as_str(), long.bottleneck.as_str()), ("s0:s1", "s0:s2"));
+}
+
 #[test]
 fn what_the_model_cannot_be() {
     let reason = |fabric: &str, traffic: &str, watch: &str, keys: &str| run(fabric, traffic, watch, keys).unwrap_err();
@@ -114,6 +133,17 @@ fn what_the_model_cannot_be() {
     assert_eq!(
         reason(&slow, INCAST, WATCH, DCQCN),
         "a host's link has 40 Gbps, the bottleneck 10 Gbps: the model has one rate for both"
+    );
+    let closed = INCAST.replace("10 GB\"", "10 GB\", interval = \"completion\"");
+    assert_eq!(
+        reason(SWITCH, &closed, WATCH, DCQCN),
+        "the flows of traffic \"incast\" follow from what has arrived, and the model's start at given times"
+    );
+    let storm =
+        SWITCH.replace("switch =", "storm = [{ host = \"h0\", start = \"1 ms\", duration = \"1 ms\" }], switch =");
+    assert_eq!(
+        reason(&storm, INCAST, WATCH, &format!("{DCQCN}\npfc = true")),
+        "a NIC of the run pauses its switch, and the model has no pauses"
     );
     let permutation = r#"traffic = { pattern = "permutation", sizes = "fixed 10 GB" }"#;
     assert_eq!(reason(SWITCH, permutation, WATCH, DCQCN), "the flows share no output of a switch");
