@@ -59,6 +59,8 @@ pub(crate) struct PauseWatch {
     interval: Time,
     next: Time,
     records: PauseRecords,
+    /// Since which sample there has been a cycle at every one.
+    cycle_since: Option<Time>,
     /// Index into the roots.
     roots: BTreeMap<(RootKind, u32, u8), u32>,
     /// Of those seen at the last sample.
@@ -72,6 +74,7 @@ impl PauseWatch {
             interval,
             next: start,
             records: PauseRecords { start, interval, ..PauseRecords::default() },
+            cycle_since: None,
             roots: BTreeMap::new(),
             seen: BTreeMap::new(),
             victims: BTreeMap::new(),
@@ -88,9 +91,10 @@ impl PauseWatch {
         let roots: Vec<Option<u32>> = tree.ports.iter().map(|p| self.root(p.cause, p.priority, now)).collect();
         self.count(&tree, &roots);
         self.span(now, &tree, &roots);
+        self.cycle_since = (!tree.cycle.is_empty()).then(|| self.cycle_since.unwrap_or(now));
         if !tree.cycle.is_empty() && self.records.cycle.is_none() {
             let ports = tree.cycle.iter().map(|port| *port as u32).collect();
-            self.records.cycle = Some(BufferCycle { first: now, ports, at_end: false });
+            self.records.cycle = Some(BufferCycle { first: now, ports, at_end: false, cut: false });
         }
         let paused = tree.paused().count() as u32;
         self.records.most_paused = self.records.most_paused.max(paused);
@@ -199,9 +203,9 @@ impl PauseWatch {
         self.seen = seen;
     }
 
-    /// What was found in a run that ended at `end` with these records.
+    /// What was found in a run that ended at `end` with these records; `cut`: by its duration.
     pub(crate) fn finish<B: Copy + Default>(
-        mut self, fabric: &mut Fabric<B>, end: Time, flows: &[FlowRecord], warnings: &mut Vec<String>,
+        mut self, fabric: &mut Fabric<B>, end: Time, cut: bool, flows: &[FlowRecord], warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -212,8 +216,8 @@ impl PauseWatch {
         }
         if !tree.cycle.is_empty() {
             let ports = tree.cycle.iter().map(|port| *port as u32).collect();
-            let first = self.records.cycle.as_ref().map_or(end, |cycle| cycle.first);
-            self.records.cycle = Some(BufferCycle { first, ports, at_end: true });
+            let first = self.cycle_since.unwrap_or(end);
+            self.records.cycle = Some(BufferCycle { first, ports, at_end: true, cut });
         }
         for span in &mut self.records.spans {
             span.to = span.to.min(end);

@@ -248,12 +248,14 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
-    if cut.is_some() && !pause_tree(&fabric).cycle.is_empty() {
-        warnings.push(format!("at the end of its duration the fabric was blocked{}", blocked(&fabric)));
+    let cycle = cut.map_or(Vec::new(), |_| pause_tree(&fabric).cycle);
+    if !cycle.is_empty() {
+        let names: Vec<String> = cycle.iter().map(|port| fabric.topology().port_name(*port)).collect();
+        warnings.push(format!("a cycle of pauses at the end of the run: through {}", names.join(", ")));
     }
     let places = hosts.take_places();
     let flows = hosts.into_records();
-    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, &flows, &mut warnings));
+    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, cut.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     if let Some(capture) = capture {
         capture.end(&fabric, &places, &flows);

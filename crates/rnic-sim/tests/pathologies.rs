@@ -159,6 +159,18 @@ fn the_deadlock_is_seen_when_it_closes_and_where() {
 }
 
 #[test]
+fn a_run_that_its_duration_cuts_claims_no_deadlock() {
+    let (_, reports, summary) = run("deadlock.toml", &[("limits.duration", "\"200 us\"")]);
+    let broken = &reports[0];
+    let cycle = pauses(broken).cycle.as_ref().unwrap();
+    assert!(cycle.at_end && cycle.cut && broken.output.status == RunStatus::Completed);
+    let sentences = summary.runs[0].pauses.as_ref().unwrap().sentences();
+    assert!(sentences[0].starts_with("a cycle of pauses at the end of the run, from "), "{sentences:?}");
+    let told = |warning: &String| warning.starts_with("a cycle of pauses at the end of the run: through ");
+    assert_eq!(broken.output.warnings.iter().filter(|warning| told(warning)).count(), 1);
+}
+
+#[test]
 fn watching_pauses_changes_no_result_and_threads_change_no_record() {
     let (scenario, watched, _) = run("storm.toml", &[("traffic.flows", "400")]);
     let mut blind = scenario.clone();

@@ -103,6 +103,18 @@ fn what_cannot_be_watched_is_said() {
         ("watch = { interval = '1 us' }", "has nothing to look at"),
         ("watch = { interval = '1 us', queue = 'all' }", "unknown key `queue`"),
         ("watch = { interval = '1 us', queues = 'some' }", "queues"),
+        (
+            "watch = { interval = '1 us', queues = [3] }",
+            "`queues` must list names, not an integer; write for example `queues = [\"s0:h0\"]`",
+        ),
+        (
+            "watch = { interval = '1 us', queues = [' '] }",
+            "`queues` has an empty name; write for example `queues = [\"s0:h0\"]`",
+        ),
+        (
+            "limits = { duration = '1 ms' }\nwatch = { interval = '1 us', start = '1 ms', queues = 'all' }",
+            "no sample would be taken: the run ends at its `duration` of 1 ms; let `start` be before `duration`",
+        ),
         ("watch = { interval = '1 us', queues = ['s0'] }", "\"s0\" is no link"),
         ("watch = { interval = '1 us', queues = ['s0:h9'] }", "no node is called \"h9\""),
         ("watch = { interval = '1 us', queues = ['h0:h1'] }", "no cable joins h0 and h1"),

@@ -316,12 +316,14 @@ pub struct TreePort {
 /// Ports that wait for each other in a circle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BufferCycle {
-    /// The first sample with such a cycle.
+    /// The first sample with such a cycle: of those with one on end until the end of the run if there is one then, else of all.
     pub first: Time,
     /// The ports along it: at the end of the run if there is one then, else at that sample.
     pub ports: Vec<u32>,
-    /// Whether the run ended with one: a deadlock.
+    /// Whether the run ended with one: a deadlock, unless it was cut.
     pub at_end: bool,
+    /// Whether the run's `duration` cut it, so that the cycle might have dissolved yet.
+    pub cut: bool,
 }
 
 /// A flow that was held up without having a part in it.

@@ -70,6 +70,8 @@ pub struct CycleSummary {
     pub ports: Vec<String>,
     /// Whether the run ended with one.
     pub at_end: bool,
+    /// Whether the run's `duration` cut it.
+    pub cut: bool,
 }
 
 /// A flow that was held up without having a part in it.
@@ -196,6 +198,7 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
             first: cycle.first,
             ports: cycle.ports.iter().map(name).collect(),
             at_end: cycle.at_end,
+            cut: cycle.cut,
         }),
         victims: records.victim_count,
         longest: records.victims.iter().take(VICTIMS).map(victim).collect(),
@@ -213,9 +216,12 @@ impl PauseSummary {
         let mut sentences = Vec::new();
         if let Some(cycle) = &self.cycle {
             let (at, ports) = (duration(cycle.first.as_us()), cycle.ports.join(", "));
-            sentences.push(match cycle.at_end {
-                true => format!("deadlock from {at} on: {ports} wait for each other"),
-                false => format!("a cycle of pauses at {at} that dissolved: {ports} waited for each other"),
+            sentences.push(match (cycle.at_end, cycle.cut) {
+                (true, false) => format!("deadlock from {at} on: {ports} wait for each other"),
+                (true, true) => {
+                    format!("a cycle of pauses at the end of the run, from {at} on: {ports} wait for each other")
+                }
+                (false, _) => format!("a cycle of pauses at {at} that dissolved: {ports} waited for each other"),
             });
         }
         for root in self.roots.iter().take(NAMED) {

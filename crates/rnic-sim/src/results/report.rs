@@ -94,7 +94,7 @@ mod tests {
             samples: 9,
             roots: vec![root],
             most_paused: 1,
-            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true }),
+            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true, cut: false }),
             victims: vec![Victim { flow: 0, src: 0, dst: 1, samples: 2, root: 0, finished: true, goodput: 5e9 }],
             victim_count: 1,
             spans: vec![span(10, 30), span(80, 90)],

@@ -144,28 +144,28 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.catalogue)?;
     fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
     let limits = limits(&root)?;
-    let watch = root.get("watch").map(|item| watch(&item)).transpose()?;
+    let watch = root.get("watch").map(|item| watch(&item, limits.duration)).transpose()?;
     traffic::check_end(&traffic_item, &traffic, limits.duration)?;
     let (name, base) = (naming.name.to_string(), naming.base.to_string());
     let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
     Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits, watch })
 }
 
-fn watch(item: &Item<'_>) -> Result<Watch> {
+fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
     let table = item.table("[watch]")?;
     table.accept(&["interval", "start", "queues", "flows", "pauses"])?;
     let interval = table.require("interval", "interval = \"10 us\"")?.positive_time("10 us")?;
     let start = table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?;
+    if let (Some(start), Some(duration)) = (table.get("start"), duration.filter(|duration| start >= *duration)) {
+        let message = format!("no sample would be taken: the run ends at its `duration` of {duration}");
+        return Err(start.error(message, "let `start` be before `duration`"));
+    }
     let flag = |key: &str| table.get(key).map_or(Ok(false), |item| item.boolean());
     let (flows, pauses) = (flag("flows")?, flag("pauses")?);
     let queues = match table.get("queues") {
         None => WatchedQueues::Named(Vec::new()),
         Some(item) if item.text() == Some("all") => WatchedQueues::All,
-        Some(item) => {
-            let names = item.array("[\"s0:h0\"]")?;
-            let names = names.iter().map(|name| name.name("s0:h0").map(str::to_string));
-            WatchedQueues::Named(names.collect::<Result<_>>()?)
-        }
+        Some(item) => WatchedQueues::Named(item.names("[\"s0:h0\"]")?),
     };
     if !flows && !pauses && queues == WatchedQueues::Named(Vec::new()) {
         let help = "write for example `queues = [\"s0:h0\"]`, `flows = true` or `pauses = true`";

@@ -324,6 +324,21 @@ impl<'a> Item<'a> {
         Ok(nodes.iter().map(|node| Item { documents: self.documents, key: self.key, node }).collect())
     }
 
+    /// The strings of an array, none of them empty.
+    pub(super) fn names(&self, example: &str) -> Result<Vec<String>> {
+        let name = |item: &Item<'_>| {
+            let refused = || {
+                let message = match &item.node.value {
+                    Value::String(_) => format!("`{}` has an empty name", self.key),
+                    value => format!("`{}` must list names, not {}", self.key, value.kind()),
+                };
+                item.error(message, format!("write for example `{} = {example}`", self.key))
+            };
+            item.text().map(str::to_string).ok_or_else(refused)
+        };
+        self.array(example)?.iter().map(name).collect()
+    }
+
     /// The tables of an array of tables that `[[header]]` makes.
     pub(super) fn tables(&self, header: &str) -> Result<Vec<Table<'a>>> {
         let header = format!("[[{header}]]");

@@ -140,7 +140,11 @@ fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time
         })
         .collect();
     if let Some(cycle) = &records.cycle {
-        let name = if cycle.at_end { "deadlock: the cycle is closed" } else { "a cycle that dissolved" };
+        let name = match (cycle.at_end, cycle.cut) {
+            (true, false) => "deadlock: the cycle is closed",
+            (true, true) => "a cycle that lasts until the end",
+            (false, _) => "a cycle that dissolved",
+        };
         marks.push(Reference { value: cycle.first.as_us(), name: name.to_string() });
     }
     marks
