@@ -10,7 +10,7 @@ use crate::endpoint::{Endpoint, Watcher};
 use crate::event::EventTree;
 use crate::headroom::required_headroom;
 use crate::packet::MIN_FRAME;
-use crate::port::{Pause, Ports, PriorityCounters, Tapped};
+use crate::port::{Pause, PauseLog, Ports, PriorityCounters, Tapped};
 use crate::routing::Routes;
 use crate::switch::{InputQueued, Queueing, SharedBuffer, Switch};
 use crate::topology::{Topology, TopologyError};
@@ -319,13 +319,14 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn pauses_peer(&self, port: usize) -> u8 {
         self.links.ports[port].pause_wanted
     }
-    /// Notes every pause from now on; [`Fabric::take_pauses`] hands them over.
-    pub fn log_pauses(&mut self) {
-        self.links.pause_log.get_or_insert_default();
+    /// Notes pauses from now on; [`Fabric::take_pauses`] hands them over. Between two calls of that, `most` are kept.
+    pub fn log_pauses(&mut self, most: usize) {
+        self.links.pause_log = Some(PauseLog { ended: Vec::new(), most, left_out: 0 });
     }
-    /// The pauses that have ended since the last call, in no particular order.
-    pub fn take_pauses(&mut self) -> Vec<Pause> {
-        self.links.pause_log.as_mut().map(std::mem::take).unwrap_or_default()
+    /// The pauses that have ended since the last call, in no particular order, and how many more there were.
+    pub fn take_pauses(&mut self) -> (Vec<Pause>, u64) {
+        let take = |log: &mut PauseLog| (std::mem::take(&mut log.ended), std::mem::take(&mut log.left_out));
+        self.links.pause_log.as_mut().map(take).unwrap_or_default()
     }
     /// Calls `look` with the queueing of a port's switch and the port's number there; `None` for a host's.
     fn look<R>(&self, port: usize, look: impl FnOnce(&dyn Queueing<B>, usize) -> R) -> Option<R> {

@@ -193,6 +193,24 @@ impl<B> Port<B> {
     }
 }
 
+/// Pauses that have ended since they were last asked for, up to a number of them.
+pub(crate) struct PauseLog {
+    pub(crate) ended: Vec<Pause>,
+    pub(crate) most: usize,
+    /// How many found no room.
+    pub(crate) left_out: u64,
+}
+
+impl PauseLog {
+    fn push(&mut self, pause: Pause) {
+        if self.ended.len() < self.most {
+            self.ended.push(pause);
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
 /// All ports of a fabric, their counters, and the time of each node's next event.
 pub(crate) struct Ports<B> {
     pub(crate) ports: Vec<Port<B>>,
@@ -206,7 +224,7 @@ pub(crate) struct Ports<B> {
     /// Ports with a priority paused.
     pub(crate) paused_ports: usize,
     /// Pauses that have ended, if somebody wants to know.
-    pub(crate) pause_log: Option<Vec<Pause>>,
+    pub(crate) pause_log: Option<PauseLog>,
     /// Per node: nothing happens there before this time.
     pub(crate) next_event: Vec<u64>,
     /// Bytes that each frame takes on the cable beyond its own.

@@ -42,7 +42,7 @@ impl Watcher<Script> for Look {
 
 fn seen(spec: &FabricSpec, storm: Option<u64>, at: u64) -> (Fabric<u32>, PauseTree) {
     let mut fabric = Fabric::new(spec, 1).unwrap();
-    fabric.log_pauses();
+    fabric.log_pauses(1_000_000);
     let mut script = Script::new(3);
     script.send_burst(0, 0, 1, 600);
     let mut look = Look { storm, at: Some(at), tree: PauseTree::default() };
@@ -81,7 +81,8 @@ fn a_chain_of_pauses_leads_to_the_congested_port() {
     let (mut fabric, tree) = seen(&spec, None, 100 * US);
     assert!(tree.paused().count() > 0);
     // The log has the same pauses with their ends, and adds up to the counters.
-    let log = fabric.take_pauses();
+    let (log, left_out) = fabric.take_pauses();
+    assert_eq!(left_out, 0);
     for paused in tree.paused() {
         assert_eq!(log.iter().filter(|p| p.port as usize == paused.port && p.from == paused.since).count(), 1);
     }
@@ -91,7 +92,26 @@ fn a_chain_of_pauses_leads_to_the_congested_port() {
         assert_eq!(own().count() as u64, counters.pause_received);
         assert_eq!(own().map(|p| (p.to - p.from).as_ps()).sum::<u64>(), counters.paused_ps);
     }
-    assert!(fabric.take_pauses().is_empty() && !fabric.any_paused());
+    assert!(fabric.take_pauses().0.is_empty() && !fabric.any_paused());
+}
+
+#[test]
+fn the_log_of_pauses_holds_as_many_as_were_asked_for() {
+    let mut spec = with_pfc(chain(), 100_000, 20 * F, 10 * F);
+    spec.links[3].rate = Some(BitRate::from_gbps(10));
+    let ended = |most| {
+        let mut fabric = Fabric::new(&spec, 1).unwrap();
+        fabric.log_pauses(most);
+        let mut script = Script::new(3);
+        script.send_burst(0, 0, 1, 600);
+        fabric.run(&mut script);
+        let (log, left_out) = fabric.take_pauses();
+        assert_eq!(fabric.take_pauses(), (Vec::new(), 0));
+        (log, left_out)
+    };
+    let (all, none) = ended(usize::MAX);
+    assert!(all.len() > 2 && none == 0);
+    assert_eq!(ended(2), (all[..2].to_vec(), all.len() as u64 - 2));
 }
 
 #[test]

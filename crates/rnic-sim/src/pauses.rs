@@ -124,7 +124,8 @@ impl PauseWatch {
 
     /// Takes over the pauses that have ended since the last sample.
     fn log<B: Copy + Default>(&mut self, fabric: &mut Fabric<B>) {
-        let mut ended = fabric.take_pauses();
+        let (mut ended, left_out) = fabric.take_pauses();
+        self.records.pauses_left_out += left_out;
         ended.sort_unstable_by_key(|pause| (pause.from, pause.port, pause.priority));
         for pause in ended {
             let seen = self.seen.get(&(pause.port, pause.priority)).filter(|seen| seen.since == pause.from);
@@ -241,7 +242,7 @@ impl PauseWatch {
         self.records.victims = victims;
         if self.records.pauses_left_out > 0 {
             warnings.push(format!(
-                "the log of pauses has the first {MOST_PAUSES}; {} more are counted only",
+                "the log of pauses has {MOST_PAUSES}; {} more are counted only",
                 self.records.pauses_left_out
             ));
         }

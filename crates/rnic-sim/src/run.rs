@@ -219,7 +219,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     let mut storms = Storms::new(&resolved.storms);
     let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval));
     if pauses.is_some() {
-        fabric.log_pauses();
+        fabric.log_pauses(crate::pauses::MOST_PAUSES);
     }
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));

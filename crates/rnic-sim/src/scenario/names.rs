@@ -17,11 +17,12 @@ pub const PATTERNS: &[(&str, &str)] = &[
     ("poisson", "every host starts flows at random times towards random hosts: `load`, `sizes`, `flows`"),
     (
         "incast",
-        "one request striped over many senders: `senders`, `total`, `repeats`, `receiver`, `connections`, `interval`",
+        "one request striped over many senders: `senders`, `total`, `repeats`, `receiver`, `connections`, `interval` (a time or \"completion\"), \
+         `think`, `lasting_connections`",
     ),
     ("permutation", "every host sends to one other and receives from one other: `sizes`, `repeats`, `interval`"),
     ("all-to-all", "every host sends to every other host: `sizes`, `repeats`, `interval`"),
-    ("pairs", "random pairs send message after message: `pairs`, `sizes`, `messages`, `think`"),
+    ("pairs", "random pairs send message after message: `pairs`, `sizes`, `messages`, `think`, `lasting_connections`"),
     ("list", "the flows of a file: `file`, `format`"),
 ];
 
