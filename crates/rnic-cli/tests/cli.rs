@@ -353,7 +353,15 @@ fn topologies_are_printed_in_each_format() {
         let output = folder.rnic(&["topology", "a.toml", "--format", format]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(stdout(&output).starts_with(start), "{}", stdout(&output));
+        assert_eq!(stderr(&output), "");
     }
+    let storm = "fabric.storm=[{ host = \"h0\", start = \"1 ms\" }]";
+    let route = "fabric.route=[{ at = \"s0\", to = \"h1\", via = \"h1\" }]";
+    let output = folder.rnic(&["topology", "a.toml", "--set", storm, "--set", route]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let left_out =
+        |key: &str| format!("warning: the run has `{key}`, which no topology file can hold; it is left out\n");
+    assert_eq!(stderr(&output), left_out("[[fabric.route]]") + &left_out("[[fabric.storm]]"));
     let output = folder.rnic(&["topology", "a.toml", "--format", "htsim"]);
     assert_eq!(output.status.code(), Some(2), "a single switch is no tree: {}", stdout(&output));
 }
