@@ -8,6 +8,7 @@ use rnic_sim::catalogue::Catalogue;
 use rnic_sim::format::{Cable, FatTreeShape, FlowExport, Graph, Node, TopologyExport};
 use rnic_sim::format::{write_flows, write_topology};
 use rnic_sim::workload::generate;
+use std::io::Write;
 
 /// Prints the flows of a run.
 pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), CliError> {
@@ -38,7 +39,10 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     let graph = graph(&Topology::build(&fabric).map_err(|error| CliError::Input(error.to_string()))?);
     let left_out = [("[[fabric.route]]", fabric.routes.is_empty()), ("[[fabric.storm]]", run.fabric.storms.is_empty())];
     for (key, _) in left_out.iter().filter(|(_, none)| !none) {
-        eprintln!("warning: the run has `{key}`, which no topology file can hold; it is left out");
+        let _ = writeln!(
+            std::io::stderr(),
+            "warning: the run has `{key}`, which no topology file can hold; it is left out"
+        );
     }
     // Single cables that differ make a tree irregular.
     let shape = match fabric.links.is_empty() {
