@@ -6,7 +6,7 @@ use crate::ensure;
 use crate::error::{Error, Result};
 use crate::fault::Faults;
 use crate::guest::{COMMAND_PATIENCE, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
-use crate::host::Gid;
+use crate::host::{Gid, Host};
 use rnic_endpoint::Device;
 use rnic_endpoint::ibverbs::{Options, Outcome, Pingpong};
 use rnic_transport::Time;
@@ -54,6 +54,7 @@ fn serve_with_loss(bench: &Bench) -> Result<()> {
 /// Our server, and the guest's program as its client.
 fn serve_as(bench: &Bench, program: &str, service: Service, gid: Gid, faults: Faults) -> Result<()> {
     let (mut guest, mut port) = bench.guest_and_port(&GuestOptions::default())?;
+    guest.meet(gid.address(Host::OURS))?;
     let lossy = !matches!(faults, Faults::None);
     port.set_faults(faults.clone(), faults);
     let device = device(port, gid).map_err(failed)?;
@@ -71,6 +72,7 @@ fn serve_as(bench: &Bench, program: &str, service: Service, gid: Gid, faults: Fa
 fn connect(bench: &Bench) -> Result<()> {
     let (mut guest, port) = bench.guest_and_port(&GuestOptions::default())?;
     let gid = Gid::Ipv6;
+    guest.meet(gid.address(Host::OURS))?;
     let device = device(port, gid).map_err(failed)?;
     let server = guest.spawn(&format!("ibv_rc_pingpong -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -c", gid.index()))?;
     guest.await_listener(&server, OUT_OF_BAND_PORT)?;
