@@ -55,6 +55,7 @@ fn serve(bench: &Bench) -> Result<()> {
 fn connect(bench: &Bench) -> Result<()> {
     let (mut guest, mut port) = bench.guest_and_port(&GuestOptions::default())?;
     let gid = Gid::Ipv6;
+    guest.meet(gid.address(Host::OURS))?;
     let server = guest.spawn(&format!("ibv_rc_pingpong -d rxe0 -g {} -n {ROUNDS} -s {SIZE}", gid.index()))?;
     guest.await_listener(&server, OUT_OF_BAND_PORT)?;
     let remote = exchange_as_client(&guest, gid)?;
