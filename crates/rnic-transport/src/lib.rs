@@ -12,6 +12,8 @@
 //! | [`rto`] | the retransmission timeout that follows from measured round trips |
 //! | [`congestion`] | the congestion control trait and its implementations |
 //! | [`flow`] | recovery and congestion control together: [`flow::Sender`], [`flow::Receiver`] |
+//! | [`message`] | message transports: the NanoTransport engine and its programs |
+//! | [`telemetry`] | in-band network telemetry |
 //! | [`registry`] | what exists, by name |
 //! | [`conformance`] | what every congestion control must do, as a test |
 
@@ -21,11 +23,13 @@ pub mod conformance;
 pub mod congestion;
 pub mod flow;
 pub mod headers;
+pub mod message;
 pub mod pdu;
 pub mod psn;
 pub mod recovery;
 pub mod registry;
 pub mod rto;
+pub mod telemetry;
 pub mod time;
 pub mod units;
 
