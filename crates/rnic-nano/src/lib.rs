@@ -9,6 +9,7 @@
 //! | [`diagnostic`] | what is wrong with a program, and where |
 //! | [`ast`] | a program as it is written |
 //! | [`parser`] | text into a program as it is written: preprocessor, lexer, parser |
+//! | [`sema`] | from the one to the other: names, types, constants, lowering |
 //! | [`hir`] | a program as it is meant: names resolved, types checked, everything in scalar slots |
 
 pub mod ast;
@@ -17,4 +18,5 @@ pub mod hir;
 mod lexer;
 pub mod parser;
 mod preprocess;
+pub mod sema;
 pub mod source;
