@@ -176,6 +176,7 @@ impl<'a> Analyser<'a> {
         let unknown = Diagnostic::new(name.span, format!("`{}` is not declared", name.name), "unknown name");
         let unknown = match (self.declared_below(&name.name), nearest(&name.name, self.visible())) {
             (Some(span), _) => unknown.with_related(span, "declared only here: move it before its use"),
+            _ if CORE.contains(&&*name.name) => unknown.with_help("write `#include <core.p4>`"),
             (None, Some(near)) => unknown.with_help(format!("did you mean `{near}`?")),
             (None, None) => unknown,
         };
@@ -197,6 +198,9 @@ impl<'a> Analyser<'a> {
         self.module.items.iter().filter_map(|item| item_name(&item.kind)).find(|i| &*i.name == name).map(|i| i.span)
     }
 }
+
+/// What <core.p4> declares.
+const CORE: [&str; 3] = ["packet_in", "packet_out", "NoAction"];
 
 /// The name that something of the top level declares.
 pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
