@@ -3,6 +3,7 @@
 //! `rejected/meaning-*.p4` are wrong; the file beside each one, `.txt`, holds what the analysis says of it. After a change of words
 //! `cargo test -p rnic-nano --test meaning -- --ignored` writes these files anew: their difference is to be read.
 
+use proptest::prelude::*;
 use rnic_nano::hir::{self, Program};
 use rnic_nano::parser::parse_program;
 use rnic_nano::sema::analyse;
@@ -69,12 +70,57 @@ fn write_the_recorded_words() {
 
 #[test]
 fn what_is_right_is_taken() {
-    let files = programs(&folder("accepted"), "");
+    let files = programs(&folder("accepted"), "meaning-");
     assert!(!files.is_empty());
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
         if let Err(what) = analysed(&path.to_string_lossy(), &text, &[]) {
             panic!("{what}");
         }
+    }
+}
+
+/// Syntax alone allows a bit more.
+#[test]
+fn every_construct_has_a_meaning() {
+    let text = fs::read_to_string(folder("accepted").join("every_construct.p4")).unwrap();
+    let text = text
+        .replace("            (4, 1 ..  9, _): nothing() @hidden();\n", "")
+        .replace("operand_false = 0", "0")
+        .replace("by = .LIMIT", ".LIMIT");
+    analysed("every_construct.p4", &text, &[]).unwrap_or_else(|what| panic!("{what}"));
+}
+
+/// Words of a program, with what stands between them.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let same =
+            |c: char| if first.is_alphanumeric() || first == '_' { c.is_alphanumeric() || c == '_' } else { false };
+        let end = rest[first.len_utf8()..].find(|c| !same(c)).map_or(rest.len(), |end| end + first.len_utf8());
+        words.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    words
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A program with some words replaced by others of it, or by nothing: refused in at most 20 errors, or right.
+    #[test]
+    fn mangled_programs_do_no_harm(file in any::<prop::sample::Index>(), changes in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 1..4)) {
+        let mut files = programs(&folder("accepted"), "");
+        files.extend(programs(&folder("rejected"), "meaning-"));
+        let path = file.get(&files);
+        let text = fs::read_to_string(path).unwrap();
+        let original = words(&text);
+        let mut mangled = original.clone();
+        for [at, with] in changes {
+            let (at, with) = (at.index(original.len()), with.index(original.len() * 5 / 4));
+            mangled[at] = original.get(with).copied().unwrap_or_default();
+        }
+        let _ = analysed("mangled.p4", &mangled.concat(), &[]);
     }
 }

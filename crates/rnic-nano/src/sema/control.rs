@@ -220,7 +220,10 @@ impl<'a> Analyser<'a> {
                     let target = self.argument_target(argument, parameter);
                     whole &= target.is_some() || argument.value.is_none();
                     if let Some(target) = target {
-                        whole &= self.same_as_parameter(target.ty, ty, argument.span);
+                        if !self.same_as_parameter(target.ty, ty, argument.span) {
+                            whole = false;
+                            continue;
+                        }
                         copies.push((target, place));
                     }
                     if parameter.direction == Direction::Out && self.again {

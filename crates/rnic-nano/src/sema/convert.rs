@@ -51,9 +51,7 @@ impl<'a> Analyser<'a> {
             (Type::Bit(a), Type::Int(b)) | (Type::Int(a), Type::Bit(b)) if a == b => {
                 what.with_help(format!("write `({expected}) value`"))
             }
-            (Type::Bool, Type::Bit(_)) => {
-                what.with_help("write `condition ? 1 : 0` with a width, or `(bit<1>) condition`")
-            }
+            (Type::Bool, Type::Bit(width)) => what.with_help(format!("write `condition ? {width}w1 : 0`")),
             (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Bool) => what.with_help("compare it: `value != 0`"),
             (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Enum(_)) => {
                 what.with_help(format!("name a member, `{expected}.NAME`, or cast a value of its type"))
@@ -166,11 +164,19 @@ impl<'a> Analyser<'a> {
             return (!from.is_error()).then(|| if to_first { (to, from) } else { (from, to) });
         }
         if !becomes {
-            let (a, b) = if to_first { (expected, found) } else { (found, expected) };
-            let (a, b) = (self.types.display(a), self.types.display(b));
-            let what =
-                Diagnostic::new(span, format!("`{a}` and `{b}` are different types"), "both must have the same type");
-            self.report(what.with_help(format!("cast one of them: `({a}) value`")));
+            let (first, second) = if to_first { (expected, found) } else { (found, expected) };
+            let (a, b) = (self.types.display(first), self.types.display(second));
+            let message = format!("`{a}` and `{b}` are different types");
+            let what = Diagnostic::new(span, message, "both must have the same type");
+            self.report(match (first, second) {
+                (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => {
+                    what.with_help(format!("cast one of them: `({a}) value`"))
+                }
+                (Type::Bit(x), Type::Int(y)) | (Type::Int(x), Type::Bit(y)) if x == y => {
+                    what.with_help(format!("cast one of them: `({a}) value`"))
+                }
+                _ => what,
+            });
             return None;
         }
         let from = self.converted(from, expected);

@@ -198,7 +198,11 @@ impl<'a> Analyser<'a> {
     fn top_instance(&mut self, item: &'a Item, instance: &'a ast::Instance) {
         let symbol = match self.instance_kind(instance) {
             Some(Symbol::Package(_)) => {
-                self.main.get_or_insert(item);
+                if let Some(first) = self.main {
+                    let what = Diagnostic::new(item.span, "a program has one `main`", "a second one");
+                    self.report(what.with_related(first.span, "the first one"));
+                }
+                self.main = self.main.or(Some(item));
                 Symbol::Main
             }
             Some(Symbol::Type(Type::Extern(_))) => self.extern_object(instance, &instance.name.name),

@@ -34,9 +34,6 @@ mod table;
 mod typed;
 mod types;
 
-#[cfg(test)]
-mod tests;
-
 use crate::ast::Module;
 use crate::diagnostic::Diagnostic;
 use crate::hir::{self, HeaderId, SlotId, Stmt};

@@ -138,9 +138,9 @@ impl<'a> Analyser<'a> {
     /// Saves what was computed before the code from `position` on, if there is such code: that might change it.
     pub(super) fn settle(&mut self, values: &mut [&mut Typed], position: usize) {
         if self.code.len() > position {
-            let mut scalars = Vec::new();
+            let (mut scalars, span) = (Vec::new(), values.last().map(|value| value.span));
             values.iter_mut().for_each(|value| collect_scalars(value, &mut scalars));
-            let span = Span::default();
+            let span = span.unwrap_or_default();
             self.save(&mut scalars, Some(position), span);
         }
     }
@@ -234,10 +234,10 @@ impl<'a> Analyser<'a> {
                     return self.report(what.with_related(first, "declared here"));
                 }
             },
-            ExprKind::Member(base, _) => {
+            ExprKind::Member(..) => {
                 let before = self.errors.len();
-                let base = self.discarded(|this| this.expression(base));
-                if self.errors.len() > before || base.is_error() {
+                let value = self.discarded(|this| this.expression(expr));
+                if self.errors.len() > before || value.is_error() {
                     return;
                 }
                 ("this cannot be changed", "only variables, their fields and bits can")

@@ -223,9 +223,9 @@ pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     }
 }
 
-/// The name that was probably meant: at most a third of its letters differ.
+/// The name that was probably meant: at most a third of the letters differ.
 pub(super) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let most = name.chars().count().div_ceil(3);
+    let most = name.chars().count() / 3;
     let near = names.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
     near.filter(|(distance, _)| *distance <= most).min().map(|(_, other)| other)
 }

@@ -155,7 +155,7 @@ impl Types<'_> {
             Type::Int(width) => format!("int<{width}>"),
             Type::Integer => "int".to_string(),
             Type::Failure => "error".to_string(),
-            Type::List => "a list of values".to_string(),
+            Type::List => "{...}".to_string(),
             Type::Enum(number) => self.enums[number as usize].name.to_string(),
             Type::Header(number) | Type::Struct(number) => self.structs[number as usize].name.to_string(),
             Type::Extern(number) => self.externs[number as usize].name.name.to_string(),
