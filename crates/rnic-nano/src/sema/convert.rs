@@ -101,9 +101,10 @@ impl<'a> Analyser<'a> {
         &mut self, mut items: Vec<(Option<Ident>, Typed)>, fields: &[(std::rc::Rc<str>, Type)], to: Type, span: Span,
     ) -> Option<Vec<Typed>> {
         let name = self.types.display(to);
-        let names = || fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
+        let names = || super::scope::they_are(&fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>());
         if items.iter().any(|(name, _)| name.is_some()) {
             for (number, (field, value)) in items.iter().enumerate() {
+                self.search(2 * items.len(), value.span);
                 let Some(field) = field else {
                     self.error(value.span, "fields are given by name or in order, not both", "without a name");
                     return None;
@@ -126,9 +127,7 @@ impl<'a> Analyser<'a> {
         if items.len() != fields.len() {
             let message =
                 format!("`{name}` has {}, found {}", count(fields.len(), "field"), count(items.len(), "value"));
-            self.report(
-                Diagnostic::new(span, message, "wrong number of values").with_help(format!("it has: {}", names())),
-            );
+            self.report(Diagnostic::new(span, message, "wrong number of values").with_help(names()));
             return None;
         }
         if items.first().is_some_and(|(name, _)| name.is_some()) {
@@ -161,7 +160,7 @@ impl<'a> Analyser<'a> {
             && let Some(representation) = self.types.enums[number as usize].representation
         {
             let (from, to) = (self.converted(from, representation), Typed { ty: representation, ..to });
-            return (!from.is_error()).then(|| if to_first { (to, from) } else { (from, to) });
+            return (!from.is_error()).then_some(if to_first { (to, from) } else { (from, to) });
         }
         if !becomes {
             let (first, second) = if to_first { (expected, found) } else { (found, expected) };
@@ -180,7 +179,7 @@ impl<'a> Analyser<'a> {
             return None;
         }
         let from = self.converted(from, expected);
-        (!from.is_error()).then(|| if to_first { (to, from) } else { (from, to) })
+        (!from.is_error()).then_some(if to_first { (to, from) } else { (from, to) })
     }
 
     /// `(T) value`

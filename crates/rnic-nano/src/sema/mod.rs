@@ -194,6 +194,11 @@ impl<'a> Analyser<'a> {
         !self.stopped
     }
 
+    /// Counts the work of looking through so many things.
+    fn search(&mut self, things: usize, span: Span) {
+        self.spend((things / 16) as u32, span);
+    }
+
     /// Does something that nests; what is nested too deep is an error.
     fn nested<R>(&mut self, span: Span, refused: R, work: impl FnOnce(&mut Self) -> R) -> R {
         if self.depth >= MOST_DEPTH {

@@ -162,6 +162,8 @@ impl<'a> Analyser<'a> {
     }
 
     fn field(&mut self, place: Place, member: &Ident) -> Place {
+        let fields = self.types.info(place.ty).map_or(0, |info| info.fields.len());
+        self.search(fields, member.span);
         let Some(info) = self.types.info(place.ty) else { return Place::BROKEN };
         match info.fields.iter().find(|field| field.name == member.name) {
             Some(field) => Place { ty: field.ty, slot: place.slot + field.offset, ..place },
@@ -181,7 +183,7 @@ impl<'a> Analyser<'a> {
         let names: Vec<&str> = info.fields.iter().map(|field| &*field.name).collect();
         let help = match nearest(&member.name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("it has: {}", if names.is_empty() { "no fields".to_string() } else { names.join(", ") }),
+            None => super::scope::they_are(&names),
         };
         let message = format!("`{}` has no field `{}`", info.name, member.name);
         let span = info.span;

@@ -96,8 +96,11 @@ impl<'a> Analyser<'a> {
         self.open_scope(self.scope, self.declarations)
     }
 
-    /// Back to a scope.
+    /// Back to a scope. The current one is forgotten.
     pub(super) fn close_scope(&mut self, before: usize) {
+        if self.scope + 1 == self.scopes.len() {
+            self.scopes.pop();
+        }
         self.scope = before;
     }
 
@@ -229,3 +232,16 @@ pub(super) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) 
     let near = names.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
     near.filter(|(distance, _)| *distance <= most).min().map(|(_, other)| other)
 }
+
+/// `it has: ` and names, not too many of them.
+pub(super) fn they_are(names: &[&str]) -> String {
+    let shown = names.get(..MOST_LISTED).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MOST_LISTED) {
+        0 if names.is_empty() => "it has none".to_string(),
+        0 => format!("it has: {shown}"),
+        more => format!("it has: {shown} and {more} more"),
+    }
+}
+
+/// Names that a message lists.
+const MOST_LISTED: usize = 32;

@@ -237,8 +237,8 @@ fn binary(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
         BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::SatAdd => a.checked_add(b).unwrap_or(u128::MAX).min(mask(width)),
-        BinaryOp::SatSub => a.checked_sub(b).unwrap_or(0),
+        BinaryOp::SatAdd => a.saturating_add(b).min(mask(width)),
+        BinaryOp::SatSub => a.saturating_sub(b),
         BinaryOp::SatAddSigned => x.saturating_add(y).clamp(least, most) as u128,
         BinaryOp::SatSubSigned => x.saturating_sub(y).clamp(least, most) as u128,
         BinaryOp::Shl => {
