@@ -83,6 +83,9 @@ mod tests {
         assert_eq!(binary(BinaryOp::Shl, 128, 128, 1, u128::MAX), 0);
         assert_eq!(binary(BinaryOp::Concat, 4, 12, 0xa, 0xbcd), 0xabcd);
         assert_eq!(sign_extend(0x8, 4, 9), 0x1f8);
-        assert_eq!((of(BinaryOp::Lt, 0xff, 1), of(BinaryOp::LtSigned, 0xff, 1), of(BinaryOp::LeSigned, 1, 1)), (0, 1, 1));
+        assert_eq!(
+            (of(BinaryOp::Lt, 0xff, 1), of(BinaryOp::LtSigned, 0xff, 1), of(BinaryOp::LeSigned, 1, 1)),
+            (0, 1, 1)
+        );
     }
 }

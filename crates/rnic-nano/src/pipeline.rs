@@ -128,19 +128,17 @@ impl<const N: usize> P4Pipeline<N> {
     }
 
     /// Runs ingress over a packet in a buffer.
-    fn arrive<B: Blocks>(&mut self, blocks: &mut B, packet: &[u8], len: usize, arrival: &Arrival<'_>, hops: u64) -> Verdict {
+    fn arrive<B: Blocks>(
+        &mut self, blocks: &mut B, packet: &[u8], len: usize, arrival: &Arrival<'_>, hops: u64,
+    ) -> Verdict {
         let executable = self.program.ingress();
         let flags = [arrival.trimmed, arrival.returned, arrival.marked].map(u64::from);
-        let given = [nanoseconds(arrival.now), arrival.frame_bytes.into(), flags[0], flags[1], flags[2], hops, 1, 0, 0, 0];
-        let input = |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
-        let mut context = Context {
-            state: &mut self.state,
-            tables: &self.ingress_tables,
-            blocks,
-            packet,
-            len,
-            out: &mut [],
-        };
+        let given =
+            [nanoseconds(arrival.now), arrival.frame_bytes.into(), flags[0], flags[1], flags[2], hops, 1, 0, 0, 0];
+        let input =
+            |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
+        let mut context =
+            Context { state: &mut self.state, tables: &self.ingress_tables, blocks, packet, len, out: &mut [] };
         match vm::run(executable, &mut self.ingress, input, &mut context) {
             Outcome::Done(_) => verdict(executable, &self.ingress),
             Outcome::Rejected => {
@@ -199,7 +197,8 @@ impl<const N: usize> Pipeline for P4Pipeline<N> {
             u64::from(d.payload) & 0xffff,
             0,
         ];
-        let input = |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
+        let input =
+            |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
         let mut bytes = [0; N];
         let mut context = Context {
             state: &mut self.state,

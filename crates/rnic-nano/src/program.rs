@@ -82,7 +82,8 @@ impl Program {
         };
         let (egress, emitted) = lower::lower(&hir.egress, &egress)?;
         if emitted > MOST_HEADER_BYTES {
-            let message = format!("the program's headers may be {emitted} bytes long; this NIC has room for {MOST_HEADER_BYTES}");
+            let message =
+                format!("the program's headers may be {emitted} bytes long; this NIC has room for {MOST_HEADER_BYTES}");
             return Err(vec![Diagnostic::new(Span::default(), message, "")]);
         }
         let room = if emitted <= 64 { 64 } else { MOST_HEADER_BYTES };

@@ -158,7 +158,8 @@ fn cut(value: u64, s: u8) -> u64 {
 /// An operator in its general form.
 #[inline(never)]
 fn general(wide: &Wide<u8>, frame: &mut Frame) {
-    let value = |pair: Pair<u8>| u128::from(frame[usize::from(pair.hi)]) << 64 | u128::from(frame[usize::from(pair.lo)]);
+    let value =
+        |pair: Pair<u8>| u128::from(frame[usize::from(pair.hi)]) << 64 | u128::from(frame[usize::from(pair.lo)]);
     let result = arithmetic::binary(wide.op, wide.width.into(), wide.second.into(), value(wide.a), value(wide.b));
     frame[usize::from(wide.d.lo)] = result as u64;
     frame[usize::from(wide.d.hi)] = (result >> 64) as u64;

@@ -217,7 +217,9 @@ impl Lowering<'_> {
                     self.bind(past);
                 }
             }
-            ExprKind::Binary(op, a, b) if a.width <= 64 && b.width <= 64 => self.branch_on(*op, a, b, when, to, condition),
+            ExprKind::Binary(op, a, b) if a.width <= 64 && b.width <= 64 => {
+                self.branch_on(*op, a, b, when, to, condition)
+            }
             _ => self.branch_on_value(condition, when, to),
         }
     }

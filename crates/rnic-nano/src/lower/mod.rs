@@ -9,6 +9,8 @@ mod expression;
 mod optimise;
 mod packet;
 mod statement;
+#[cfg(test)]
+mod tests;
 
 use crate::diagnostic::Diagnostic;
 use crate::hir;
@@ -166,8 +168,11 @@ impl<'a> Lowering<'a> {
         }
         self.code.constants = self.constants.into_iter().collect();
         let first_pinned = self.architecture.first_pinned;
-        let (pinned, inputs) =
-            self.code.inputs.iter().partition(|(place, r)| usize::from(*place) >= first_pinned && !self.code.writes(*r));
+        let (pinned, inputs) = self
+            .code
+            .inputs
+            .iter()
+            .partition(|(place, r)| usize::from(*place) >= first_pinned && !self.code.writes(*r));
         (self.code.pinned, self.code.inputs) = (pinned, inputs);
         self.code
     }

@@ -165,12 +165,20 @@ impl Lowering<'_> {
         }
         let labels: Vec<Label> = table.actions.iter().map(|_| self.label()).collect();
         let end = self.label();
-        let actions = table.actions.iter().zip(&labels).map(|(action, label)| {
-            (label.0, action.parameters.iter().flat_map(|slot| self.words(*slot)).collect())
-        });
+        let actions =
+            table.actions.iter().zip(&labels).map(|(action, label)| {
+                (label.0, action.parameters.iter().flat_map(|slot| self.words(*slot)).collect())
+            });
         let register = |slot: SlotId| self.slots[slot.0 as usize].lo;
         let actions = actions.collect();
-        let apply = Apply { table: id.0 as u16, keys, hit: hit.map(register), action: action.map(register), actions, end: end.0 };
+        let apply = Apply {
+            table: id.0 as u16,
+            keys,
+            hit: hit.map(register),
+            action: action.map(register),
+            actions,
+            end: end.0,
+        };
         let index = self.code.applies.len() as u16;
         self.code.applies.push(apply);
         labels.iter().chain([&end]).for_each(|label| self.meet(*label));

@@ -171,7 +171,9 @@ impl TableHandle<'_> {
         let (value, mask) = match (key, kind) {
             (Key::Exact(value), _) => (value, ones(width)),
             (Key::Ternary { value, mask }, MatchKind::Ternary) => (value, fits(mask)?),
-            (Key::Lpm { value, length }, MatchKind::Lpm) if length <= width => (value, ones(width) & !ones(width - length)),
+            (Key::Lpm { value, length }, MatchKind::Lpm) if length <= width => {
+                (value, ones(width) & !ones(width - length))
+            }
             (Key::Range { low, high }, MatchKind::Ternary) if low <= high => {
                 return Ok(Pattern::Range { low: fits(low)?, high: fits(high)? });
             }

@@ -27,14 +27,20 @@ pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec
     for instance in instances {
         let size = instance.arguments.first().map_or(0, |size| u64::try_from(*size).unwrap_or(u64::MAX));
         match (instance.kind.as_str(), &instance.types[..]) {
-            ("IfElseRaw", &[width @ 1..=64]) => bindings.push(Binding::IfElse { index: next(&mut if_else), size, width }),
+            ("IfElseRaw", &[width @ 1..=64]) => {
+                bindings.push(Binding::IfElse { index: next(&mut if_else), size, width })
+            }
             ("DualPort", widths) if !widths.is_empty() => {
                 bindings.push(Binding::Dual { index: next(&mut dual), size, widths: widths.to_vec() });
             }
             ("PriorityScheduler", _) => bindings.push(Binding::Scheduler { index: next(&mut schedulers) }),
             ("IfElseRaw", _) => errors.push(
-                Diagnostic::new(instance.span, "an IfElseRaw holds one number of at most 64 bits", "this one holds more")
-                    .with_help("use a DualPort for structs"),
+                Diagnostic::new(
+                    instance.span,
+                    "an IfElseRaw holds one number of at most 64 bits",
+                    "this one holds more",
+                )
+                .with_help("use a DualPort for structs"),
             ),
             (kind, _) => {
                 let message = format!("this NIC has no extern '{kind}'");
@@ -50,7 +56,8 @@ pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec
 pub(crate) fn bind(call: &ExternCall, instances: &[Binding], blocks: bool) -> Result<(Function, Vec<u32>), String> {
     let name = &call.function;
     let binding = call.instance.map(|id| &instances[id.0 as usize]);
-    let (function, signature) = find(name, binding).ok_or_else(|| format!("this NIC has no extern function '{name}'"))?;
+    let (function, signature) =
+        find(name, binding).ok_or_else(|| format!("this NIC has no extern function '{name}'"))?;
     if binding.is_none() && !blocks {
         return Err(format!("'{name}' can be called by the ingress control only"));
     }
@@ -68,9 +75,7 @@ fn find(name: &str, binding: Option<&Binding>) -> Option<(Function, Signature)> 
         }
         (None, "delivered_event") => (Function::Delivered, Signature::new(&[32, 32, 32, 64], &[])),
         (None, "credit_to_btx_event") => (Function::CreditToBtx, Signature::new(&[32, 1, 32, 1, 32], &[])),
-        (None, "ctrl_pkt_event") => {
-            (Function::CtrlPkt, Signature::new(&[32, 16, 16, 32, 32, 32, 32, 8, 8, 8], &[]))
-        }
+        (None, "ctrl_pkt_event") => (Function::CtrlPkt, Signature::new(&[32, 16, 16, 32, 32, 32, 32, 8, 8, 8], &[])),
         (Some(Binding::IfElse { index, width, .. }), "execute") => {
             (Function::IfElse(*index), Signature::new(&[32, 1, 2, *width, 2, *width], &[*width]))
         }

@@ -73,8 +73,7 @@ impl Table {
             _ => Search::Ordered,
         };
         let widths = table.keys.iter().map(|(key, _)| key.width).collect();
-        let mut made =
-            Table { search, rows: Vec::new(), default: None, default_words: Vec::new(), widths, parameters };
+        let mut made = Table { search, rows: Vec::new(), default: None, default_words: Vec::new(), widths, parameters };
         for entry in &table.entries {
             made.insert(entry.keys.clone(), 0, entry.action, entry.arguments.clone());
         }
@@ -145,7 +144,10 @@ impl Table {
         };
         match row {
             Some(row) => Found { hit: true, action: Some((row.action, &row.words)) },
-            None => Found { hit: false, action: self.default.as_ref().map(|(action, _)| (*action, &self.default_words[..])) },
+            None => Found {
+                hit: false,
+                action: self.default.as_ref().map(|(action, _)| (*action, &self.default_words[..])),
+            },
         }
     }
 }
