@@ -9,6 +9,7 @@
 //! | [`diagnostic`] | what is wrong with a program, and where |
 //! | [`ast`] | a program as it is written |
 //! | [`parser`] | text into a program as it is written: preprocessor, lexer, parser |
+//! | [`sema`] | from the one to the other: names, types, constants, lowering |
 //! | [`hir`] | a program as it is meant: names resolved, types checked, everything in scalar slots |
 //! | [`lower`] | from there to instructions that run |
 //! | [`program`] | a compiled program |
@@ -26,6 +27,7 @@ pub mod pipeline;
 mod preprocess;
 pub mod program;
 pub mod runtime;
+pub mod sema;
 pub mod source;
 mod vm;
 
