@@ -5,6 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`compile`](mod@compile) | text into a program that runs: all of what follows |
 //! | [`source`] | files, positions |
 //! | [`diagnostic`] | what is wrong with a program, and where |
 //! | [`ast`] | a program as it is written |
@@ -18,6 +19,7 @@
 
 mod arithmetic;
 pub mod ast;
+pub mod compile;
 pub mod diagnostic;
 pub mod hir;
 mod lexer;
@@ -31,5 +33,6 @@ pub mod sema;
 pub mod source;
 mod vm;
 
+pub use compile::{CompileError, Rejected, compile, compile_file};
 pub use pipeline::{NicParameters, P4Header, P4Pipeline};
 pub use program::Program;

@@ -17,7 +17,7 @@ const MOST_INCLUDES_DEEP: usize = 32;
 /// Files of a program.
 const MOST_FILES: usize = 256;
 /// Bytes of all files of a program.
-const MOST_BYTES: usize = 8 << 20;
+pub(crate) const MOST_BYTES: usize = 8 << 20;
 /// Tokens of a program, those that macros have brought forth included.
 const MOST_TOKENS: usize = 1_000_000;
 /// Macros within macros.
