@@ -12,7 +12,7 @@
 //!
 //! The model's goodput is what the bottleneck sends of a flow: its rate while nothing waits, else its share of what arrives.
 
-use crate::nic::flow_hash;
+use crate::flow_book::flow_hash;
 use crate::resolve::{Resolved, Stack};
 use crate::results::model::Samples;
 use crate::results::samples::goodput;

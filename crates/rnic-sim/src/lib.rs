@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod catalogue;
+mod flow_book;
 pub mod fluid;
 pub mod format;
 mod link;

@@ -1,15 +1,13 @@
 //! Looking at the pauses of a run: who holds whom up, where it begins, and who suffers for others.
 
-use crate::nic::{DATA_PRIORITY, Hosts};
+use crate::nic::DATA_PRIORITY;
 use crate::results::model::{
     BufferCycle, FlowRecord, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, TreePort, Victim,
 };
 use crate::results::stats::goodput_bps;
-use crate::workload::FlowSpec;
-use rnic_fabric::{Cause, Endpoint, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use crate::run::RunHosts;
+use rnic_fabric::{Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
 use rnic_transport::Time;
-use rnic_transport::congestion::CongestionControl;
-use rnic_transport::recovery::Protocol;
 use std::collections::BTreeMap;
 
 /// Most pauses in the log of a run.
@@ -273,14 +271,11 @@ fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> Pau
     PauseTreeRecord { at, paused, ports }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Watcher<Hosts<'_, P, C, S>> for PauseWatch {
+impl<H: RunHosts> Watcher<H> for PauseWatch {
     fn next(&self) -> Time {
         self.next
     }
-    fn look(
-        &mut self, now: Time, fabric: &mut Fabric<<Hosts<'_, P, C, S> as Endpoint>::Body>,
-        hosts: &mut Hosts<'_, P, C, S>,
-    ) {
+    fn look(&mut self, now: Time, fabric: &mut Fabric<H::Body>, hosts: &mut H) {
         self.sample(now, fabric, |visit| {
             for (flow, src, dst, hash) in hosts.under_way(now) {
                 visit(flow, src, dst, hash);

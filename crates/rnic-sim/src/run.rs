@@ -2,16 +2,17 @@
 
 use crate::capture::Capture;
 use crate::catalogue::Job;
-use crate::nic::{Hosts, Stop};
+use crate::flow_book::{FlowBook, Stop};
+use crate::nic::{HostTotals, Hosts};
 use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
-use crate::results::{Cut, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use crate::results::{Cut, FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Cause, Ending, Fabric, Watcher, pause_tree};
+use rnic_fabric::{Cause, Ending, Endpoint, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -201,19 +202,49 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
 }
 
 fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params,
-    (flows, loops): (S, Option<Loops>), observer: Observer<'_>, capture: Option<&mut Capture>,
+    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: (S, Option<Loops>),
+    observer: Observer<'_>, capture: Option<&mut Capture>,
 ) -> RunOutput {
-    let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-    let mut hosts =
-        Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, topology, routes, flows, observer);
-    if let Some(loops) = loops {
-        hosts.set_loops(loops);
-    }
+    let book = flow_book(&fabric, resolved, flows, observer);
+    let hosts = fabric.topology().hosts;
+    let mut hosts = Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, hosts, book);
     if let Some(capture) = &capture {
         capture.begin(&mut fabric);
         hosts.keep_places();
     }
+    let output = run_hosts(&mut fabric, resolved, &mut hosts);
+    if let Some(capture) = capture {
+        capture.end(&fabric, &hosts.take_places(), &output.flows);
+    }
+    output
+}
+
+/// The flows of a run on a fabric.
+pub(crate) fn flow_book<'o, B: Copy + Default, S: Iterator<Item = FlowSpec>>(
+    fabric: &Fabric<B>, resolved: &Resolved, (flows, loops): (S, Option<Loops>), observer: Observer<'o>,
+) -> FlowBook<'o, S> {
+    let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
+    FlowBook::new(resolved.hosting, resolved.flow.mtu, topology, routes, flows, loops, observer)
+}
+
+/// What a run needs of its hosts, beside moving packets.
+pub(crate) trait RunHosts: Endpoint {
+    /// Counts over all hosts.
+    fn totals(&self) -> HostTotals;
+    /// Why the hosts ended the run, if they did.
+    fn stop(&self) -> Option<Stop>;
+    /// Flows that have started and not finished.
+    fn unfinished(&self) -> u64;
+    /// Every flow that is under way before `now`: its number, sending and receiving host, and hash.
+    fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)>;
+    /// Number of every flow that is under way before `now`, and the payload bytes that it has delivered.
+    fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)>;
+    /// One record per flow that has started, in order of start.
+    fn take_records(&mut self) -> Vec<FlowRecord>;
+}
+
+/// Runs hosts on a fabric until they are done or the run's time is over.
+pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<H::Body>, resolved: &Resolved, hosts: &mut H) -> RunOutput {
     let until = resolved.hosting.duration.unwrap_or(Time::MAX);
     let mut recorder = resolved.watch.as_ref().map(Recorder::new);
     let mut storms = Storms::new(&resolved.storms);
@@ -224,14 +255,14 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
-    let ending = fabric.run_watched(&mut hosts, &mut watchers, until);
+    let ending = fabric.run_watched(hosts, &mut watchers, until);
     let end = fabric.now();
     fabric.close_counters(end);
     let host_totals = hosts.totals();
     let unfinished = hosts.unfinished();
     let stop = hosts.stop();
-    let ports = port_records(&fabric);
-    let totals = totals(&fabric, &ports, host_totals);
+    let ports = port_records(fabric);
+    let totals = totals(fabric, &ports, host_totals);
     let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
     let status = if totals.data + totals.control != accounted {
         RunStatus::Failed(format!(
@@ -241,25 +272,21 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     } else if resolved.lossless && totals.dropped > 0 {
         RunStatus::Failed(format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
     } else {
-        status(&fabric, ending, stop, unfinished, end)
+        status(fabric, ending, stop, unfinished, end)
     };
     let mut warnings = resolved.warnings.clone();
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
-    let cycle = cut.map_or(Vec::new(), |_| pause_tree(&fabric).cycle);
+    let cycle = cut.map_or(Vec::new(), |_| pause_tree(fabric).cycle);
     if !cycle.is_empty() {
         let names: Vec<String> = cycle.iter().map(|port| fabric.topology().port_name(*port)).collect();
         warnings.push(format!("a cycle of pauses at the end of the run: through {}", names.join(", ")));
     }
-    let places = hosts.take_places();
-    let flows = hosts.into_records();
-    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, cut.is_some(), &flows, &mut warnings));
+    let flows = hosts.take_records();
+    let pauses = pauses.map(|watch| watch.finish(fabric, end, cut.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
-    if let Some(capture) = capture {
-        capture.end(&fabric, &places, &flows);
-    }
     RunOutput {
         status,
         offered: flows.len() as u64,
