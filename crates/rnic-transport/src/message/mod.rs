@@ -6,6 +6,12 @@
 //!
 //! Everything is a state machine without sockets, clocks or payload bytes, in the pull style of the whole crate.
 
+pub mod buffers;
+pub mod nic;
+
+pub use buffers::{BufferClass, NoBuffer};
+pub use nic::{Completed, Counters, Message, MessageNic, NicConfig, NicEvent, Order, Outgoing, Received};
+
 use crate::Time;
 use crate::telemetry::Telemetry;
 
@@ -215,6 +221,8 @@ pub trait Pipeline {
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &Self::Header, arrival: &Arrival<'_>) -> Verdict;
     /// A packet is about to leave.
     fn egress(&mut self, departure: &Departure) -> Framed<Self::Header>;
+    /// A message is no longer waited for; its number will be used again. A scheduler must not keep a place for it.
+    fn expired(&mut self, _rx_msg_id: u16) {}
 }
 
 /// The dense part of a message's number: which of the sender's messages of this moment it is.

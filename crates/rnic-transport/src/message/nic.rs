@@ -1,0 +1,231 @@
+//! A NIC that takes messages and delivers messages: the blocks, and the program between them.
+
+use super::buffers::{BufferClass, NoBuffer};
+use super::{Arrival, Pipeline};
+use crate::Time;
+
+/// Which message sends next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// One packet of each in turn.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest packets that were never sent; of several, the one in the lowest slot.
+    ShortestFirst,
+}
+
+/// What is the same for all NICs of a kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NicConfig {
+    /// Most payload of a packet, in bytes; at least 1.
+    pub mtu: u32,
+    /// Packets that a new message may send before it hears of the receiver.
+    pub rtt_pkts: u32,
+    /// Time between two looks at a message being sent.
+    pub timeout: Time,
+    /// A message is given up when this many timeouts in a row passed without a word of its receiver.
+    pub most_timeouts: u32,
+    /// A message of which nothing has arrived for so long is no longer waited for.
+    pub garbage: Time,
+    /// After a silent timeout with nothing to send, the last packet goes out once more: the answer brings credit that was lost.
+    pub probe: bool,
+    /// Which message sends next.
+    pub order: Order,
+    /// Time between two paced control packets: that of a full data frame on the receiving link.
+    pub pace: Time,
+    /// Buffers for messages being sent; none: as many as it takes.
+    pub tx_buffers: Vec<BufferClass>,
+    /// Buffers for messages being received; none: as many as it takes.
+    pub rx_buffers: Vec<BufferClass>,
+    /// Timers are looked at whenever so much time has passed; zero: they are exact.
+    pub timer_scan: Time,
+}
+
+impl Default for NicConfig {
+    /// The incast of the NanoTransport paper: 200 Gbps, segments of 1,024 bytes in frames of 1,088, 7 us.
+    fn default() -> NicConfig {
+        NicConfig {
+            mtu: 1_024,
+            rtt_pkts: 9,
+            timeout: Time::from_us(7),
+            most_timeouts: 5,
+            garbage: Time::from_us(49),
+            probe: true,
+            order: Order::RoundRobin,
+            pace: Time::from_ps(43_520),
+            tx_buffers: Vec::new(),
+            rx_buffers: Vec::new(),
+            timer_scan: Time::ZERO,
+        }
+    }
+}
+
+/// A message to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Message {
+    /// Address of the NIC that it goes to.
+    pub dst_ip: u32,
+    /// Context (port) there.
+    pub dst_context: u16,
+    /// Context (port) here.
+    pub src_context: u16,
+    /// Length in bytes; a message without bytes is one packet.
+    pub bytes: u32,
+    /// The owner's own number for it; it comes back in [`NicEvent`] and [`Outgoing`].
+    pub tag: u32,
+}
+
+/// A packet to put on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outgoing<H> {
+    /// Address of the NIC that it goes to.
+    pub dst_ip: u32,
+    /// Its header.
+    pub header: H,
+    /// Priority, 0 served first.
+    pub band: u8,
+    /// Bytes of payload: 0 in a control packet.
+    pub payload: u32,
+    /// A data packet that has been sent before.
+    pub is_rtx: bool,
+    /// It comes from the packet generator.
+    pub is_control: bool,
+    /// Data: the message's tag. Control: 0.
+    pub tag: u32,
+}
+
+/// A message that has arrived whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completed {
+    /// Address of the NIC that sent it.
+    pub src_ip: u32,
+    /// Number that it gave the message.
+    pub tx_msg_id: u32,
+    /// Length in bytes.
+    pub bytes: u32,
+}
+
+/// What an arriving packet brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Received {
+    /// Payload bytes that had not been received before.
+    pub new_bytes: u32,
+    /// The message that it completed.
+    pub completed: Option<Completed>,
+    /// It carried payload that had been received before, or for which there is no place.
+    pub useless: bool,
+}
+
+/// What the owner of a NIC should know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NicEvent {
+    /// Every packet of the message is known to have arrived; its buffer is free.
+    Sent {
+        /// The message's tag.
+        tag: u32,
+    },
+    /// The message was given up after [`NicConfig::most_timeouts`]; its buffer is free. It may have arrived all the same.
+    GaveUp {
+        /// The message's tag.
+        tag: u32,
+    },
+    /// A message is no longer waited for: nothing of it arrived for [`NicConfig::garbage`], or its sender has given it up.
+    ReceiveExpired {
+        /// Address of the NIC that sent it.
+        src_ip: u32,
+        /// Number that it gave the message.
+        tx_msg_id: u32,
+    },
+}
+
+/// What a NIC has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Timeouts of messages being sent, with or without an effect.
+    pub timeouts: u64,
+    /// Packets sent once more because nothing else was left to do.
+    pub probes: u64,
+    /// Messages for which there was no buffer to send from.
+    pub tx_failures: u64,
+    /// Packets for whose message there was no buffer to receive into.
+    pub rx_failures: u64,
+    /// Messages that were given up.
+    pub given_up: u64,
+    /// Messages no longer waited for.
+    pub expired: u64,
+    /// Packets of which the program said something else than the blocks.
+    pub program_errors: u64,
+}
+
+/// One NIC: its blocks and its program.
+#[derive(Clone, Debug)]
+pub struct MessageNic<P> {
+    program: P,
+    counters: Counters,
+}
+
+impl<P: Pipeline> MessageNic<P> {
+    /// A NIC without messages. The program knows the NIC's address.
+    pub fn new(_cfg: &NicConfig, program: P) -> MessageNic<P> {
+        MessageNic { program, counters: Counters::default() }
+    }
+
+    /// Takes a message to send; returns its `tx_msg_id`.
+    pub fn send(&mut self, _cfg: &NicConfig, _now: Time, message: &Message) -> Result<u32, NoBuffer> {
+        Err(NoBuffer::NoneFree { bytes: message.bytes })
+    }
+
+    /// A packet has arrived; `arrival.now` is the time.
+    pub fn receive(&mut self, _cfg: &NicConfig, _header: &P::Header, _arrival: &Arrival<'_>) -> Received {
+        Received::default()
+    }
+
+    /// When there will be a packet to send, if nothing else happens: [`Time::ZERO`] if there is one now.
+    /// [`MessageNic::poll_transmit`] may find none at that time: it became unnecessary.
+    pub fn next_transmit(&self) -> Option<Time> {
+        None
+    }
+
+    /// The next packet to send: control before data.
+    pub fn poll_transmit(&mut self, _cfg: &NicConfig, _now: Time) -> Option<Outgoing<P::Header>> {
+        None
+    }
+
+    /// When [`MessageNic::on_deadline`] wants to be called; there may turn out to be nothing to do.
+    pub fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// Lets timers that have expired by `now` have their effect.
+    pub fn on_deadline(&mut self, _cfg: &NicConfig, _now: Time) {}
+
+    /// What has happened to messages since the last call, oldest first.
+    pub fn poll_event(&mut self) -> Option<NicEvent> {
+        None
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Messages being sent and messages being received.
+    pub fn active(&self) -> (usize, usize) {
+        (0, 0)
+    }
+
+    /// Whether no message is under way and every buffer is back in its free list.
+    pub fn is_idle(&self) -> bool {
+        true
+    }
+
+    /// The program.
+    pub fn program(&self) -> &P {
+        &self.program
+    }
+
+    /// The program, for instance to change its tables.
+    pub fn program_mut(&mut self) -> &mut P {
+        &mut self.program
+    }
+}
