@@ -11,6 +11,7 @@ mod extends;
 mod fabric;
 mod faults;
 mod graph;
+mod message;
 pub mod model;
 mod names;
 mod overrides;
@@ -23,6 +24,7 @@ mod tree;
 
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
+pub use message::MessageSpec;
 pub use model::{
     EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
     TrafficPattern, TransportSpec, Watch, WatchedQueues,

@@ -2,10 +2,13 @@
 //!
 //! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
 
+use super::message::MessageSpec;
 use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
 use rnic_fabric::config::{LinkSpec, NamedLink, NamedRoute, TopologySpec};
+use rnic_nano::Program;
 use rnic_transport::congestion::Settings;
+use rnic_transport::registry::FLOWS;
 use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
 use std::sync::Arc;
 
@@ -260,6 +263,11 @@ pub enum Recovery {
 }
 
 impl TransportSpec {
+    /// Whether it is a transport of messages, and not of reliable flows.
+    pub fn is_message(&self) -> bool {
+        !FLOWS.contains(&self.transport.as_str())
+    }
+
     /// Whether packets in flight are capped.
     pub fn capped(&self) -> bool {
         self.bdp_fc.unwrap_or(self.transport == "irn" || self.bdp_cap.is_some())
@@ -285,7 +293,7 @@ impl TransportSpec {
 /// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TransportSpec {
-    /// Name of the transport, one of `rnic list transports`: `roce`, `irn`, `iwarp`.
+    /// Name of the transport, one of `rnic list transports`, or `p4:FILE`.
     pub transport: String,
     /// The congestion control, one of `rnic list congestion` (`cc`); default `none`.
     pub cc: CongestionEntry,
@@ -343,6 +351,10 @@ pub struct TransportSpec {
     pub nic_burst: Option<u32>,
     /// Rate of a lone flow if lower than the link's (`max_rate`); default the host link's rate.
     pub max_rate: Option<BitRate>,
+    /// What only message transports have.
+    pub message: MessageSpec,
+    /// The program of `transport = "p4:FILE"`.
+    pub program: Option<Program>,
 }
 
 /// What is looked at while a run goes on: the `[watch]` table.

@@ -1,0 +1,353 @@
+//! The simulated NICs of message transports: each flow is a message, each host a [`MessageNic`] with the transport's program.
+
+use crate::flow_book::{FlowBook, Stop};
+use crate::nic::{HostTotals, Hosting};
+use crate::results::FlowRecord;
+use crate::run::RunHosts;
+use crate::workload::FlowSpec;
+use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
+use rnic_transport::Time;
+use rnic_transport::message::buffers::NoBuffer;
+use rnic_transport::message::nic::{Message, MessageNic, NicConfig, NicEvent, Outgoing};
+use rnic_transport::message::{Arrival, Pipeline};
+use rnic_transport::telemetry::{HopRecord, Telemetry};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+
+/// The address of host 0; the others follow.
+const FIRST_IP: u32 = 0x0a00_0000;
+
+/// The address of a host.
+pub(crate) fn ip(host: u32) -> u32 {
+    FIRST_IP + host
+}
+
+/// What of in-band telemetry a packet has room for.
+pub(crate) trait Room: Copy + Default {
+    /// Whether switches write into it.
+    const ANY: bool;
+    /// A switch writes.
+    fn push(&mut self, hop: HopRecord);
+    /// What was written.
+    fn records(&self) -> Option<&Telemetry>;
+}
+
+/// None.
+impl Room for () {
+    const ANY: bool = false;
+    fn push(&mut self, _hop: HopRecord) {}
+    fn records(&self) -> Option<&Telemetry> {
+        None
+    }
+}
+
+impl Room for Telemetry {
+    const ANY: bool = true;
+    #[inline]
+    fn push(&mut self, hop: HopRecord) {
+        Telemetry::push(self, hop);
+    }
+    #[inline]
+    fn records(&self) -> Option<&Telemetry> {
+        Some(self)
+    }
+}
+
+/// What a packet carries: the program's header, and what the simulator must know of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Carried<H, R> {
+    /// Sending host.
+    src: u32,
+    /// Data: number of the flow.
+    flow: u32,
+    header: H,
+    room: R,
+}
+
+impl<H: Copy + Default, R: Room> Body for Carried<H, R> {
+    const TELEMETRY: bool = R::ANY;
+    #[inline]
+    fn stamp(&mut self, hop: HopRecord) {
+        self.room.push(hop);
+    }
+    fn source(&self) -> Option<u32> {
+        Some(self.src)
+    }
+}
+
+/// Frames of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framing {
+    /// Bytes around the payload of a data packet.
+    pub(crate) header: u32,
+    /// Length of a control packet.
+    pub(crate) control: u32,
+    /// Priorities that the fabric has; band 0 travels in the highest.
+    pub(crate) priorities: u8,
+    /// Room that telemetry takes in every packet.
+    pub(crate) telemetry: u32,
+}
+
+/// One host.
+struct Host<P: Pipeline, R> {
+    nic: MessageNic<P>,
+    /// Flows that start in the current window.
+    starts: VecDeque<(Time, u32)>,
+    /// Flows for which the NIC has had no buffer yet.
+    waiting: VecDeque<u32>,
+    /// A packet whose priority is paused.
+    held: Option<Packet<Carried<P::Header, R>>>,
+    /// There is something to send.
+    ready: bool,
+}
+
+/// All hosts of a run with their messages.
+pub(crate) struct MessageHosts<'a, P: Pipeline, R, S: Iterator<Item = FlowSpec>> {
+    cfg: NicConfig,
+    framing: Framing,
+    book: FlowBook<'a, S>,
+    hosts: Vec<Host<P, R>>,
+    /// By number of the flow.
+    hashes: Vec<u32>,
+    /// Flows whose sender has not heard that all has arrived.
+    sending: u64,
+    given_up: BTreeSet<u32>,
+    /// Every flow before this one is over.
+    first_open: usize,
+    totals: HostTotals,
+}
+
+impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, R, S> {
+    /// Hosts with a program each, which will start the flows of the book.
+    pub(crate) fn new(cfg: NicConfig, framing: Framing, programs: Vec<P>, book: FlowBook<'a, S>) -> Self {
+        let host = |program| Host {
+            nic: MessageNic::new(&cfg, program),
+            starts: VecDeque::new(),
+            waiting: VecDeque::new(),
+            held: None,
+            ready: false,
+        };
+        let hosts = programs.into_iter().map(host).collect();
+        MessageHosts {
+            cfg,
+            framing,
+            book,
+            hosts,
+            hashes: Vec::new(),
+            sending: 0,
+            given_up: BTreeSet::new(),
+            first_open: 0,
+            totals: HostTotals::default(),
+        }
+    }
+
+    /// Hands a flow to its NIC, or lets it wait for a buffer.
+    fn send(&mut self, host: u32, flow: u32, now: Time) -> bool {
+        let record = &self.book.records[flow as usize];
+        let message = Message { dst_ip: ip(record.dst), bytes: record.bytes as u32, tag: flow, ..Message::default() };
+        match self.hosts[host as usize].nic.send(&self.cfg, now, &message) {
+            Ok(_) => true,
+            Err(NoBuffer::NoneFree { .. } | NoBuffer::TooLong { .. }) => false,
+        }
+    }
+
+    /// The NIC was asked or told something: its events, and whether it has something to send.
+    #[inline]
+    fn follow_up(&mut self, host: u32, now: Time) {
+        while let Some(event) = self.hosts[host as usize].nic.poll_event() {
+            self.event(host, event, now);
+        }
+        let host = &mut self.hosts[host as usize];
+        host.ready = host.held.is_some() || host.nic.next_transmit().is_some_and(|at| at <= now);
+    }
+
+    fn event(&mut self, host: u32, event: NicEvent, now: Time) {
+        match event {
+            NicEvent::Sent { .. } => {}
+            NicEvent::GaveUp { tag } => {
+                if self.book.records[tag as usize].finish.is_none() {
+                    self.book.abandon();
+                    self.given_up.insert(tag);
+                    self.totals.given_up += 1;
+                }
+            }
+            NicEvent::Timeout { tag } => {
+                self.totals.timeouts += 1;
+                self.book.records[tag as usize].timeouts += 1;
+                return;
+            }
+            NicEvent::ReceiveExpired { .. } => return,
+        }
+        self.sending -= 1;
+        // A buffer is free.
+        while let Some(flow) = self.hosts[host as usize].waiting.front().copied() {
+            if !self.send(host, flow, now) {
+                break;
+            }
+            self.hosts[host as usize].waiting.pop_front();
+        }
+    }
+
+    #[inline]
+    fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Packet<Carried<P::Header, R>> {
+        let Framing { header, control, priorities, telemetry } = self.framing;
+        let written = P::header_bytes(&out.header) + telemetry;
+        let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
+        let dst = out.dst_ip - FIRST_IP;
+        let (flow, flow_hash, flags) = if out.is_control {
+            self.totals.control += 1;
+            (u32::MAX, host.wrapping_mul(0x9e37_79b9) ^ dst.wrapping_mul(0x85eb_ca6b), Packet::<()>::CONTROL)
+        } else {
+            self.totals.data += 1;
+            self.totals.retransmitted += u64::from(out.is_rtx);
+            self.book.records[out.tag as usize].retransmitted += u32::from(out.is_rtx);
+            (out.tag, self.hashes[out.tag as usize], 0)
+        };
+        Packet {
+            dst,
+            flow_hash,
+            bytes: (bytes as u16).max(MIN_FRAME),
+            priority: (priorities - 1).saturating_sub(out.band),
+            flags,
+            body: Carried { src: host, flow, header: out.header, room: R::default() },
+        }
+    }
+
+    /// What the host sends next, whatever its priority.
+    #[inline]
+    fn next_packet(&mut self, index: u32, now: Time) -> Option<Packet<Carried<P::Header, R>>> {
+        if let Some(packet) = self.hosts[index as usize].held.take() {
+            return Some(packet);
+        }
+        loop {
+            let host = &mut self.hosts[index as usize];
+            if let Some(out) = host.nic.poll_transmit(&self.cfg, now) {
+                return Some(self.frame(index, &out));
+            }
+            host.nic.next_transmit().filter(|at| *at <= now)?;
+        }
+    }
+}
+
+impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> Endpoint for MessageHosts<'_, P, R, S> {
+    type Body = Carried<P::Header, R>;
+
+    #[inline]
+    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Self::Body>) {
+        self.totals.delivered += 1;
+        self.totals.marked += u64::from(packet.is_marked());
+        let Carried { flow, header, room, .. } = &packet.body;
+        let arrival = Arrival {
+            now,
+            frame_bytes: packet.bytes,
+            trimmed: packet.is_trimmed(),
+            returned: packet.is_returned(),
+            marked: packet.is_marked(),
+            telemetry: room.records(),
+        };
+        let received = self.hosts[host as usize].nic.receive(&self.cfg, header, &arrival);
+        if received.new_bytes > 0 {
+            self.book.records[*flow as usize].delivered += u64::from(received.new_bytes);
+            self.book.progress(now);
+        }
+        // What its sender has given up counts as not finished even if all of it has arrived.
+        if received.completed.is_some() && (self.given_up.is_empty() || !self.given_up.contains(flow)) {
+            self.book.finish(*flow, *flow, packet.flow_hash, now);
+        }
+        self.follow_up(host, now);
+    }
+
+    #[inline]
+    fn next_wake(&self, host: u32) -> Time {
+        let host = &self.hosts[host as usize];
+        let start = host.starts.front().map_or(Time::MAX, |start| start.0);
+        let timer = host.nic.deadline().unwrap_or(Time::MAX);
+        let paced = if host.ready { None } else { host.nic.next_transmit() };
+        start.min(timer).min(paced.unwrap_or(Time::MAX))
+    }
+
+    fn wake(&mut self, index: u32, now: Time) {
+        let host = &mut self.hosts[index as usize];
+        if let Some((_, flow)) = host.starts.pop_front_if(|(at, _)| *at <= now) {
+            if !host.waiting.is_empty() || !self.send(index, flow, now) {
+                self.hosts[index as usize].waiting.push_back(flow);
+            }
+        } else if host.nic.deadline().is_some_and(|at| at <= now) {
+            host.nic.on_deadline(&self.cfg, now);
+        }
+        self.follow_up(index, now);
+    }
+
+    #[inline]
+    fn wants_to_transmit(&self, host: u32) -> bool {
+        self.hosts[host as usize].ready
+    }
+
+    #[inline]
+    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
+        let packet = self.next_packet(index, now);
+        let sent = packet.filter(|packet| paused & (1 << packet.priority) == 0);
+        if sent.is_none() {
+            self.hosts[index as usize].held = packet;
+        }
+        self.follow_up(index, now);
+        sent
+    }
+
+    fn next_start(&self) -> Time {
+        self.book.next_start()
+    }
+
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
+        while let Some((flow, origin)) = self.book.next_flow(end) {
+            let (flow_hash, _) = self.book.hashes(&flow);
+            let number = self.book.start(&flow, flow_hash);
+            self.book.place(number, origin);
+            self.hashes.push(flow_hash);
+            self.sending += 1;
+            self.hosts[flow.src as usize].starts.push_back((flow.start, number));
+            wake(flow.src, flow.start);
+        }
+        self.book.window_is_open();
+    }
+
+    fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
+        while self.book.records.get(self.first_open).is_some_and(|record| !self.is_open(record)) {
+            self.first_open += 1;
+        }
+        self.book.close_window(end, hops, self.sending == 0)
+    }
+}
+
+impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, R, S> {
+    /// Records of the flows that are under way before `now`.
+    fn open_records(&self, now: Time) -> impl Iterator<Item = &FlowRecord> {
+        let records = self.book.records[self.first_open..].iter();
+        records.filter(move |record| self.is_open(record) && record.start < now)
+    }
+
+    fn is_open(&self, record: &FlowRecord) -> bool {
+        record.finish.is_none() && !self.given_up.contains(&record.id)
+    }
+}
+
+impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> RunHosts for MessageHosts<'_, P, R, S> {
+    fn totals(&self) -> HostTotals {
+        self.totals
+    }
+    fn stop(&self) -> Option<Stop> {
+        self.book.stop()
+    }
+    fn unfinished(&self) -> u64 {
+        self.book.active()
+    }
+    fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)> {
+        self.open_records(now).map(|record| (record.id, record.src, record.dst, self.hashes[record.id as usize]))
+    }
+    fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
+        self.open_records(now).map(|record| (record.id, record.delivered))
+    }
+    fn take_records(&mut self) -> Vec<FlowRecord> {
+        std::mem::take(&mut self.book.records)
+    }
+}

@@ -1,0 +1,129 @@
+//! What a message transport takes from the fabric.
+
+use super::{Frames, SetupError};
+use crate::message_hosts::Framing;
+use crate::scenario::{RunSpec, TransportSpec};
+use rnic_fabric::config::Paths;
+use rnic_transport::headers::MESSAGE_TELEMETRY;
+use rnic_transport::message::nic::{NicConfig, Order};
+use rnic_transport::message::programs::HomaParams;
+use rnic_transport::{FlowConfig, Time};
+
+/// Timeouts in a row after which a message is given up, when nothing else is said.
+const MAX_TIMEOUTS: u32 = 10;
+
+/// The program that every NIC of a run has.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Program {
+    Ndp,
+    Homa(HomaParams),
+    Hpcc,
+}
+
+/// A message transport, ready to run.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct MessagePlan {
+    pub(crate) program: Program,
+    pub(crate) nic: NicConfig,
+    pub(crate) framing: Framing,
+}
+
+/// Homa's levels.
+fn homa(transport: &TransportSpec) -> HomaParams {
+    let scheduled_levels = transport.message.scheduled_levels.unwrap_or(3);
+    HomaParams {
+        unscheduled_levels: transport.message.unscheduled_levels.unwrap_or(1),
+        scheduled_levels,
+        overcommitment: transport.message.overcommitment.unwrap_or(scheduled_levels),
+        trimming: transport.transport == "homa-tr",
+    }
+}
+
+/// Priorities that a message transport uses.
+pub(super) fn bands(transport: &TransportSpec) -> u8 {
+    match transport.transport.as_str() {
+        "ndp" => 2,
+        "homa" | "homa-tr" => {
+            let homa = homa(transport);
+            homa.unscheduled_levels + homa.scheduled_levels
+        }
+        _ => 1,
+    }
+}
+
+/// Whether each packet of a message takes a path of its own, when nothing else is said.
+pub(super) fn paths(transport: &TransportSpec) -> Paths {
+    match transport.transport.as_str() {
+        "ndp" | "homa" | "homa-tr" => Paths::Spray,
+        _ => Paths::Ecmp,
+    }
+}
+
+/// The settings of a message transport; `timeout` is what follows from the fabric.
+pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, priorities: u8, timeout: Time) -> MessagePlan {
+    let spec = &run.transport.message;
+    let program = match run.transport.transport.as_str() {
+        "ndp" => Program::Ndp,
+        "hpcc" => Program::Hpcc,
+        _ => Program::Homa(homa(&run.transport)),
+    };
+    let telemetry = if program == Program::Hpcc { MESSAGE_TELEMETRY } else { 0 };
+    let frame = flow.line_rate.time_for(u64::from(frames.data + frames.gap));
+    let round_trip = flow.base_rtt.as_ps().div_ceil(frame.as_ps().max(1)).max(1);
+    let own_order = if matches!(program, Program::Homa(_)) { Order::ShortestFirst } else { Order::RoundRobin };
+    let timeout = run.transport.rto_high.unwrap_or(timeout);
+    let most_timeouts = spec.max_timeouts.unwrap_or(MAX_TIMEOUTS);
+    let patience = timeout * (u64::from(most_timeouts) + 1);
+    let nic = NicConfig {
+        mtu: flow.mtu,
+        rtt_pkts: spec.rtt_packets.unwrap_or(round_trip.min(u64::from(u32::MAX)) as u32),
+        timeout,
+        most_timeouts,
+        garbage: spec.garbage_time.unwrap_or(patience),
+        probe: spec.probe.unwrap_or(true),
+        order: spec.send_order.unwrap_or(own_order),
+        pace: frame,
+        tx_buffers: spec.tx_buffers.clone(),
+        rx_buffers: spec.rx_buffers.clone(),
+        timer_scan: spec.timer_scan.unwrap_or(Time::ZERO),
+    };
+    let framing = Framing { header: flow.header, control: frames.ack, priorities, telemetry };
+    MessagePlan { program, nic, framing }
+}
+
+/// Whether every message of the traffic finds a buffer and a number of bytes that fits.
+pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupError> {
+    if largest > u64::from(u32::MAX) {
+        let message = format!("a flow of {largest} bytes; a message transport takes up to {} bytes", u32::MAX);
+        return Err(SetupError::Impossible(message));
+    }
+    for (key, classes) in [("tx_buffers", &plan.nic.tx_buffers), ("rx_buffers", &plan.nic.rx_buffers)] {
+        let Some(most) = classes.iter().map(|class| u64::from(class.bytes)).max() else { continue };
+        if largest > most {
+            return Err(SetupError::Impossible(format!(
+                "a flow of {largest} bytes has no buffer: the largest of `{key}` has {most} bytes"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The settings in words.
+pub(super) fn put(plan: &MessagePlan, put: &mut impl FnMut(&str, String)) {
+    let nic = &plan.nic;
+    put("rtt_packets", format!("{} packets", nic.rtt_pkts));
+    put("rto_high", nic.timeout.to_string());
+    put("max_timeouts", nic.most_timeouts.to_string());
+    put("garbage_time", nic.garbage.to_string());
+    put("probe", nic.probe.to_string());
+    put("send_order", if nic.order == Order::ShortestFirst { "shortest-first" } else { "round-robin" }.to_string());
+    for (key, classes) in [("tx_buffers", &nic.tx_buffers), ("rx_buffers", &nic.rx_buffers)] {
+        let text: Vec<String> = classes.iter().map(|class| format!("{} of {} B", class.count, class.bytes)).collect();
+        put(key, if text.is_empty() { "without limit".to_string() } else { text.join(", ") });
+    }
+    if let Program::Homa(homa) = &plan.program {
+        put("unscheduled_levels", homa.unscheduled_levels.to_string());
+        put("scheduled_levels", homa.scheduled_levels.to_string());
+        put("overcommitment", homa.overcommitment.to_string());
+    }
+}
