@@ -13,6 +13,7 @@ mod faults;
 mod graph;
 pub mod model;
 mod names;
+mod output;
 mod overrides;
 mod read;
 mod reader;
@@ -24,8 +25,8 @@ mod tree;
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use model::{
-    EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
-    TrafficPattern, TransportSpec, Watch, WatchedQueues,
+    EcnSetup, FabricSetup, Incast, Limits, OutputSetup, QueueingSetup, Recovery, RunSpec, Scenario, SharedSetup, Storm,
+    SwitchSetup, Traffic, TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
 pub(crate) use transport::header;
