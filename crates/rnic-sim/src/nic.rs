@@ -8,7 +8,7 @@ use crate::flow_book::{FlowBook, Stop};
 use crate::results::FlowRecord;
 use crate::run::RunHosts;
 use crate::workload::{FlowSpec, Loops};
-use rnic_fabric::{Endpoint, MIN_FRAME, Packet};
+use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Sender, TcpConfig, Time, Timer};
@@ -25,6 +25,8 @@ pub struct Segment {
     slot: u32,
     pdu: Pdu,
 }
+
+impl Body for Segment {}
 
 impl Segment {
     /// The flow's slot.
@@ -525,7 +527,9 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
-        if packet.body.pdu.kind() == PduKind::Data {
+        if packet.is_trimmed() {
+            // These transports know nothing of packets without payload: to them it is lost.
+        } else if packet.body.pdu.kind() == PduKind::Data {
             self.receive_data(host, now, packet);
         } else {
             self.receive_reply(host, now, packet);

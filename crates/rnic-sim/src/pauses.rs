@@ -6,7 +6,7 @@ use crate::results::model::{
 };
 use crate::results::stats::goodput_bps;
 use crate::run::RunHosts;
-use rnic_fabric::{Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use rnic_fabric::{Body, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl PauseWatch {
     }
 
     /// One sample; `flows` calls back with every flow that is under way: its number, hosts and hash.
-    fn sample<B: Copy + Default>(
+    fn sample<B: Body>(
         &mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(u32, u32, u32, u32)),
     ) {
         self.records.samples += 1;
@@ -121,7 +121,7 @@ impl PauseWatch {
     }
 
     /// Takes over the pauses that have ended since the last sample.
-    fn log<B: Copy + Default>(&mut self, fabric: &mut Fabric<B>) {
+    fn log<B: Body>(&mut self, fabric: &mut Fabric<B>) {
         let (mut ended, left_out) = fabric.take_pauses();
         self.records.pauses_left_out += left_out;
         ended.sort_unstable_by_key(|pause| (pause.from, pause.port, pause.priority));
@@ -203,7 +203,7 @@ impl PauseWatch {
     }
 
     /// What was found in a run that ended at `end` with these records; `cut`: by its duration.
-    pub(crate) fn finish<B: Copy + Default>(
+    pub(crate) fn finish<B: Body>(
         mut self, fabric: &mut Fabric<B>, end: Time, cut: bool, flows: &[FlowRecord], warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);

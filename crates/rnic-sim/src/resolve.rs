@@ -3,12 +3,14 @@
 //! What a scenario leaves open follows from its fabric as the IRN paper does it (section 4.1): the BDP cap from the longest path, buffers
 //! of twice the BDP, `RTO_high` from one congested link.
 
+mod switch;
+
 use crate::nic::Hosting;
-use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, TransportSpec};
+use crate::scenario::{EcnSetup, Recovery, RunSpec, Storm, TransportSpec};
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
-use rnic_fabric::config::{FabricSpec, PfcThresholds, SharedSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
@@ -79,7 +81,14 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         link: run.fabric.link,
         links: run.fabric.links.clone(),
         routes: run.fabric.routes.clone(),
-        switch: SwitchSpec { shared: None, buffer: Bytes(0), pfc: None, marking: None, priorities: priorities(run)? },
+        switch: SwitchSpec {
+            queueing: QueueingSpec::Input,
+            buffer: Bytes(0),
+            pfc: None,
+            marking: None,
+            priorities: switch::priorities(run)?,
+        },
+        paths: run.fabric.paths.unwrap_or_default(),
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
     let topology = Topology::build(&fabric)?;
@@ -98,20 +107,19 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let frames = Frames::new(run, &fabric)?;
     let needed = lossless_headroom(&topology, frames.longest, frames.gap);
     let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
-    fabric.switch = match &run.fabric.switch.shared {
-        None => switch(run, &fabric, needed, longest, &frames)?,
-        Some(shared) => shared_switch(run, shared, &fabric, needed, &frames, most_ports as u64)?,
-    };
+    fabric.switch = switch::switch(run, &fabric, needed, longest, &frames, most_ports as u64)?;
 
     let mut warnings = Vec::new();
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
     let lossless = fabric.switch.pfc.is_some_and(|pfc| pfc.headroom >= needed) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
     if let Some(pfc) = fabric.switch.pfc {
-        warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
+        switch::warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
     }
     warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
     warn_of_storms(run, fabric.switch.priorities, &mut warnings);
+    switch::warn_of_trimming(run, &fabric.switch, &mut warnings);
+    warn_of_many_paths(run, &fabric, &mut warnings);
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
@@ -142,7 +150,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
     flow.cnp_interval = demands.cnp_interval;
     fabric.switch.marking = marking(&run.fabric.switch.ecn, demands.marking)?;
-    warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
+    switch::warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
     if run.transport.transport == "irn" {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
@@ -164,7 +172,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
-        control_priority: fabric.switch.priorities - 1,
+        control_priority: switch::control_priority(run, &fabric.switch),
         // A duration is at most that, and ends the run well.
         max_time: run.limits.max_time.filter(|_| run.limits.duration.is_none()).unwrap_or(Time::MAX),
         stall_time: run.limits.stall_time,
@@ -295,146 +303,10 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
     longest.delay * 2 + both * u64::from(longest.hops)
 }
 
-/// Priorities that switches have.
-fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
-    let used = if run.transport.control_priority { 2 } else { 1 };
-    let shared = run.fabric.switch.shared.unwrap_or_default();
-    let classes = shared.classes.unwrap_or(used);
-    if classes < used {
-        let message = format!("`classes` = {classes}, but with `control_priority` {used} are in use");
-        return Err(SetupError::Impossible(message));
-    }
-    Ok(classes)
-}
-
-/// A shared buffer, when nothing else is said: that of the switches in the DCQCN paper (section 4).
-const SHARED_BUFFER: Bytes = Bytes(12_000_000);
-/// Its dynamic threshold (section 4.1).
-const SHARED_BETA: f64 = 8.0;
-
-/// A switch of `ports` ports with a shared buffer.
-fn shared_switch(
-    run: &RunSpec, shared: &SharedSetup, fabric: &FabricSpec, needed: Bytes, frames: &Frames, ports: u64,
-) -> Result<SwitchSpec, SetupError> {
-    let setup = &run.fabric.switch;
-    let impossible = |message: String| Err(SetupError::Impossible(message));
-    let buffer = setup.buffer.unwrap_or(SHARED_BUFFER);
-    let cells = ports * u64::from(fabric.switch.priorities);
-    let resume = shared.resume.unwrap_or(Bytes(2 * u64::from(frames.longest)));
-    let mut spec = SwitchSpec { buffer, ..fabric.switch };
-    if run.transport.pfc {
-        let headroom = setup.headroom.unwrap_or(needed);
-        let reserved = Bytes(headroom.0.saturating_mul(cells));
-        if reserved.0 + u64::from(frames.longest) > buffer.0 {
-            return impossible(format!(
-                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {} classes, {reserved} in all; set a larger `buffer`, fewer `classes` or a smaller `headroom`",
-                fabric.switch.priorities
-            ));
-        }
-        let pool = Bytes(buffer.0 - reserved.0);
-        if let Some(xoff) = setup.xoff.filter(|xoff| *xoff > pool) {
-            return impossible(format!(
-                "xoff = \"{xoff}\" is more than the {pool} that the headroom leaves of a shared buffer of {buffer}"
-            ));
-        }
-        if let Some(xoff) = setup.xoff.filter(|xoff| resume > *xoff) {
-            return impossible(format!("resume = \"{resume}\" is more than xoff = \"{xoff}\""));
-        }
-        let xoff = setup.xoff.unwrap_or_default();
-        spec.pfc = Some(PfcThresholds { xoff, xon: Bytes(xoff.0.saturating_sub(resume.0)), headroom });
-    } else if buffer.0 < u64::from(frames.longest) {
-        return impossible(format!("a shared buffer of {buffer} cannot hold one packet of {} bytes", frames.longest));
-    }
-    spec.shared = Some(SharedSpec {
-        beta: setup.xoff.is_none().then_some(shared.beta.unwrap_or(SHARED_BETA)),
-        resume,
-        egress_alpha: shared.egress_alpha,
-        weights: shared.weights,
-        mark_departures: shared.mark_departures,
-    });
-    Ok(spec)
-}
-
-/// Warns when PFC can come before the first mark: then congestion control learns of congestion too late (DCQCN paper, section 4.2).
-fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
-    let (Some(shared), Some(pfc), Some(marking)) = (switch.shared, switch.pfc, switch.marking) else { return };
-    let classes = u64::from(switch.priorities);
-    let pool = switch.buffer.0.saturating_sub(pfc.headroom.0 * ports * classes) as f64;
-    // All inputs may feed the one queue that ECN looks at.
-    let bound = match shared.beta {
-        Some(beta) => beta * pool / ((classes * ports) as f64 * (beta + 1.0)),
-        None => pfc.xoff.0 as f64 / ports as f64,
-    };
-    if marking.kmin.0 as f64 >= bound {
-        warnings.push(format!(
-            "PFC can pause before ECN marks: kmin = \"{}\" is not below {} bytes, where the inputs of a queue may reach their threshold",
-            marking.kmin, bound as u64
-        ));
-    }
-}
-
-fn switch(
-    run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames,
-) -> Result<SwitchSpec, SetupError> {
-    let bdp = longest.rate.bytes_in(longest.delay * 2);
-    let buffer = run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
-    if buffer.0 < u64::from(frames.longest) {
-        return Err(SetupError::Impossible(format!(
-            "a switch buffer of {buffer} cannot hold one packet of {} bytes",
-            frames.longest
-        )));
-    }
-    let mut spec = SwitchSpec { buffer, ..fabric.switch };
-    if !run.transport.pfc {
-        return Ok(spec);
-    }
-    let headroom = run.fabric.switch.headroom.unwrap_or(needed);
-    let xoff = match run.fabric.switch.xoff {
-        Some(xoff) => xoff,
-        None if buffer > headroom => Bytes(buffer.0 - headroom.0),
-        None => {
-            return Err(SetupError::Impossible(format!(
-                "a switch buffer of {buffer} is too small for PFC with a headroom of {headroom}; set a larger `buffer`, or `xoff` by hand"
-            )));
-        }
-    };
-    let headroom = run.fabric.switch.headroom.unwrap_or(Bytes(needed.0.max(buffer.0.saturating_sub(xoff.0))));
-    let xon = run.fabric.switch.xon.unwrap_or(xoff);
-    if xon > xoff {
-        return Err(SetupError::Impossible(format!(
-            "xon = \"{xon}\" is above xoff, which follows from the buffer as \"{xoff}\""
-        )));
-    }
-    if xoff.0 + headroom.0 < u64::from(frames.longest) {
-        return Err(SetupError::Impossible(format!(
-            "xoff = \"{xoff}\" and headroom = \"{headroom}\" together cannot hold one packet of {} bytes",
-            frames.longest
-        )));
-    }
-    spec.pfc = Some(PfcThresholds { xoff, xon, headroom });
-    Ok(spec)
-}
-
-/// Warns of headroom that is too small, or that takes more than the buffer.
-fn warn_of_headroom(
-    pfc: PfcThresholds, needed: Bytes, buffer: Bytes, timeouts: Option<Timeouts>, warnings: &mut Vec<String>,
-) {
-    let guard = if timeouts.is_some_and(|t| t.high == SAFETY_TIMEOUT) {
-        format!("; a timeout of {SAFETY_TIMEOUT} guards against a lost last packet")
-    } else {
-        String::new()
-    };
-    if pfc.headroom < needed {
-        warnings.push(format!(
-            "PFC can lose packets: headroom = \"{}\", but the links need \"{needed}\" at worst{guard}",
-            pfc.headroom
-        ));
-    } else if pfc.xoff.0 + pfc.headroom.0 > buffer.0 {
-        let beyond = Bytes(pfc.xoff.0 + pfc.headroom.0 - buffer.0);
-        warnings.push(format!(
-            "PFC headroom: {} above xoff = \"{}\" take {beyond} more than the buffer of {buffer}; set `headroom` to reserve less",
-            pfc.headroom, pfc.xoff
-        ));
+/// Warns where something is worked out from a flow's path, but each packet has its own.
+fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
+    if fabric.paths == Paths::Spray && run.watch.as_ref().is_some_and(|watch| watch.pauses) {
+        warnings.push("`paths` = \"spray\": victims of pauses are judged by one of each flow's paths".to_string());
     }
 }
 
@@ -454,9 +326,7 @@ fn timeouts(
         _ => {}
     }
     let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
-    // All that a switch can hold.
-    let buffers = if fabric.switch.shared.is_some() { 1 } else { most_ports as u64 };
-    let congested = longest.rate.time_for(fabric.switch.buffer.0 * buffers);
+    let congested = longest.rate.time_for(switch::most_ahead(&fabric.switch, most_ports as u64));
     let high = transport.rto_high.unwrap_or(longest.delay * 2 + congested);
     let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
     // RoCE has one timeout, whatever is in flight.
@@ -522,28 +392,6 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
     }
 }
 
-/// The settings of a shared buffer.
-fn put_shared(shared: &SharedSpec, pfc: Option<PfcThresholds>, classes: u8, put: &mut impl FnMut(&str, String)) {
-    put("queueing", "shared".to_string());
-    put("classes", classes.to_string());
-    if let Some(pfc) = pfc {
-        match shared.beta {
-            Some(beta) => put("beta", beta.to_string()),
-            None => put("xoff", pfc.xoff.to_string()),
-        }
-        put("resume", shared.resume.to_string());
-        put("headroom", pfc.headroom.to_string());
-    } else if let Some(alpha) = shared.egress_alpha {
-        put("egress_alpha", alpha.to_string());
-    }
-    if shared.mark_departures {
-        put("mark", "departures".to_string());
-    }
-    if let Some(weights) = shared.weights {
-        put("weights", format!("{:?}", &weights[..usize::from(classes)]));
-    }
-}
-
 fn parameters(
     run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
@@ -562,16 +410,10 @@ fn parameters(
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());
     put("frame_gap", Bytes(u64::from(fabric.frame_gap)).to_string());
-    put("buffer", fabric.switch.buffer.to_string());
-    match (fabric.switch.shared, fabric.switch.pfc) {
-        (Some(shared), pfc) => put_shared(&shared, pfc, fabric.switch.priorities, &mut put),
-        (None, Some(pfc)) => {
-            put("xoff", pfc.xoff.to_string());
-            put("xon", pfc.xon.to_string());
-            put("headroom", pfc.headroom.to_string());
-        }
-        (None, None) => {}
+    if fabric.paths == Paths::Spray {
+        put("paths", "spray".to_string());
     }
+    switch::put_switch(&fabric.switch, &mut put);
     if run.transport.transport != "roce" {
         let recovery = match run.transport.recovery {
             Recovery::Selective => "selective",

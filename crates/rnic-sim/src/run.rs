@@ -12,7 +12,7 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Cause, Ending, Endpoint, Fabric, Watcher, pause_tree};
+use rnic_fabric::{Body, Cause, Ending, Endpoint, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -220,7 +220,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
 }
 
 /// The flows of a run on a fabric.
-pub(crate) fn flow_book<'o, B: Copy + Default, S: Iterator<Item = FlowSpec>>(
+pub(crate) fn flow_book<'o, B: Body, S: Iterator<Item = FlowSpec>>(
     fabric: &Fabric<B>, resolved: &Resolved, (flows, loops): (S, Option<Loops>), observer: Observer<'o>,
 ) -> FlowBook<'o, S> {
     let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
@@ -302,9 +302,7 @@ pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<H::Body>, resolved: &Re
     }
 }
 
-fn status<B: Copy + Default>(
-    fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time,
-) -> RunStatus {
+fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
     let end = Time::from_ns(end.as_ps() / 1_000);
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
@@ -321,7 +319,7 @@ fn status<B: Copy + Default>(
 }
 
 /// A sentence on who is paused, empty if nobody is.
-fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
+fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
     let (tree, topology) = (pause_tree(fabric), fabric.topology());
     if !tree.cycle.is_empty() {
         let names: Vec<String> = tree.cycle.iter().map(|port| topology.port_name(*port)).collect();
@@ -345,7 +343,7 @@ fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
     text
 }
 
-fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
+fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     let topology = fabric.topology();
     let record = |port: usize| {
         let info = topology.ports[port];
@@ -362,7 +360,7 @@ fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     (0..topology.ports.len()).map(record).collect()
 }
 
-fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
+fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
     let mut totals = Totals {
         data: hosts.data,
         control: hosts.control,
@@ -379,6 +377,8 @@ fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: cr
     }
     for counters in ports.iter().flat_map(|port| &port.priorities) {
         totals.dropped += counters.drops;
+        totals.trimmed += counters.trimmed;
+        totals.returned += counters.returned;
         totals.lost += counters.lost;
         totals.pause_frames += counters.pause_sent;
         totals.paused_ps += counters.paused_ps;
@@ -398,6 +398,8 @@ impl From<&rnic_fabric::PriorityCounters> for PriorityCounters {
             pause_received: c.pause_received,
             paused_ps: c.paused_ps,
             queue_high_water: c.queue_high_water,
+            trimmed: c.trimmed,
+            returned: c.returned,
         }
     }
 }

@@ -13,7 +13,10 @@ pub const TRANSPORTS: &[Entry] = &[
         "iwarp",
         "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); no lossless network needed",
     ),
-    ("ndp", "NDP: messages; a blind first window, then pulled by the receiver at its link's pace; for switches that trim"),
+    (
+        "ndp",
+        "NDP: messages; a blind first window, then pulled by the receiver at its link's pace; for switches that trim",
+    ),
     ("homa", "Homa: messages; the receiver grants the shortest first and assigns priorities; loss by timeout"),
     ("homa-tr", "Homa with NDP's trimming: a trimmed packet is asked for again at once"),
     ("hpcc", "HPCC as a message transport: a window from in-band telemetry, in fixed-point arithmetic"),

@@ -14,6 +14,7 @@ mod graph;
 mod message;
 pub mod model;
 mod names;
+mod output;
 mod overrides;
 mod read;
 mod reader;
@@ -26,8 +27,8 @@ pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use message::MessageSpec;
 pub use model::{
-    EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
-    TrafficPattern, TransportSpec, Watch, WatchedQueues,
+    EcnSetup, FabricSetup, Incast, Limits, OutputSetup, QueueingSetup, Recovery, RunSpec, Scenario, SharedSetup, Storm,
+    SwitchSetup, Traffic, TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
 pub(crate) use transport::header;

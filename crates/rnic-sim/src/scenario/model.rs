@@ -5,6 +5,7 @@
 use super::message::MessageSpec;
 use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
+use rnic_fabric::config::{Headers, LinkSpec, NamedLink, NamedRoute, Paths, TopologySpec, TrimSpec};
 use rnic_fabric::config::{LinkSpec, NamedLink, NamedRoute, TopologySpec};
 use rnic_nano::Program;
 use rnic_transport::congestion::Settings;
@@ -65,6 +66,8 @@ pub struct FabricSetup {
     pub mtu: Bytes,
     /// Bytes on the cable around each frame (`frame_gap`, default 20 B).
     pub frame_gap: Bytes,
+    /// Which of several shortest paths packets take (`paths`); default `"ecmp"`.
+    pub paths: Option<Paths>,
     /// `[fabric.switch]`.
     pub switch: SwitchSetup,
 }
@@ -85,9 +88,9 @@ pub struct Storm {
 /// The `[fabric.switch]` table.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SwitchSetup {
-    /// `queueing = "shared"`: one buffer for all ports. Otherwise queues are at the inputs.
-    pub shared: Option<SharedSetup>,
-    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per input port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
+    /// `queueing`.
+    pub queueing: QueueingSetup,
+    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
     pub buffer: Option<Bytes>,
     /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless, in a shared buffer a dynamic one.
     pub xoff: Option<Bytes>,
@@ -97,6 +100,43 @@ pub struct SwitchSetup {
     pub headroom: Option<Bytes>,
     /// `ecn`.
     pub ecn: EcnSetup,
+}
+
+/// How a switch stores what waits: `queueing`.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum QueueingSetup {
+    /// `"input"`: at the inputs.
+    #[default]
+    Input,
+    /// `"shared"`: at the outputs, in one buffer for all ports.
+    Shared(SharedSetup),
+    /// `"output"`: at the outputs, in a buffer for each of them and each priority.
+    Output(OutputSetup),
+}
+
+/// What only a switch with a buffer for each output and priority has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutputSetup {
+    /// Priorities that it has (`priorities`, or as many as there are `buffers`); default those in use.
+    pub priorities: Option<u8>,
+    /// A buffer for each priority, lowest first; default the same for all.
+    pub buffers: Option<[Bytes; 8]>,
+    /// ECN marks packets that leave, by the queue behind them; default those that come, by the queue before them.
+    pub mark_departures: bool,
+    /// What is left of packets that do not fit (`trim`); default nothing.
+    pub trim: Option<TrimSpec>,
+}
+
+impl OutputSetup {
+    /// Whether headers of trimmed packets have the highest priority to themselves, and to control packets.
+    pub fn headers_apart(&self) -> bool {
+        self.trim.is_some_and(|trim| trim.headers == Headers::Highest)
+    }
+
+    /// The fewest priorities with which it serves a transport.
+    pub fn needed_priorities(&self, transport: &TransportSpec) -> u8 {
+        if self.trim.is_some() || transport.control_priority { 2 } else { 1 }
+    }
 }
 
 /// What only a switch with a shared buffer has.
