@@ -6,8 +6,16 @@
 //!
 //! Everything is a state machine without sockets, clocks or payload bytes, in the pull style of the whole crate.
 
+mod bits;
 pub mod buffers;
+mod generator;
 pub mod nic;
+mod packetization;
+pub mod primitives;
+pub mod programs;
+mod reassembly;
+mod slots;
+mod timers;
 
 pub use buffers::{BufferClass, NoBuffer};
 pub use nic::{Completed, Counters, Message, MessageNic, NicConfig, NicEvent, Order, Outgoing, Received};

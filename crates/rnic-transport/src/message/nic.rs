@@ -1,8 +1,15 @@
 //! A NIC that takes messages and delivers messages: the blocks, and the program between them.
 
 use super::buffers::{BufferClass, NoBuffer};
-use super::{Arrival, Pipeline};
+use super::generator::Generator;
+use super::packetization::{Packetization, Timeout};
+use super::reassembly::{Effect, Marked, Reassembly};
+use super::{
+    Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Pipeline, RxMsgInfo,
+    RxMsgInfoRequest, Verdict,
+};
 use crate::Time;
+use std::collections::VecDeque;
 
 /// Which message sends next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,7 +26,7 @@ pub enum Order {
 pub struct NicConfig {
     /// Most payload of a packet, in bytes; at least 1.
     pub mtu: u32,
-    /// Packets that a new message may send before it hears of the receiver.
+    /// Packets that a new message may send before it hears of the receiver; at least 1.
     pub rtt_pkts: u32,
     /// Time between two looks at a message being sent.
     pub timeout: Time,
@@ -157,66 +164,195 @@ pub struct Counters {
     pub program_errors: u64,
 }
 
+/// The blocks of a NIC.
+#[derive(Clone, Debug)]
+struct Engine {
+    packetization: Packetization,
+    reassembly: Reassembly,
+    generator: Generator,
+    events: VecDeque<NicEvent>,
+    counters: Counters,
+}
+
+/// The blocks, while the ingress pipeline has a packet.
+struct Call<'a> {
+    engine: &'a mut Engine,
+    cfg: &'a NicConfig,
+    now: Time,
+    /// The packet counts as received, and did not before.
+    marked: Option<Marked>,
+    /// The program wanted to count it as received, and it did not become so.
+    useless: bool,
+}
+
+impl Blocks for Call<'_> {
+    #[inline]
+    fn get_rx_msg_info(&mut self, request: &RxMsgInfoRequest) -> RxMsgInfo {
+        let (info, effect) = self.engine.reassembly.info(self.cfg, self.now, request);
+        match effect {
+            Effect::Marked(packet) => self.marked = Some(packet),
+            Effect::NoBuffer => self.engine.counters.rx_failures += 1,
+            Effect::None => {}
+        }
+        self.useless = request.mark_received && self.marked.is_none();
+        info
+    }
+
+    #[inline]
+    fn delivered(&mut self, event: &DeliveredEvent) {
+        if let Some(tag) = self.engine.packetization.delivered(event) {
+            self.engine.events.push_back(NicEvent::Sent { tag });
+        }
+    }
+
+    #[inline]
+    fn credit_to_btx(&mut self, event: &CreditToBtxEvent) {
+        self.engine.packetization.credit_to_btx(event, self.cfg.order);
+    }
+
+    #[inline]
+    fn ctrl_pkt(&mut self, event: &CtrlPktEvent) {
+        self.engine.generator.ctrl_pkt(event, self.now, self.cfg.pace);
+    }
+}
+
 /// One NIC: its blocks and its program.
 #[derive(Clone, Debug)]
 pub struct MessageNic<P> {
     program: P,
-    counters: Counters,
+    engine: Engine,
 }
 
 impl<P: Pipeline> MessageNic<P> {
     /// A NIC without messages. The program knows the NIC's address.
-    pub fn new(_cfg: &NicConfig, program: P) -> MessageNic<P> {
-        MessageNic { program, counters: Counters::default() }
+    pub fn new(cfg: &NicConfig, program: P) -> MessageNic<P> {
+        debug_assert!(cfg.mtu > 0, "a packet has room for payload");
+        let engine = Engine {
+            packetization: Packetization::new(cfg),
+            reassembly: Reassembly::new(cfg),
+            generator: Generator::default(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        MessageNic { program, engine }
     }
 
-    /// Takes a message to send; returns its `tx_msg_id`.
-    pub fn send(&mut self, _cfg: &NicConfig, _now: Time, message: &Message) -> Result<u32, NoBuffer> {
-        Err(NoBuffer::NoneFree { bytes: message.bytes })
+    /// Takes a message to send; returns its `tx_msg_id`: its slot in the low 16 bits, the slot's generation in the high ones.
+    pub fn send(&mut self, cfg: &NicConfig, now: Time, message: &Message) -> Result<u32, NoBuffer> {
+        let sent = self.engine.packetization.send(cfg, now, message);
+        self.engine.counters.tx_failures += u64::from(sent.is_err());
+        sent
     }
 
     /// A packet has arrived; `arrival.now` is the time.
-    pub fn receive(&mut self, _cfg: &NicConfig, _header: &P::Header, _arrival: &Arrival<'_>) -> Received {
-        Received::default()
+    pub fn receive(&mut self, cfg: &NicConfig, header: &P::Header, arrival: &Arrival<'_>) -> Received {
+        let mut call = Call { engine: &mut self.engine, cfg, now: arrival.now, marked: None, useless: false };
+        let verdict = self.program.ingress(&mut call, header, arrival);
+        let (marked, useless) = (call.marked, call.useless);
+        if let Some((rx_msg_id, event)) = self.engine.reassembly.superseded() {
+            self.expire(rx_msg_id, event);
+        }
+        self.reassemble(cfg, verdict, marked, useless)
+    }
+
+    /// Puts a packet's payload into its message's buffer, if program and block agree about it.
+    #[inline]
+    fn reassemble(&mut self, cfg: &NicConfig, verdict: Verdict, marked: Option<Marked>, useless: bool) -> Received {
+        let wanted = match verdict {
+            Verdict::Consumed => None,
+            Verdict::Reassemble { rx_msg_id, pkt_offset, is_last_pkt } => {
+                Some(Marked { rx_msg_id, pkt_offset, is_last_pkt })
+            }
+        };
+        let engine = &mut self.engine;
+        match marked {
+            Some(packet) if wanted == Some(packet) => {
+                let new_bytes = engine.reassembly.payload(cfg, &packet);
+                let completed = packet.is_last_pkt.then(|| engine.reassembly.complete(packet.rx_msg_id));
+                Received { new_bytes, completed, useless: false }
+            }
+            Some(packet) => {
+                engine.reassembly.unmark(&packet);
+                engine.counters.program_errors += 1;
+                Received { useless: true, ..Received::default() }
+            }
+            None => {
+                engine.counters.program_errors += u64::from(wanted.is_some());
+                Received { useless, ..Received::default() }
+            }
+        }
+    }
+
+    fn expire(&mut self, rx_msg_id: u16, event: NicEvent) {
+        self.engine.counters.expired += 1;
+        self.engine.events.push_back(event);
+        self.program.expired(rx_msg_id);
     }
 
     /// When there will be a packet to send, if nothing else happens: [`Time::ZERO`] if there is one now.
     /// [`MessageNic::poll_transmit`] may find none at that time: it became unnecessary.
+    #[inline]
     pub fn next_transmit(&self) -> Option<Time> {
-        None
+        if self.engine.packetization.may_send() { Some(Time::ZERO) } else { self.engine.generator.next() }
     }
 
     /// The next packet to send: control before data.
-    pub fn poll_transmit(&mut self, _cfg: &NicConfig, _now: Time) -> Option<Outgoing<P::Header>> {
-        None
+    pub fn poll_transmit(&mut self, cfg: &NicConfig, now: Time) -> Option<Outgoing<P::Header>> {
+        let control = self.engine.generator.poll(now, cfg.pace);
+        let is_control = control.is_some();
+        let (departure, tag) = match control {
+            Some(departure) => (departure, 0),
+            None => self.engine.packetization.poll(cfg, now)?,
+        };
+        let Framed { header, band } = self.program.egress(&departure);
+        let Departure { dst_ip, payload, is_rtx, .. } = departure;
+        Some(Outgoing { dst_ip, header, band, payload, is_rtx, is_control, tag })
     }
 
     /// When [`MessageNic::on_deadline`] wants to be called; there may turn out to be nothing to do.
     pub fn deadline(&self) -> Option<Time> {
-        None
+        let engine = &self.engine;
+        [engine.packetization.deadline(), engine.reassembly.deadline()].into_iter().flatten().min()
     }
 
     /// Lets timers that have expired by `now` have their effect.
-    pub fn on_deadline(&mut self, _cfg: &NicConfig, _now: Time) {}
+    pub fn on_deadline(&mut self, cfg: &NicConfig, now: Time) {
+        let Engine { packetization, events, counters, .. } = &mut self.engine;
+        while let Some(timeout) = packetization.timeout(cfg, now) {
+            counters.timeouts += 1;
+            match timeout {
+                Timeout::Goes => {}
+                Timeout::Probes => counters.probes += 1,
+                Timeout::GaveUp(tag) => {
+                    counters.given_up += 1;
+                    events.push_back(NicEvent::GaveUp { tag });
+                }
+            }
+        }
+        while let Some((rx_msg_id, event)) = self.engine.reassembly.timeout(now) {
+            self.expire(rx_msg_id, event);
+        }
+    }
 
     /// What has happened to messages since the last call, oldest first.
     pub fn poll_event(&mut self) -> Option<NicEvent> {
-        None
+        self.engine.events.pop_front()
     }
 
     /// What it has counted.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.engine.counters
     }
 
     /// Messages being sent and messages being received.
     pub fn active(&self) -> (usize, usize) {
-        (0, 0)
+        (self.engine.packetization.active(), self.engine.reassembly.active())
     }
 
-    /// Whether no message is under way and every buffer is back in its free list.
+    /// Whether no message and no control packet is under way and every buffer is back in its free list.
     pub fn is_idle(&self) -> bool {
-        true
+        let engine = &self.engine;
+        engine.packetization.all_free() && engine.reassembly.all_free() && engine.generator.is_empty()
     }
 
     /// The program.

@@ -1,0 +1,133 @@
+//! The packet generator: control packets, at once or at the pace of the receiving link.
+
+use super::{CtrlPktEvent, Departure};
+use crate::Time;
+use std::collections::VecDeque;
+
+/// Control packets that wait for the wire, and those that wait for the pacer.
+///
+/// The pacer lets one packet pass every `pace`: as much data as each of them asks for then arrives at the rate of the link. A packet that it lets
+/// pass while the wire is busy does not hold up the ones behind it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Generator {
+    ready: VecDeque<(CtrlPktEvent, u8)>,
+    paced: VecDeque<CtrlPktEvent>,
+    /// From then on the pacer lets the next packet pass.
+    pacer_free: Time,
+}
+
+impl Generator {
+    /// Moves what the pacer has let pass by `now` to where packets wait for the wire.
+    #[inline]
+    fn release(&mut self, now: Time, pace: Time) {
+        while self.pacer_free <= now
+            && let Some(event) = self.paced.pop_front()
+        {
+            self.ready.push_back((event, event.paced));
+            self.pacer_free += pace;
+        }
+    }
+
+    /// `CtrlPktEvent`.
+    pub(super) fn ctrl_pkt(&mut self, event: &CtrlPktEvent, now: Time, pace: Time) {
+        self.release(now, pace);
+        if event.paced != 0 && self.pacer_free <= now {
+            self.pacer_free = now + pace;
+            self.ready.push_back((*event, event.immediate | event.paced));
+            return;
+        }
+        if event.immediate != 0 {
+            self.ready.push_back((*event, event.immediate));
+        }
+        if event.paced != 0 {
+            self.paced.push_back(*event);
+        }
+    }
+
+    /// When a packet may leave: [`Time::ZERO`] if one waits for the wire alone.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Time> {
+        if !self.ready.is_empty() {
+            return Some(Time::ZERO);
+        }
+        (!self.paced.is_empty()).then_some(self.pacer_free)
+    }
+
+    /// The next control packet.
+    #[inline]
+    pub(super) fn poll(&mut self, now: Time, pace: Time) -> Option<Departure> {
+        self.release(now, pace);
+        let (event, flags) = self.ready.pop_front()?;
+        Some(Departure {
+            now,
+            dst_ip: event.dst_ip,
+            dst_context: event.dst_context,
+            src_context: event.src_context,
+            tx_msg_id: event.tx_msg_id,
+            msg_len: event.msg_len,
+            pkt_offset: event.pkt_offset,
+            credit: event.credit,
+            rank: event.rank,
+            flags,
+            ..Departure::default()
+        })
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.paced.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::flags::{ACK, NACK, PULL};
+
+    const PACE: Time = Time::from_ns(40);
+
+    fn event(number: u32, immediate: u8, paced: u8) -> CtrlPktEvent {
+        CtrlPktEvent { pkt_offset: number, immediate, paced, ..CtrlPktEvent::default() }
+    }
+
+    fn poll(generator: &mut Generator, ns: u64) -> Option<(u32, u8)> {
+        generator.poll(Time::from_ns(ns), PACE).map(|packet| (packet.pkt_offset, packet.flags))
+    }
+
+    /// Three packets at 0, 10 and 20 ns: the first is whole, the others' paced halves leave at 40 and 80 ns.
+    #[test]
+    fn one_packet_bears_both_flags_if_the_pacer_is_free() {
+        let mut generator = Generator::default();
+        for (number, ns, flags) in [(1, 0, ACK | PULL), (2, 10, ACK), (3, 20, NACK)] {
+            let immediate = if number == 3 { NACK } else { ACK };
+            generator.ctrl_pkt(&event(number, immediate, PULL), Time::from_ns(ns), PACE);
+            assert_eq!(generator.next(), Some(Time::ZERO));
+            assert_eq!(poll(&mut generator, ns), Some((number, flags)));
+        }
+        assert_eq!((poll(&mut generator, 39), generator.next()), (None, Some(PACE)));
+        assert_eq!(poll(&mut generator, 40), Some((2, PULL)));
+        assert_eq!((poll(&mut generator, 79), generator.next()), (None, Some(Time::from_ns(80))));
+        assert_eq!(poll(&mut generator, 80), Some((3, PULL)));
+        assert!(generator.is_empty());
+        // Idle time is not saved up: the next may leave at 120 ns, not before.
+        generator.ctrl_pkt(&event(4, 0, PULL), Time::from_ns(100), PACE);
+        assert_eq!((poll(&mut generator, 100), poll(&mut generator, 120)), (None, Some((4, PULL))));
+        generator.ctrl_pkt(&event(5, 0, PULL), Time::from_ns(1_000), PACE);
+        generator.ctrl_pkt(&event(6, 0, PULL), Time::from_ns(1_000), PACE);
+        assert_eq!((poll(&mut generator, 1_000), poll(&mut generator, 1_039)), (Some((5, PULL)), None));
+    }
+
+    /// The wire is busy from 40 to 130 ns: what the pacer let pass meanwhile leaves then, and the pace goes on as if it had not been.
+    #[test]
+    fn a_busy_wire_does_not_slow_the_pace() {
+        let mut generator = Generator::default();
+        for number in 0..5 {
+            generator.ctrl_pkt(&event(number, 0, PULL), Time::ZERO, PACE);
+        }
+        assert_eq!(poll(&mut generator, 0), Some((0, PULL)));
+        generator.ctrl_pkt(&event(9, ACK, 0), Time::from_ns(90), PACE);
+        let late: Vec<_> = std::iter::from_fn(|| poll(&mut generator, 130)).map(|(number, _)| number).collect();
+        assert_eq!(late, [1, 2, 9, 3]);
+        assert_eq!(generator.next(), Some(Time::from_ns(160)));
+    }
+}

@@ -1,0 +1,190 @@
+//! Messages in any weather: each is delivered once, or its sender has given it up; and every buffer comes back.
+
+mod network;
+
+use network::{Network, Outcome, Planned, Weather};
+use proptest::prelude::*;
+use rnic_transport::Time;
+use rnic_transport::message::programs::{Homa, HomaSettings, Hpcc, HpccSettings, Ndp};
+use rnic_transport::message::{BufferClass, NicConfig, Order, Pipeline};
+
+const RTT_PKTS: u32 = 9;
+const MTU: u32 = 1_024;
+
+fn ndp(ip: u32) -> Ndp {
+    Ndp::new(ip, MTU, RTT_PKTS)
+}
+
+const HOMA: HomaSettings = HomaSettings {
+    mtu: MTU,
+    rtt_pkts: RTT_PKTS,
+    unscheduled_levels: 1,
+    scheduled_levels: 3,
+    overcommitment: 3,
+    trimming: false,
+};
+
+fn homa(ip: u32) -> Homa {
+    Homa::new(ip, HOMA)
+}
+
+fn homa_tr(ip: u32) -> Homa {
+    Homa::new(ip, HomaSettings { trimming: true, ..HOMA })
+}
+
+fn hpcc(ip: u32) -> Hpcc {
+    let settings = HpccSettings {
+        mtu: MTU,
+        rtt_pkts: RTT_PKTS,
+        base_rtt_ns: 525,
+        additive_bytes: 80,
+        target: 62_259,
+        most_stages: 5,
+    };
+    Hpcc::new(ip, settings)
+}
+
+/// Hosts, messages, weather.
+#[derive(Clone, Debug)]
+struct Case {
+    cfg: NicConfig,
+    hosts: u32,
+    plan: Vec<Planned>,
+    weather: Weather,
+    seed: u64,
+}
+
+/// Messages of one packet, of a few, of more than an unscheduled window, and now and then a long one.
+fn sizes() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0u32..3_000, 4 => 0u32..40_000, 2 => 0u32..60 * MTU, 1 => 0u32..400 * MTU]
+}
+
+fn weathers() -> impl Strategy<Value = Weather> {
+    let rates = (0u32..=300, 0u32..=300, 0u32..=500, 0u32..=300, 0u32..=300);
+    (rates, 0u64..100, 0u64..250).prop_map(|((loss, trim, back, late, twice), late_us, heals_us)| Weather {
+        loss,
+        trim,
+        back,
+        late,
+        twice,
+        late_by: Time::from_us(late_us),
+        heals_at: Time::from_us(heals_us),
+    })
+}
+
+fn classes() -> impl Strategy<Value = Vec<BufferClass>> {
+    let limited = (1u32..6, 1u32..4, 1u32..3).prop_map(|(small, middle, large)| {
+        vec![
+            BufferClass { bytes: 2 * MTU, count: small },
+            BufferClass { bytes: 38 * MTU, count: middle },
+            BufferClass { bytes: 400 * MTU, count: large },
+        ]
+    });
+    prop_oneof![Just(Vec::new()), limited]
+}
+
+fn nics() -> impl Strategy<Value = NicConfig> {
+    let scan = prop::sample::select(vec![0u64, 300, 5_000]);
+    (classes(), classes(), any::<bool>(), scan, 2u32..7).prop_map(|(tx, rx, shortest, scan_ns, most_timeouts)| {
+        NicConfig {
+            tx_buffers: tx,
+            rx_buffers: rx,
+            order: if shortest { Order::ShortestFirst } else { Order::RoundRobin },
+            timer_scan: Time::from_ns(scan_ns),
+            most_timeouts,
+            garbage: Time::from_us(7 * (u64::from(most_timeouts) + 2)),
+            ..NicConfig::default()
+        }
+    })
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let message = (0u64..400_000, 0u32..12, 0u32..12, sizes());
+    (2u32..5, prop::collection::vec(message, 1..40), nics(), weathers(), any::<u64>()).prop_map(
+        |(hosts, messages, cfg, weather, seed)| {
+            let plan = messages.into_iter().map(|(ns, src, step, bytes)| {
+                let src = src % hosts;
+                Planned { at: Time::from_ns(ns), src, dst: (src + 1 + step % (hosts - 1)) % hosts, bytes }
+            });
+            let mut plan: Vec<_> = plan.collect();
+            plan.sort_by_key(|message| message.at);
+            Case { cfg, hosts, plan, weather, seed }
+        },
+    )
+}
+
+/// Longer than any case needs: 10 s.
+const LIMIT: Time = Time::from_ms(10_000);
+
+/// Runs a case to its end and checks what holds in any weather.
+fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), TestCaseError> {
+    let Case { cfg, hosts, plan, weather, seed } = case.clone();
+    let unlimited = cfg.rx_buffers.is_empty();
+    let patience = Time::from_us(7) * u64::from(cfg.most_timeouts);
+    let mut network = Network::new(cfg, hosts, program, plan, weather, seed);
+    prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
+    let mut delivered_bytes = 0;
+    for (message, record) in case.plan.iter().zip(&network.records) {
+        let (ended, outcome) = record.outcome.expect("everything is over");
+        let taken = record.taken.expect("everything is over");
+        delivered_bytes += u64::from(record.delivered * message.bytes);
+        if outcome == Outcome::Sent {
+            prop_assert_eq!(record.delivered, 1, "{:?}: {:?}", message, record);
+        } else {
+            prop_assert!(record.delivered <= 1, "{:?}: {:?}", message, record);
+            prop_assert!(ended >= taken + patience, "{:?}: {:?}", message, record);
+            let clear = taken >= weather.heals_at && unlimited;
+            prop_assert!(!clear, "given up without cause: {:?}: {:?}", message, record);
+        }
+    }
+    prop_assert!(network.totals.new_bytes >= delivered_bytes);
+    let errors: u64 = (0..hosts).map(|host| network.nic(host).counters().program_errors).sum();
+    prop_assert_eq!(errors, 0);
+    Ok(())
+}
+
+/// Nothing goes wrong, and no timer is short: nothing is sent twice.
+fn check_calm<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), TestCaseError> {
+    let Case { cfg, hosts, plan, seed, .. } = case.clone();
+    let packets: u64 = plan.iter().map(|message| u64::from(message.bytes.div_ceil(MTU).max(1))).sum();
+    let cfg = NicConfig { rx_buffers: Vec::new(), timeout: Time::from_ms(10), garbage: Time::from_ms(70), ..cfg };
+    let mut network = Network::new(cfg, hosts, program, plan, Weather::default(), seed);
+    prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
+    prop_assert!(network.records.iter().all(|record| record.delivered == 1));
+    let totals = network.totals;
+    prop_assert_eq!((totals.data, totals.resent, totals.useless), (packets, 0, 0));
+    prop_assert!(totals.control >= packets, "each packet is answered: {:?}", totals);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn ndp_delivers_once_or_gives_up(case in cases()) {
+        check(&case, ndp)?;
+    }
+
+    #[test]
+    fn homa_delivers_once_or_gives_up(case in cases()) {
+        check(&case, homa)?;
+    }
+
+    #[test]
+    fn homa_tr_delivers_once_or_gives_up(case in cases()) {
+        check(&case, homa_tr)?;
+    }
+
+    #[test]
+    fn hpcc_delivers_once_or_gives_up(case in cases()) {
+        check(&case, hpcc)?;
+    }
+
+    #[test]
+    fn nothing_is_sent_twice_without_cause(case in cases()) {
+        check_calm(&case, ndp)?;
+        check_calm(&case, homa)?;
+        check_calm(&case, homa_tr)?;
+        check_calm(&case, hpcc)?;
+    }
+}

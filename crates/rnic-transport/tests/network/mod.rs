@@ -1,0 +1,319 @@
+//! NICs of messages around one switch, under virtual time.
+//!
+//! A NIC's address is its number. Its wire takes a packet at a time; the switch queues without limit in front of each NIC's link, which is
+//! as fast, and writes telemetry. In bad weather packets are lost, trimmed, sent back, late and doubled, until it clears. At one instant arrivals come
+//! first, then timers, then the wires: what happens does not depend on how events are stored.
+#![allow(dead_code)] // every test file uses another part of it
+
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use rnic_transport::Time;
+use rnic_transport::message::{Arrival, Message, MessageNic, NicConfig, NicEvent, NoBuffer, Outgoing, Pipeline};
+use rnic_transport::telemetry::{HopRecord, Telemetry};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// 200 Gbps: 40 ps for a byte.
+const PS_PER_BYTE: u64 = 40;
+const HEADER: u32 = 64;
+
+/// How bad the weather is, in parts per thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weather {
+    pub(crate) loss: u32,
+    /// Data packets that lose their payload.
+    pub(crate) trim: u32,
+    /// Trimmed packets that go back to their sender.
+    pub(crate) back: u32,
+    /// Late by up to `late_by`.
+    pub(crate) late: u32,
+    /// Delivered twice, the second time late by up to `late_by`.
+    pub(crate) twice: u32,
+    pub(crate) late_by: Time,
+    /// From then on nothing goes wrong.
+    pub(crate) heals_at: Time,
+}
+
+/// A message to send at a certain time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    pub(crate) at: Time,
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    pub(crate) bytes: u32,
+}
+
+/// What its sender has said of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Sent,
+    GaveUp,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Record {
+    /// When its NIC took it.
+    pub(crate) taken: Option<Time>,
+    pub(crate) delivered: u32,
+    pub(crate) delivered_at: Option<Time>,
+    pub(crate) outcome: Option<(Time, Outcome)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) data: u64,
+    pub(crate) resent: u64,
+    pub(crate) control: u64,
+    pub(crate) new_bytes: u64,
+    pub(crate) useless: u64,
+}
+
+/// A packet under way. Only its time and order of departure count in comparisons.
+struct Flying<H> {
+    at: Time,
+    order: u64,
+    from: u32,
+    trimmed: bool,
+    returned: bool,
+    telemetry: Telemetry,
+    packet: Outgoing<H>,
+}
+
+impl<H> PartialEq for Flying<H> {
+    fn eq(&self, other: &Flying<H>) -> bool {
+        self.order == other.order
+    }
+}
+impl<H> Eq for Flying<H> {}
+impl<H> PartialOrd for Flying<H> {
+    fn partial_cmp(&self, other: &Flying<H>) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<H> Ord for Flying<H> {
+    fn cmp(&self, other: &Flying<H>) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// A NIC, its wire, and the switch's link to it.
+struct Host<P> {
+    nic: MessageNic<P>,
+    wire_free: Time,
+    link_free: Time,
+    link_bytes: u32,
+    /// Messages that found no buffer, by number.
+    waiting: VecDeque<usize>,
+}
+
+pub(crate) struct Network<P: Pipeline> {
+    pub(crate) cfg: NicConfig,
+    hosts: Vec<Host<P>>,
+    delay: Time,
+    weather: Weather,
+    rng: Pcg64Mcg,
+    plan: Vec<Planned>,
+    pub(crate) records: Vec<Record>,
+    /// (sender, number on the wire) to the message's place in the plan.
+    names: BTreeMap<(u32, u32), usize>,
+    flying: BinaryHeap<Reverse<Flying<P::Header>>>,
+    order: u64,
+    next: usize,
+    pub(crate) now: Time,
+    pub(crate) totals: Totals,
+    /// Called with each data packet that leaves: time, sender, priority, packet again.
+    pub(crate) log: Vec<(Time, u32, u8, bool)>,
+}
+
+impl<P: Pipeline> Network<P> {
+    /// `program` makes the program of the NIC with an address. `plan` is in order of time.
+    pub(crate) fn new(
+        cfg: NicConfig, hosts: u32, program: impl Fn(u32) -> P, plan: Vec<Planned>, weather: Weather, seed: u64,
+    ) -> Network<P> {
+        let host = |ip| Host {
+            nic: MessageNic::new(&cfg, program(ip)),
+            wire_free: Time::ZERO,
+            link_free: Time::ZERO,
+            link_bytes: 0,
+            waiting: VecDeque::new(),
+        };
+        Network {
+            hosts: (0..hosts).map(host).collect(),
+            cfg,
+            delay: Time::from_ps(87_500),
+            weather,
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            records: vec![Record::default(); plan.len()],
+            plan,
+            names: BTreeMap::new(),
+            flying: BinaryHeap::new(),
+            order: 0,
+            next: 0,
+            now: Time::ZERO,
+            totals: Totals::default(),
+            log: Vec::new(),
+        }
+    }
+
+    pub(crate) fn nic(&self, host: u32) -> &MessageNic<P> {
+        &self.hosts[host as usize].nic
+    }
+
+    /// Runs until nothing happens any more, at most to `limit`; returns whether everything is over and free.
+    pub(crate) fn run(&mut self, limit: Time) -> bool {
+        while let Some(at) = self.next_instant().filter(|at| *at <= limit) {
+            self.now = at;
+            self.start_messages();
+            self.arrivals();
+            self.timers();
+            self.wires();
+        }
+        let over = self.records.iter().all(|record| record.outcome.is_some());
+        over && self.next_instant().is_none() && self.hosts.iter().all(|host| host.nic.is_idle())
+    }
+
+    fn next_instant(&self) -> Option<Time> {
+        let hosts = self.hosts.iter().flat_map(|host| {
+            [host.nic.next_transmit().map(|at| at.max(host.wire_free)), host.nic.deadline()].into_iter().flatten()
+        });
+        let start = self.plan.get(self.next).map(|message| message.at);
+        let arrival = self.flying.peek().map(|Reverse(packet)| packet.at);
+        hosts.chain(start).chain(arrival).min().map(|at| at.max(self.now))
+    }
+
+    fn start_messages(&mut self) {
+        while let Some(message) = self.plan.get(self.next).filter(|message| message.at <= self.now) {
+            let host = message.src;
+            self.hosts[host as usize].waiting.push_back(self.next);
+            self.next += 1;
+            self.send_waiting(host);
+        }
+    }
+
+    fn send_waiting(&mut self, src: u32) {
+        let host = &mut self.hosts[src as usize];
+        while let Some(&number) = host.waiting.front() {
+            let Planned { dst, bytes, .. } = self.plan[number];
+            let message = Message { dst_ip: dst, dst_context: 7, src_context: 9, bytes, tag: number as u32 };
+            match host.nic.send(&self.cfg, self.now, &message) {
+                Ok(tx_msg_id) => {
+                    self.records[number].taken = Some(self.now);
+                    self.names.insert((src, tx_msg_id), number);
+                }
+                Err(NoBuffer::NoneFree { .. }) => return,
+                Err(error) => panic!("{error}"),
+            }
+            host.waiting.pop_front();
+        }
+    }
+
+    fn arrivals(&mut self) {
+        while self.flying.peek().is_some_and(|Reverse(packet)| packet.at <= self.now) {
+            let Some(Reverse(flying)) = self.flying.pop() else { return };
+            let Flying { from, trimmed, returned, telemetry, packet, .. } = flying;
+            let to = if returned { from } else { packet.dst_ip };
+            let arrival = Arrival {
+                now: self.now,
+                frame_bytes: (HEADER + if trimmed { 0 } else { packet.payload }) as u16,
+                trimmed,
+                returned,
+                marked: false,
+                telemetry: Some(&telemetry),
+            };
+            let received = self.hosts[to as usize].nic.receive(&self.cfg, &packet.header, &arrival);
+            self.totals.new_bytes += u64::from(received.new_bytes);
+            self.totals.useless += u64::from(received.useless);
+            assert!(received.new_bytes <= packet.payload && !(trimmed && received.new_bytes > 0));
+            if let Some(done) = received.completed {
+                let number = self.names[&(done.src_ip, done.tx_msg_id)];
+                assert_eq!((self.plan[number].bytes, self.plan[number].dst), (done.bytes, to));
+                self.records[number].delivered += 1;
+                self.records[number].delivered_at = Some(self.now);
+            }
+            self.events(to);
+        }
+    }
+
+    fn timers(&mut self) {
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].nic.deadline().is_some_and(|at| at <= self.now) {
+                self.hosts[host].nic.on_deadline(&self.cfg, self.now);
+                self.events(host as u32);
+            }
+        }
+    }
+
+    fn events(&mut self, host: u32) {
+        while let Some(event) = self.hosts[host as usize].nic.poll_event() {
+            let (tag, outcome) = match event {
+                NicEvent::Sent { tag } => (tag, Outcome::Sent),
+                NicEvent::GaveUp { tag } => (tag, Outcome::GaveUp),
+                NicEvent::ReceiveExpired { .. } => continue,
+            };
+            let earlier = self.records[tag as usize].outcome.replace((self.now, outcome));
+            assert_eq!(earlier, None, "message {tag} ended twice");
+            self.send_waiting(host);
+        }
+    }
+
+    fn wires(&mut self) {
+        for host in 0..self.hosts.len() {
+            while self.hosts[host].wire_free <= self.now
+                && self.hosts[host].nic.next_transmit().is_some_and(|at| at <= self.now)
+            {
+                if let Some(packet) = self.hosts[host].nic.poll_transmit(&self.cfg, self.now) {
+                    self.transmit(host as u32, packet);
+                }
+            }
+        }
+    }
+
+    fn transmit(&mut self, from: u32, packet: Outgoing<P::Header>) {
+        let time = |bytes: u32| Time::from_ps(u64::from(bytes) * PS_PER_BYTE);
+        let source = &mut self.hosts[from as usize];
+        source.wire_free = self.now + time(HEADER + packet.payload);
+        let at_switch = source.wire_free + self.delay;
+        self.totals.control += u64::from(packet.is_control);
+        self.totals.data += u64::from(!packet.is_control);
+        self.totals.resent += u64::from(packet.is_rtx);
+        if !packet.is_control {
+            self.log.push((self.now, from, packet.band, packet.is_rtx));
+        }
+        if self.chance(self.weather.loss) {
+            return;
+        }
+        let trimmed = !packet.is_control && self.chance(self.weather.trim);
+        let returned = trimmed && self.chance(self.weather.back);
+        let bytes = HEADER + if trimmed { 0 } else { packet.payload };
+        let to = if returned { from } else { packet.dst_ip };
+        let link = &mut self.hosts[to as usize];
+        let leaves = link.link_free.max(at_switch);
+        let mut telemetry = Telemetry::default();
+        telemetry.push(HopRecord {
+            timestamp_ns: (leaves.as_ps() / 1_000) as u32,
+            tx_bytes: link.link_bytes,
+            queue_bytes: ((leaves - at_switch).as_ps() / PS_PER_BYTE) as u32,
+            rate_mbps: 200_000,
+        });
+        link.link_bytes = link.link_bytes.wrapping_add(bytes);
+        link.link_free = leaves + time(bytes);
+        let at = link.link_free + self.delay;
+        let late = if self.chance(self.weather.late) { self.lateness() } else { Time::ZERO };
+        let again = self.chance(self.weather.twice).then(|| self.lateness());
+        for late in [Some(late), again].into_iter().flatten() {
+            self.order += 1;
+            let at = at + late;
+            let order = self.order;
+            self.flying.push(Reverse(Flying { at, order, from, trimmed, returned, telemetry, packet }));
+        }
+    }
+
+    fn chance(&mut self, per_thousand: u32) -> bool {
+        self.now < self.weather.heals_at && self.rng.next_u64() % 1_000 < u64::from(per_thousand)
+    }
+
+    fn lateness(&mut self) -> Time {
+        Time::from_ps(self.rng.next_u64() % (self.weather.late_by.as_ps() + 1))
+    }
+}
