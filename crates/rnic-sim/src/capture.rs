@@ -73,7 +73,7 @@ impl Capture {
     /// If there is no such link, or the run's packets are none of RoCE.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
         let impossible = |why: String| Err(SetupError::Impossible(why));
-        if resolved.stack == Stack::Tcp {
+        if resolved.stack == Stack::Tcp || resolved.messages.is_some() {
             let transport = &run.transport.transport;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));
         }

@@ -3,6 +3,7 @@
 //! An entry holds everything of an algorithm that is needed by name: its parameters, and the simulator compiled for it.
 
 use crate::capture::Capture;
+use crate::message_hosts::simulate_messages;
 use crate::resolve::{Resolved, Stack};
 use crate::results::RunOutput;
 use crate::run::{Observer, simulate_captured};
@@ -87,6 +88,9 @@ impl Default for CongestionEntry {
 
 /// Picks the transport: from here on everything is compiled for it and for `C`.
 fn simulate_named<C: CongestionControl>(job: Job<'_, '_>) -> RunOutput {
+    if let Some(plan) = &job.resolved.messages {
+        return simulate_messages(plan, job);
+    }
     let Job { resolved, settings, seed, flows, loops, observer, capture } = job;
     let flows = (flows, loops);
     let params = match C::params(settings, &resolved.flow) {

@@ -6,6 +6,7 @@ mod flow_book;
 pub mod fluid;
 pub mod format;
 mod link;
+mod message_hosts;
 pub mod nic;
 pub mod pauses;
 pub mod reproduce;

@@ -1,14 +1,17 @@
 //! The simulated NICs of message transports: each flow is a message, each host a [`MessageNic`] with the transport's program.
 
+use crate::catalogue::Job;
 use crate::flow_book::{FlowBook, Stop};
-use crate::nic::{HostTotals, Hosting};
-use crate::results::FlowRecord;
-use crate::run::RunHosts;
+use crate::nic::HostTotals;
+use crate::resolve::message::{MessagePlan, Program};
+use crate::results::{FlowRecord, RunOutput};
+use crate::run::{RunHosts, flow_book, run_hosts};
 use crate::workload::FlowSpec;
-use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
+use rnic_fabric::{Body, Endpoint, Fabric, MIN_FRAME, Packet};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
-use rnic_transport::message::nic::{Message, MessageNic, NicConfig, NicEvent, Outgoing};
+use rnic_transport::message::nic::{Counters, Message, MessageNic, NicConfig, NicEvent, Outgoing};
+use rnic_transport::message::programs::{Homa, Hpcc, Ndp};
 use rnic_transport::message::{Arrival, Pipeline};
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::collections::{BTreeSet, VecDeque};
@@ -55,7 +58,7 @@ impl Room for Telemetry {
 
 /// What a packet carries: the program's header, and what the simulator must know of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Carried<H, R> {
+pub(crate) struct Carried<H, R> {
     /// Sending host.
     src: u32,
     /// Data: number of the flow.
@@ -76,16 +79,41 @@ impl<H: Copy + Default, R: Room> Body for Carried<H, R> {
 }
 
 /// Frames of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Framing {
     /// Bytes around the payload of a data packet.
     pub(crate) header: u32,
     /// Length of a control packet.
     pub(crate) control: u32,
-    /// Priorities that the fabric has; band 0 travels in the highest.
-    pub(crate) priorities: u8,
+    /// Priorities that the transport uses: its last band travels in priority 0.
+    pub(crate) bands: u8,
     /// Room that telemetry takes in every packet.
     pub(crate) telemetry: u32,
+}
+
+/// Simulates a run by the code compiled for its program.
+pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutput {
+    let NicConfig { mtu, rtt_pkts, .. } = plan.nic;
+    match &plan.program {
+        Program::Ndp => simulate::<_, ()>(plan, job, |ip| Ndp::new(ip, mtu, rtt_pkts)),
+        Program::Homa(settings) => simulate::<_, ()>(plan, job, |ip| Homa::new(ip, *settings)),
+        Program::Hpcc(settings) => simulate::<_, Telemetry>(plan, job, |ip| Hpcc::new(ip, *settings)),
+    }
+}
+
+/// The same with the program that `program` makes for an address, and with room for telemetry.
+fn simulate<P: Pipeline, R: Room>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
+    let Job { resolved, seed, flows, loops, observer, .. } = job;
+    let mut fabric = match Fabric::<Carried<P::Header, R>>::new(&resolved.fabric, seed) {
+        Ok(fabric) => fabric,
+        Err(error) => return RunOutput::not_started(error.to_string()),
+    };
+    let book = flow_book(&fabric, resolved, (flows, loops), observer);
+    let programs = (0..fabric.topology().hosts).map(|host| program(ip(host))).collect();
+    let mut hosts = MessageHosts::<P, R, _>::new(plan.nic.clone(), plan.framing, programs, book);
+    let mut output = run_hosts(&mut fabric, resolved, &mut hosts);
+    hosts.warn(&mut output.warnings);
+    output
 }
 
 /// One host.
@@ -171,11 +199,6 @@ impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P,
                     self.totals.given_up += 1;
                 }
             }
-            NicEvent::Timeout { tag } => {
-                self.totals.timeouts += 1;
-                self.book.records[tag as usize].timeouts += 1;
-                return;
-            }
             NicEvent::ReceiveExpired { .. } => return,
         }
         self.sending -= 1;
@@ -190,9 +213,9 @@ impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P,
 
     #[inline]
     fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Packet<Carried<P::Header, R>> {
-        let Framing { header, control, priorities, telemetry } = self.framing;
-        let written = P::header_bytes(&out.header) + telemetry;
-        let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
+        let Framing { header, control, bands, telemetry } = self.framing;
+        let written = P::header_bytes(&out.header);
+        let bytes = telemetry + if out.is_control { written.max(control) } else { out.payload + written.max(header) };
         let dst = out.dst_ip - FIRST_IP;
         let (flow, flow_hash, flags) = if out.is_control {
             self.totals.control += 1;
@@ -207,7 +230,7 @@ impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P,
             dst,
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
-            priority: (priorities - 1).saturating_sub(out.band),
+            priority: (bands - 1).saturating_sub(out.band),
             flags,
             body: Carried { src: host, flow, header: out.header, room: R::default() },
         }
@@ -320,6 +343,27 @@ impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> Endpoint for MessageHos
 }
 
 impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, R, S> {
+    /// What a reader should know of the run.
+    fn warn(&self, warnings: &mut Vec<String>) {
+        let sum = |of: fn(&Counters) -> u64| self.hosts.iter().map(|host| of(&host.nic.counters())).sum::<u64>();
+        let given_up = self.given_up.len();
+        if given_up > 0 {
+            let timeouts = self.cfg.most_timeouts;
+            warnings.push(format!(
+                "{given_up} messages were given up after {timeouts} timeouts in a row without an answer"
+            ));
+        }
+        for (count, what) in [
+            (sum(|counters| counters.rx_failures), "packets found no buffer for their message"),
+            (sum(|counters| counters.expired), "messages were forgotten by their receivers"),
+            (sum(|counters| counters.program_errors), "packets were treated by the program against what it was told"),
+        ] {
+            if count > 0 {
+                warnings.push(format!("{count} {what}"));
+            }
+        }
+    }
+
     /// Records of the flows that are under way before `now`.
     fn open_records(&self, now: Time) -> impl Iterator<Item = &FlowRecord> {
         let records = self.book.records[self.first_open..].iter();

@@ -154,6 +154,8 @@ pub struct HostTotals {
     pub notifications: u64,
     /// Timeouts that fired.
     pub timeouts: u64,
+    /// Messages that their senders gave up.
+    pub given_up: u64,
 }
 
 /// All hosts of a run with their flows.

@@ -3,6 +3,7 @@
 //! What a scenario leaves open follows from its fabric as the IRN paper does it (section 4.1): the BDP cap from the longest path, buffers
 //! of twice the BDP, `RTO_high` from one congested link.
 
+pub(crate) mod message;
 mod switch;
 
 use crate::nic::Hosting;
@@ -10,12 +11,13 @@ use crate::scenario::{EcnSetup, Recovery, RunSpec, Storm, TransportSpec};
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
+use message::MessagePlan;
 use rnic_fabric::config::{FabricSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
 use rnic_transport::congestion::{Marking, Settings};
-use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, MESSAGE_HEADER, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
@@ -48,7 +50,7 @@ pub enum Stack {
 pub struct Resolved {
     /// The fabric.
     pub fabric: FabricSpec,
-    /// The loss recovery.
+    /// The loss recovery; without meaning for a transport of messages.
     pub stack: Stack,
     /// Parameters of the congestion control.
     pub settings: Settings,
@@ -72,6 +74,8 @@ pub struct Resolved {
     pub parameters: Vec<(String, String)>,
     /// What a reader should know.
     pub warnings: Vec<String>,
+    /// Of a run whose transport is one of messages.
+    pub(crate) messages: Option<MessagePlan>,
 }
 
 /// Works out everything that the run leaves open, or says what is impossible.
@@ -88,7 +92,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
             marking: None,
             priorities: switch::priorities(run)?,
         },
-        paths: run.fabric.paths.unwrap_or_default(),
+        paths: run.fabric.paths.unwrap_or_else(|| message::paths(&run.transport)),
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
     let topology = Topology::build(&fabric)?;
@@ -145,6 +149,13 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         first_psn: Psn::new(0),
         tcp: tcp(&run.transport)?,
     };
+    let messages = run.transport.is_message().then(|| {
+        let timeout = run.transport.rto_high.unwrap_or_else(|| congested_round_trip(&fabric, most_ports, longest));
+        message::plan(run, &flow, &frames, timeout)
+    });
+    if let Some(plan) = &messages {
+        message::check_sizes(plan, workload::largest(&run.traffic))?;
+    }
     let cc = &run.transport.cc;
     let demands = (cc.demands)(&run.transport.cc_settings, &flow)
         .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
@@ -181,7 +192,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let mut parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
+    let mut parameters = parameters(run, &fabric, &flow, &hosting, messages.as_ref(), longest, &topology);
     if let Some(duration) = hosting.duration {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
@@ -205,6 +216,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         longest,
         parameters,
         warnings,
+        messages,
     })
 }
 
@@ -276,7 +288,8 @@ impl Frames {
         let (ack, nack) = match run.transport.transport.as_str() {
             "irn" => (ROCE_ACK, IRN_NACK),
             "iwarp" => (IWARP_ACK, IWARP_SACK),
-            _ => (ROCE_ACK, ROCE_ACK),
+            "roce" => (ROCE_ACK, ROCE_ACK),
+            _ => (MESSAGE_HEADER, MESSAGE_HEADER),
         };
         let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
         let header = crate::scenario::header(&run.transport).0;
@@ -326,13 +339,17 @@ fn timeouts(
         _ => {}
     }
     let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
-    let congested = longest.rate.time_for(switch::most_ahead(&fabric.switch, most_ports as u64));
-    let high = transport.rto_high.unwrap_or(longest.delay * 2 + congested);
+    let high = transport.rto_high.unwrap_or_else(|| congested_round_trip(fabric, most_ports, longest));
     let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
     // RoCE has one timeout, whatever is in flight.
     let low = if transport.transport == "irn" { low } else { high };
     let dynamic = transport.dynamic_rto.then(|| transport.rto_min.unwrap_or(Time::from_us(100)));
     Some(Timeouts { high, low, low_packets, dynamic })
+}
+
+/// The round-trip propagation of the longest path, and all that a switch of so many ports can hold for one link.
+fn congested_round_trip(fabric: &FabricSpec, most_ports: usize, longest: PathFacts) -> Time {
+    longest.delay * 2 + longest.rate.time_for(switch::most_ahead(&fabric.switch, most_ports as u64))
 }
 
 /// A storm in words.
@@ -393,7 +410,8 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, longest: PathFacts, topology: &Topology,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, messages: Option<&MessagePlan>,
+    longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
     let mut put = |key: &str, value: String| list.push((key.to_string(), value));
@@ -414,6 +432,11 @@ fn parameters(
         put("paths", "spray".to_string());
     }
     switch::put_switch(&fabric.switch, &mut put);
+    if let Some(plan) = messages {
+        put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
+        message::put(plan, &mut put);
+        return list;
+    }
     if run.transport.transport != "roce" {
         let recovery = match run.transport.recovery {
             Recovery::Selective => "selective",

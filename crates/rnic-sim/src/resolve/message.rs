@@ -2,11 +2,11 @@
 
 use super::{Frames, SetupError};
 use crate::message_hosts::Framing;
-use crate::scenario::{RunSpec, TransportSpec};
+use crate::scenario::{RunSpec, TransportSpec, homa_levels};
 use rnic_fabric::config::Paths;
 use rnic_transport::headers::MESSAGE_TELEMETRY;
 use rnic_transport::message::nic::{NicConfig, Order};
-use rnic_transport::message::programs::HomaParams;
+use rnic_transport::message::programs::{HomaSettings, HpccSettings};
 use rnic_transport::{FlowConfig, Time};
 
 /// Timeouts in a row after which a message is given up, when nothing else is said.
@@ -16,8 +16,8 @@ const MAX_TIMEOUTS: u32 = 10;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Program {
     Ndp,
-    Homa(HomaParams),
-    Hpcc,
+    Homa(HomaSettings),
+    Hpcc(HpccSettings),
 }
 
 /// A message transport, ready to run.
@@ -28,26 +28,31 @@ pub(crate) struct MessagePlan {
     pub(crate) framing: Framing,
 }
 
-/// Homa's levels.
-fn homa(transport: &TransportSpec) -> HomaParams {
-    let scheduled_levels = transport.message.scheduled_levels.unwrap_or(3);
-    HomaParams {
-        unscheduled_levels: transport.message.unscheduled_levels.unwrap_or(1),
+fn homa(transport: &TransportSpec, mtu: u32, rtt_pkts: u32) -> HomaSettings {
+    let (unscheduled_levels, scheduled_levels) = homa_levels(transport);
+    HomaSettings {
+        mtu,
+        rtt_pkts,
+        unscheduled_levels,
         scheduled_levels,
-        overcommitment: transport.message.overcommitment.unwrap_or(scheduled_levels),
+        overcommitment: transport.message.overcommitment.unwrap_or(scheduled_levels).into(),
         trimming: transport.transport == "homa-tr",
     }
 }
 
-/// Priorities that a message transport uses.
-pub(super) fn bands(transport: &TransportSpec) -> u8 {
-    match transport.transport.as_str() {
-        "ndp" => 2,
-        "homa" | "homa-tr" => {
-            let homa = homa(transport);
-            homa.unscheduled_levels + homa.scheduled_levels
-        }
-        _ => 1,
+/// The additive step: what the target leaves free of the first window, shared by so many messages (HPCC paper, section 3.3).
+const HPCC_MESSAGES: f64 = 16.0;
+
+fn hpcc(transport: &TransportSpec, mtu: u32, rtt_pkts: u32, base_rtt: Time) -> HpccSettings {
+    let eta = transport.message.eta.unwrap_or(0.95);
+    let step = f64::from(rtt_pkts) * f64::from(mtu) * (1.0 - eta) / HPCC_MESSAGES;
+    HpccSettings {
+        mtu,
+        rtt_pkts,
+        base_rtt_ns: (base_rtt.as_ps() / 1_000).clamp(1, u64::from(u32::MAX)) as u32,
+        additive_bytes: transport.message.w_ai.map_or(step.round().max(1.0) as u32, |bytes| bytes.0 as u32),
+        target: (eta * 65_536.0).round() as u32,
+        most_stages: transport.message.max_stage.unwrap_or(5),
     }
 }
 
@@ -60,23 +65,24 @@ pub(super) fn paths(transport: &TransportSpec) -> Paths {
 }
 
 /// The settings of a message transport; `timeout` is what follows from the fabric.
-pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, priorities: u8, timeout: Time) -> MessagePlan {
+pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: Time) -> MessagePlan {
     let spec = &run.transport.message;
+    let frame = flow.line_rate.time_for(u64::from(frames.data + frames.gap));
+    let round_trip = flow.base_rtt.as_ps().div_ceil(frame.as_ps().max(1)).clamp(1, 1 << 20) as u32;
+    let rtt_pkts = spec.rtt_packets.unwrap_or(round_trip);
     let program = match run.transport.transport.as_str() {
         "ndp" => Program::Ndp,
-        "hpcc" => Program::Hpcc,
-        _ => Program::Homa(homa(&run.transport)),
+        "hpcc" => Program::Hpcc(hpcc(&run.transport, flow.mtu, rtt_pkts, flow.base_rtt)),
+        _ => Program::Homa(homa(&run.transport, flow.mtu, rtt_pkts)),
     };
-    let telemetry = if program == Program::Hpcc { MESSAGE_TELEMETRY } else { 0 };
-    let frame = flow.line_rate.time_for(u64::from(frames.data + frames.gap));
-    let round_trip = flow.base_rtt.as_ps().div_ceil(frame.as_ps().max(1)).max(1);
+    let telemetry = if matches!(program, Program::Hpcc(_)) { MESSAGE_TELEMETRY } else { 0 };
     let own_order = if matches!(program, Program::Homa(_)) { Order::ShortestFirst } else { Order::RoundRobin };
     let timeout = run.transport.rto_high.unwrap_or(timeout);
     let most_timeouts = spec.max_timeouts.unwrap_or(MAX_TIMEOUTS);
     let patience = timeout * (u64::from(most_timeouts) + 1);
     let nic = NicConfig {
         mtu: flow.mtu,
-        rtt_pkts: spec.rtt_packets.unwrap_or(round_trip.min(u64::from(u32::MAX)) as u32),
+        rtt_pkts,
         timeout,
         most_timeouts,
         garbage: spec.garbage_time.unwrap_or(patience),
@@ -87,7 +93,8 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, priorities
         rx_buffers: spec.rx_buffers.clone(),
         timer_scan: spec.timer_scan.unwrap_or(Time::ZERO),
     };
-    let framing = Framing { header: flow.header, control: frames.ack, priorities, telemetry };
+    let bands = run.transport.bands().unwrap_or(1);
+    let framing = Framing { header: flow.header, control: frames.ack, bands, telemetry };
     MessagePlan { program, nic, framing }
 }
 
@@ -125,5 +132,10 @@ pub(super) fn put(plan: &MessagePlan, put: &mut impl FnMut(&str, String)) {
         put("unscheduled_levels", homa.unscheduled_levels.to_string());
         put("scheduled_levels", homa.scheduled_levels.to_string());
         put("overcommitment", homa.overcommitment.to_string());
+    }
+    if let Program::Hpcc(hpcc) = &plan.program {
+        put("eta", format!("{:.3}", f64::from(hpcc.target) / 65_536.0));
+        put("max_stage", hpcc.most_stages.to_string());
+        put("w_ai", format!("{} B", hpcc.additive_bytes));
     }
 }

@@ -9,7 +9,7 @@ use rnic_transport::{Bytes, Timeouts};
 
 /// Priorities that switches have.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
-    let used = if run.transport.control_priority { 2 } else { 1 };
+    let used = run.transport.bands().unwrap_or(if run.transport.control_priority { 2 } else { 1 });
     let (key, given, used) = match run.fabric.switch.queueing {
         QueueingSetup::Input => return Ok(used),
         QueueingSetup::Shared(shared) => ("classes", shared.classes, used),
@@ -17,7 +17,11 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     };
     match given {
         Some(given) if given < used => {
-            let why = if run.transport.control_priority { "`control_priority`" } else { "`trim`" };
+            let why = match run.transport.bands() {
+                Some(_) => format!("transport \"{}\"", run.transport.transport),
+                None if run.transport.control_priority => "`control_priority`".to_string(),
+                None => "`trim`".to_string(),
+            };
             Err(SetupError::Impossible(format!("`{key}` = {given}, but with {why} {used} are in use")))
         }
         given => Ok(given.unwrap_or(used)),
@@ -220,6 +224,9 @@ pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut
 /// Warns of what a transport of flows makes of trimming.
 pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mut Vec<String>) {
     let QueueingSpec::Output(OutputSpec { trim: Some(trim), .. }) = switch.queueing else { return };
+    if run.transport.is_message() {
+        return;
+    }
     let transport = &run.transport.transport;
     warnings.push(format!("transport \"{transport}\" takes a trimmed packet for a lost one"));
     if trim.return_to_sender {

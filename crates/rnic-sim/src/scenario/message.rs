@@ -1,5 +1,6 @@
 //! What only message transports have: the keys of a run with `transport = "ndp"`, `"homa"`, `"homa-tr"`, `"hpcc"` or `"p4:FILE"`.
 
+use super::model::TransportSpec;
 use super::reader::{Item, Result};
 use rnic_transport::message::buffers::BufferClass;
 use rnic_transport::message::nic::Order;
@@ -30,8 +31,31 @@ pub struct MessageSpec {
     pub scheduled_levels: Option<u8>,
     /// Homa: messages that a receiver grants at the same time (`overcommitment`); default as many as there are scheduled levels.
     pub overcommitment: Option<u8>,
+    /// HPCC: utilisation to aim for (`eta`); default 0.95.
+    pub eta: Option<f64>,
+    /// HPCC: steps of additive increase in a row (`max_stage`); default 5.
+    pub max_stage: Option<u32>,
+    /// HPCC: what each step adds to the window (`w_ai`); default a sixteenth of what `eta` leaves free of the first window.
+    pub w_ai: Option<Bytes>,
     /// P4: other values for constants of the program (`constants`).
     pub constants: Vec<(String, u128)>,
+}
+
+/// Homa's priorities for packets that nobody has granted, and for granted ones.
+pub(crate) fn homa_levels(transport: &TransportSpec) -> (u8, u8) {
+    let MessageSpec { unscheduled_levels, scheduled_levels, .. } = transport.message;
+    (unscheduled_levels.unwrap_or(1), scheduled_levels.unwrap_or(3))
+}
+
+/// Priorities that a message transport uses.
+pub(super) fn bands(transport: &TransportSpec) -> u8 {
+    match transport.transport.as_str() {
+        "homa" | "homa-tr" => {
+            let (unscheduled, scheduled) = homa_levels(transport);
+            unscheduled + scheduled
+        }
+        _ => 2,
+    }
 }
 
 /// Keys of all message transports.
@@ -68,8 +92,20 @@ pub(super) fn read<'a>(get: &dyn Fn(&str) -> Option<Item<'a>>) -> Result<Message
         unscheduled_levels: level("unscheduled_levels")?,
         scheduled_levels: level("scheduled_levels")?,
         overcommitment: level("overcommitment")?,
+        eta: get("eta").map(|item| share(&item)).transpose()?,
+        max_stage: count("max_stage", 1_000)?,
+        w_ai: get("w_ai").map(|item| item.bytes(1..=1_000_000_000, "80 B")).transpose()?,
         constants: get("constants").map(|item| constants(&item)).transpose()?.unwrap_or_default(),
     })
+}
+
+/// Reads a part of a whole that is neither nothing nor all.
+fn share(item: &Item<'_>) -> Result<f64> {
+    let number = item.number("0.95")?;
+    if (0.01..=0.999).contains(&number) {
+        return Ok(number);
+    }
+    Err(item.error(format!("`eta` is out of range: {number}"), "accepted: 0.01 to 0.999"))
 }
 
 /// Reads a list of buffer sizes.

@@ -26,6 +26,7 @@ mod tree;
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
 pub use message::MessageSpec;
+pub(crate) use message::homa_levels;
 pub use model::{
     EcnSetup, FabricSetup, Incast, Limits, OutputSetup, QueueingSetup, Recovery, RunSpec, Scenario, SharedSetup, Storm,
     SwitchSetup, Traffic, TrafficPattern, TransportSpec, Watch, WatchedQueues,

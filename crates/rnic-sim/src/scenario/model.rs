@@ -2,12 +2,10 @@
 //!
 //! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
 
-use super::message::MessageSpec;
+use super::message::{self, MessageSpec};
 use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
 use rnic_fabric::config::{Headers, LinkSpec, NamedLink, NamedRoute, Paths, TopologySpec, TrimSpec};
-use rnic_fabric::config::{LinkSpec, NamedLink, NamedRoute, TopologySpec};
-use rnic_nano::Program;
 use rnic_transport::congestion::Settings;
 use rnic_transport::registry::FLOWS;
 use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
@@ -135,7 +133,13 @@ impl OutputSetup {
 
     /// The fewest priorities with which it serves a transport.
     pub fn needed_priorities(&self, transport: &TransportSpec) -> u8 {
-        if self.trim.is_some() || transport.control_priority { 2 } else { 1 }
+        let above = self.trim.is_some_and(|trim| trim.headers == Headers::Above);
+        match transport.bands() {
+            // Headers of packets in the first band have one above it.
+            Some(bands) => (bands + u8::from(above)).max(if self.trim.is_some() { 2 } else { 1 }),
+            None if self.trim.is_some() || transport.control_priority => 2,
+            None => 1,
+        }
     }
 }
 
@@ -308,6 +312,11 @@ impl TransportSpec {
         !FLOWS.contains(&self.transport.as_str())
     }
 
+    /// Priorities that a message transport uses; `None` for one of flows.
+    pub fn bands(&self) -> Option<u8> {
+        self.is_message().then(|| message::bands(self))
+    }
+
     /// Whether packets in flight are capped.
     pub fn capped(&self) -> bool {
         self.bdp_fc.unwrap_or(self.transport == "irn" || self.bdp_cap.is_some())
@@ -393,8 +402,6 @@ pub struct TransportSpec {
     pub max_rate: Option<BitRate>,
     /// What only message transports have.
     pub message: MessageSpec,
-    /// The program of `transport = "p4:FILE"`.
-    pub program: Option<Program>,
 }
 
 /// What is looked at while a run goes on: the `[watch]` table.

@@ -37,13 +37,11 @@ const VARIANTS: [Variant<'static>; 8] = [
     Variant { name: "ndp", keys: &[] },
     Variant { name: "homa", keys: &HOMA },
     Variant { name: "homa-tr", keys: &HOMA },
-    Variant { name: "hpcc", keys: &[] },
+    Variant { name: "hpcc", keys: &["eta", "max_stage", "w_ai"] },
     Variant { name: "p4", keys: &["constants"] },
 ];
 /// Keys of Homa.
 const HOMA: [&str; 3] = ["unscheduled_levels", "scheduled_levels", "overcommitment"];
-/// What `transport` begins with when it names a P4 program.
-const P4: &str = "p4:";
 
 /// Keys of a kind of transport that all of the kind use.
 fn kind_keys(transport: &str) -> &'static [&'static str] {
@@ -106,9 +104,7 @@ pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result
 pub(super) fn read(
     run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], catalogue: &Catalogue,
 ) -> Result<TransportSpec> {
-    let named = run.require("transport", "transport = \"irn\"")?;
-    let program = named.text().and_then(|text| text.strip_prefix(P4));
-    let transport = if program.is_some() { "p4" } else { named.choice(&names(TRANSPORTS))? };
+    let transport = run.require("transport", "transport = \"irn\"")?.choice(&names(TRANSPORTS))?;
     let tables: Vec<&str> = parameter_tables(catalogue).collect();
     let all_keys = VARIANTS.map(|variant| (variant.name, [kind_keys(variant.name), variant.keys].concat()));
     let variants: Vec<Variant<'_>> = all_keys.iter().map(|(name, keys)| Variant { name, keys }).collect();
@@ -117,10 +113,6 @@ pub(super) fn read(
     let used = COMMON.iter().chain(kind_keys(transport)).chain(specific).copied().collect();
     let layers = Layers { run, defaults, used };
     let mut spec = read_settings(transport, &layers, catalogue)?;
-    if let Some(file) = program {
-        spec.transport = format!("{P4}{file}");
-        spec.program = Some(read_program(&named, file, &spec.message.constants)?);
-    }
     spec.cc_settings = Settings::new(spec.cc.parameters);
     for table in [defaults, Some(run)].into_iter().flatten() {
         read_parameters(&spec.cc, table.get(spec.cc.name), &mut spec.cc_settings)?;
@@ -182,7 +174,6 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         nic_burst: packets("nic_burst", 1)?,
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
         message: message::read(&|key| layers.get(key))?,
-        program: None,
     };
     Ok(spec)
 }
