@@ -275,5 +275,5 @@ pub(crate) fn header(spec: &TransportSpec) -> Bytes {
         "iwarp" => IWARP_DATA,
         _ => ROCE_DATA,
     };
-    spec.header.unwrap_or(Bytes(u64::from(own)))
+    spec.header.unwrap_or(Bytes(u64::from(own + spec.telemetry())))
 }
