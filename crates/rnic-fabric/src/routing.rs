@@ -121,7 +121,7 @@ impl Routes {
     }
 
     /// The port towards host `dst`; where there are several, `choose` picks one by the switch's salt and their number.
-    #[inline]
+    #[inline(always)]
     fn pick(&self, switch: NodeId, dst: u32, choose: impl FnOnce(u32, u32) -> u32) -> u32 {
         let routes = &self.switches[(switch - self.hosts) as usize];
         let (group, host_port) = self.host_place[dst as usize];

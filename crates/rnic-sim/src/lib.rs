@@ -5,6 +5,7 @@ pub mod catalogue;
 mod flow_book;
 pub mod fluid;
 pub mod format;
+mod in_band;
 mod link;
 mod message_hosts;
 pub mod nic;

@@ -2,6 +2,7 @@
 
 use crate::catalogue::Job;
 use crate::flow_book::{FlowBook, Stop};
+use crate::in_band::InBand;
 use crate::nic::HostTotals;
 use crate::resolve::message::{MessagePlan, Program};
 use crate::results::{FlowRecord, RunOutput};
@@ -25,53 +26,22 @@ pub(crate) fn ip(host: u32) -> u32 {
     FIRST_IP + host
 }
 
-/// What of in-band telemetry a packet has room for.
-pub(crate) trait Room: Copy + Default {
-    /// Whether switches write into it.
-    const ANY: bool;
-    /// A switch writes.
-    fn push(&mut self, hop: HopRecord);
-    /// What was written.
-    fn records(&self) -> Option<&Telemetry>;
-}
-
-/// None.
-impl Room for () {
-    const ANY: bool = false;
-    fn push(&mut self, _hop: HopRecord) {}
-    fn records(&self) -> Option<&Telemetry> {
-        None
-    }
-}
-
-impl Room for Telemetry {
-    const ANY: bool = true;
-    #[inline]
-    fn push(&mut self, hop: HopRecord) {
-        Telemetry::push(self, hop);
-    }
-    #[inline]
-    fn records(&self) -> Option<&Telemetry> {
-        Some(self)
-    }
-}
-
 /// What a packet carries: the program's header, and what the simulator must know of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Carried<H, R> {
+pub(crate) struct Carried<H, T> {
     /// Sending host.
     src: u32,
     /// Data: number of the flow.
     flow: u32,
     header: H,
-    room: R,
+    in_band: T,
 }
 
-impl<H: Copy + Default, R: Room> Body for Carried<H, R> {
-    const TELEMETRY: bool = R::ANY;
+impl<H: Copy + Default, T: InBand> Body for Carried<H, T> {
+    const TELEMETRY: bool = T::TELEMETRY;
     #[inline]
     fn stamp(&mut self, hop: HopRecord) {
-        self.room.push(hop);
+        self.in_band.push(hop);
     }
     fn source(&self) -> Option<u32> {
         Some(self.src)
@@ -87,8 +57,6 @@ pub(crate) struct Framing {
     pub(crate) control: u32,
     /// Priorities that the transport uses: its last band travels in priority 0.
     pub(crate) bands: u8,
-    /// Room that telemetry takes in every packet.
-    pub(crate) telemetry: u32,
 }
 
 /// Simulates a run by the code compiled for its program.
@@ -102,39 +70,39 @@ pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutp
 }
 
 /// The same with the program that `program` makes for an address, and with room for telemetry.
-fn simulate<P: Pipeline, R: Room>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
+fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
     let Job { resolved, seed, flows, loops, observer, .. } = job;
-    let mut fabric = match Fabric::<Carried<P::Header, R>>::new(&resolved.fabric, seed) {
+    let mut fabric = match Fabric::<Carried<P::Header, T>>::new(&resolved.fabric, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
     let book = flow_book(&fabric, resolved, (flows, loops), observer);
     let programs = (0..fabric.topology().hosts).map(|host| program(ip(host))).collect();
-    let mut hosts = MessageHosts::<P, R, _>::new(plan.nic.clone(), plan.framing, programs, book);
+    let mut hosts = MessageHosts::<P, T, _>::new(plan.nic.clone(), plan.framing, programs, book);
     let mut output = run_hosts(&mut fabric, resolved, &mut hosts);
     hosts.warn(&mut output.warnings);
     output
 }
 
 /// One host.
-struct Host<P: Pipeline, R> {
+struct Host<P: Pipeline, T> {
     nic: MessageNic<P>,
     /// Flows that start in the current window.
     starts: VecDeque<(Time, u32)>,
     /// Flows for which the NIC has had no buffer yet.
     waiting: VecDeque<u32>,
     /// A packet whose priority is paused.
-    held: Option<Packet<Carried<P::Header, R>>>,
+    held: Option<Packet<Carried<P::Header, T>>>,
     /// There is something to send.
     ready: bool,
 }
 
 /// All hosts of a run with their messages.
-pub(crate) struct MessageHosts<'a, P: Pipeline, R, S: Iterator<Item = FlowSpec>> {
+pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>> {
     cfg: NicConfig,
     framing: Framing,
     book: FlowBook<'a, S>,
-    hosts: Vec<Host<P, R>>,
+    hosts: Vec<Host<P, T>>,
     /// By number of the flow.
     hashes: Vec<u32>,
     /// Flows whose sender has not heard that all has arrived.
@@ -145,7 +113,7 @@ pub(crate) struct MessageHosts<'a, P: Pipeline, R, S: Iterator<Item = FlowSpec>>
     totals: HostTotals,
 }
 
-impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, R, S> {
+impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
     /// Hosts with a program each, which will start the flows of the book.
     pub(crate) fn new(cfg: NicConfig, framing: Framing, programs: Vec<P>, book: FlowBook<'a, S>) -> Self {
         let host = |program| Host {
@@ -212,10 +180,10 @@ impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P,
     }
 
     #[inline]
-    fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Packet<Carried<P::Header, R>> {
-        let Framing { header, control, bands, telemetry } = self.framing;
+    fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Packet<Carried<P::Header, T>> {
+        let Framing { header, control, bands } = self.framing;
         let written = P::header_bytes(&out.header);
-        let bytes = telemetry + if out.is_control { written.max(control) } else { out.payload + written.max(header) };
+        let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
         let dst = out.dst_ip - FIRST_IP;
         let (flow, flow_hash, flags) = if out.is_control {
             self.totals.control += 1;
@@ -232,13 +200,13 @@ impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P,
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: (bands - 1).saturating_sub(out.band),
             flags,
-            body: Carried { src: host, flow, header: out.header, room: R::default() },
+            body: Carried { src: host, flow, header: out.header, in_band: T::default() },
         }
     }
 
     /// What the host sends next, whatever its priority.
     #[inline]
-    fn next_packet(&mut self, index: u32, now: Time) -> Option<Packet<Carried<P::Header, R>>> {
+    fn next_packet(&mut self, index: u32, now: Time) -> Option<Packet<Carried<P::Header, T>>> {
         if let Some(packet) = self.hosts[index as usize].held.take() {
             return Some(packet);
         }
@@ -252,21 +220,21 @@ impl<'a, P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P,
     }
 }
 
-impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> Endpoint for MessageHosts<'_, P, R, S> {
-    type Body = Carried<P::Header, R>;
+impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoint for MessageHosts<'_, P, T, S> {
+    type Body = Carried<P::Header, T>;
 
     #[inline]
     fn receive(&mut self, host: u32, now: Time, packet: &Packet<Self::Body>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
-        let Carried { flow, header, room, .. } = &packet.body;
+        let Carried { flow, header, in_band, .. } = &packet.body;
         let arrival = Arrival {
             now,
             frame_bytes: packet.bytes,
             trimmed: packet.is_trimmed(),
             returned: packet.is_returned(),
             marked: packet.is_marked(),
-            telemetry: room.records(),
+            telemetry: in_band.telemetry(),
         };
         let received = self.hosts[host as usize].nic.receive(&self.cfg, header, &arrival);
         if received.new_bytes > 0 {
@@ -342,7 +310,7 @@ impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> Endpoint for MessageHos
     }
 }
 
-impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, R, S> {
+impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T, S> {
     /// What a reader should know of the run.
     fn warn(&self, warnings: &mut Vec<String>) {
         let sum = |of: fn(&Counters) -> u64| self.hosts.iter().map(|host| of(&host.nic.counters())).sum::<u64>();
@@ -375,7 +343,7 @@ impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, R, 
     }
 }
 
-impl<P: Pipeline, R: Room, S: Iterator<Item = FlowSpec>> RunHosts for MessageHosts<'_, P, R, S> {
+impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> RunHosts for MessageHosts<'_, P, T, S> {
     fn totals(&self) -> HostTotals {
         self.totals
     }

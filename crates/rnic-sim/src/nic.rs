@@ -5,12 +5,14 @@
 //! end is pending at most; re-arming it later costs nothing until it fires.
 
 use crate::flow_book::{FlowBook, Stop};
+use crate::in_band::InBand;
 use crate::results::FlowRecord;
 use crate::run::RunHosts;
 use crate::workload::{FlowSpec, Loops};
 use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
+use rnic_transport::telemetry::HopRecord;
 use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Sender, TcpConfig, Time, Timer};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,16 +21,23 @@ use std::ops::ControlFlow;
 /// Priority of data packets.
 pub(crate) const DATA_PRIORITY: u8 = 0;
 
-/// What a packet carries: which flow, and the transport's part.
+/// What a packet carries: which flow, the transport's part, and what switches wrote on its way (an ACK: on that of its data packet).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Segment {
+pub struct Segment<T = ()> {
     slot: u32,
     pdu: Pdu,
+    in_band: T,
 }
 
-impl Body for Segment {}
+impl<T: InBand> Body for Segment<T> {
+    const TELEMETRY: bool = T::TELEMETRY;
+    #[inline]
+    fn stamp(&mut self, hop: HopRecord) {
+        self.in_band.push(hop);
+    }
+}
 
-impl Segment {
+impl<T> Segment<T> {
     /// The flow's slot.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
@@ -124,8 +133,8 @@ struct ReceiveEnd<P: Protocol> {
 
 /// One host.
 #[derive(Default)]
-struct Host {
-    control: VecDeque<Packet<Segment>>,
+struct Host<T> {
+    control: VecDeque<Packet<Segment<T>>>,
     ready: VecDeque<u32>,
     /// The flow whose turn it is, and the packets it may still send in this turn.
     turn: (u32, u32),
@@ -159,12 +168,12 @@ pub struct HostTotals {
 }
 
 /// All hosts of a run with their flows.
-pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> {
+pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T = ()> {
     cfg: FlowConfig,
     params: C::Params,
     hosting: Hosting,
     book: FlowBook<'a, S>,
-    hosts: Vec<Host>,
+    hosts: Vec<Host<T>>,
     senders: Vec<SendEnd<P, C>>,
     receivers: Vec<ReceiveEnd<P>>,
     free: Vec<u32>,
@@ -179,7 +188,7 @@ pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowS
     totals: HostTotals,
 }
 
-impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<'a, P, C, S> {
+impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Hosts<'a, P, C, S, T> {
     /// Hosts that will start the flows of the book.
     pub(crate) fn new(cfg: FlowConfig, params: C::Params, hosting: Hosting, hosts: u32, book: FlowBook<'a, S>) -> Self {
         Hosts {
@@ -372,7 +381,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                     self.totals.timeouts += 1;
                     self.senders[slot as usize].timeouts += 1;
                 }
-                self.reply(host, slot, pdu);
+                self.reply(host, slot, pdu, T::default());
             }
             self.arm_receiver(host, slot);
             return;
@@ -390,9 +399,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         self.schedule(host, slot, at);
     }
 
-    /// Queues a control packet from the receiving end to the sending end.
+    /// Queues a control packet from the receiving end to the sending end, with what switches wrote into the packet that caused it.
     #[inline]
-    fn reply(&mut self, host: u32, slot: u32, pdu: Pdu) {
+    fn reply(&mut self, host: u32, slot: u32, pdu: Pdu, in_band: T) {
         let end = &self.receivers[slot as usize];
         let bytes = match pdu.kind() {
             PduKind::Nack => self.hosting.nack_bytes,
@@ -404,14 +413,14 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             flow_hash: end.reply_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: self.hosting.control_priority,
-            flags: Packet::<Segment>::CONTROL,
-            body: Segment { slot, pdu },
+            flags: Packet::<Segment<T>>::CONTROL,
+            body: Segment { slot, pdu, in_band },
         });
     }
 
     #[inline]
-    fn receive_data(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
-        let Segment { slot, pdu } = packet.body;
+    fn receive_data(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+        let Segment { slot, pdu, in_band } = packet.body;
         if self.senders[slot as usize].flow_hash != packet.flow_hash {
             return; // of an earlier flow in this slot
         }
@@ -428,10 +437,10 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         }
         if outcome.notify {
             self.totals.notifications += 1;
-            self.reply(host, slot, Pdu::cnp());
+            self.reply(host, slot, Pdu::cnp(), T::default());
         }
         if let Some(pdu) = outcome.reply {
-            self.reply(host, slot, pdu);
+            self.reply(host, slot, pdu, in_band);
         }
         if P::receiver_has_timer(&self.cfg) && !outcome.completed {
             self.arm_receiver(host, slot);
@@ -439,8 +448,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     }
 
     #[inline]
-    fn receive_reply(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
-        let Segment { slot, pdu } = packet.body;
+    fn receive_reply(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+        let Segment { slot, pdu, ref in_band } = packet.body;
         if self.receivers[slot as usize].reply_hash != packet.flow_hash {
             return; // of an earlier flow in this slot
         }
@@ -448,13 +457,16 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         if end.phase != Phase::Active {
             return self.late_reply(host, slot, now, pdu);
         }
-        end.sender.handle(&self.cfg, &self.params, now, pdu);
+        match in_band.telemetry() {
+            None => end.sender.handle(&self.cfg, &self.params, now, pdu),
+            Some(telemetry) => end.sender.handle_with(&self.cfg, &self.params, now, pdu, telemetry),
+        };
         self.schedule(host, slot, now);
         self.arm_sender(host, slot);
     }
 
     #[inline]
-    fn data_packet(&mut self, host: u32, slot: u32, now: Time) -> Option<Packet<Segment>> {
+    fn data_packet(&mut self, host: u32, slot: u32, now: Time) -> Option<Packet<Segment<T>>> {
         let end = &mut self.senders[slot as usize];
         let desc = end.sender.poll_transmit(&self.cfg, &self.params, now);
         end.queued = false;
@@ -468,7 +480,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                 bytes: ((desc.payload + self.cfg.header) as u16).max(MIN_FRAME),
                 priority: DATA_PRIORITY,
                 flags: 0,
-                body: Segment { slot, pdu: desc.pdu },
+                body: Segment { slot, pdu: desc.pdu, in_band: T::default() },
             }
         });
         self.schedule(host, slot, now);
@@ -522,11 +534,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint for Hosts<'_, P, C, S> {
-    type Body = Segment;
+impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Endpoint for Hosts<'_, P, C, S, T> {
+    type Body = Segment<T>;
 
     #[inline]
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
+    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
         if packet.is_trimmed() {
@@ -577,7 +589,7 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     }
 
     #[inline]
-    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Segment>> {
+    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
         let host = &mut self.hosts[index as usize];
         if paused & (1 << self.hosting.control_priority) == 0
             && let Some(packet) = host.control.pop_front()
@@ -623,7 +635,7 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> RunHosts for Hosts<'_, P, C, S> {
+impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RunHosts for Hosts<'_, P, C, S, T> {
     fn totals(&self) -> HostTotals {
         self.totals
     }

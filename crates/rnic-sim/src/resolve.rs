@@ -291,6 +291,7 @@ impl Frames {
             "roce" => (ROCE_ACK, ROCE_ACK),
             _ => (MESSAGE_HEADER, MESSAGE_HEADER),
         };
+        let (ack, nack) = (ack + run.transport.telemetry(), nack + run.transport.telemetry());
         let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
         let header = crate::scenario::header(&run.transport).0;
         let frame = |what: &str, bytes: u64| match u16::try_from(bytes.max(u64::from(MIN_FRAME))) {
@@ -318,8 +319,15 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
 
 /// Warns where something is worked out from a flow's path, but each packet has its own.
 fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
-    if fabric.paths == Paths::Spray && run.watch.as_ref().is_some_and(|watch| watch.pauses) {
+    if fabric.paths != Paths::Spray {
+        return;
+    }
+    if run.watch.as_ref().is_some_and(|watch| watch.pauses) {
         warnings.push("`paths` = \"spray\": victims of pauses are judged by one of each flow's paths".to_string());
+    }
+    if run.transport.cc.telemetry {
+        let name = run.transport.cc.name;
+        warnings.push(format!("`paths` = \"spray\": cc \"{name}\" takes what it hears of several links for one"));
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::capture::Capture;
 use crate::catalogue::Job;
 use crate::flow_book::{FlowBook, Stop};
-use crate::nic::{HostTotals, Hosts};
+use crate::in_band::InBand;
+use crate::nic::{HostTotals, Hosts, Segment};
 use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{Cut, FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
@@ -180,34 +181,35 @@ pub type Observer<'o> = &'o mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>;
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    simulate_captured::<P, C, S>(resolved, params, seed, (flows, None), observer, None)
+    simulate_captured::<P, C, S, ()>(resolved, params, seed, (flows, None), observer, None)
 }
 
-/// As [`simulate`], with closed loops beside the flows, and with the frames of a link captured if that is asked for.
-pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+/// As [`simulate`], with closed loops beside the flows, with the frames of a link captured if that is asked for, and with packets that
+/// have room for `T`.
+pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: (S, Option<Loops>), observer: Observer<'_>,
     capture: Option<&mut Capture>,
 ) -> RunOutput {
     match Fabric::new(&resolved.fabric, seed) {
-        Ok(fabric) => run_on::<P, C, S>(fabric, resolved, params, flows, observer, capture),
+        Ok(fabric) => run_on::<P, C, S, T>(fabric, resolved, params, flows, observer, capture),
         Err(error) => RunOutput::not_started(error.to_string()),
     }
 }
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
+    fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    run_on::<P, C, S>(fabric, resolved, params, (flows, None), observer, None)
+    run_on::<P, C, S, ()>(fabric, resolved, params, (flows, None), observer, None)
 }
 
-fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: (S, Option<Loops>),
+fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
+    mut fabric: Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, flows: (S, Option<Loops>),
     observer: Observer<'_>, capture: Option<&mut Capture>,
 ) -> RunOutput {
     let book = flow_book(&fabric, resolved, flows, observer);
     let hosts = fabric.topology().hosts;
-    let mut hosts = Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, hosts, book);
+    let mut hosts = Hosts::<P, C, S, T>::new(resolved.flow.clone(), params, resolved.hosting, hosts, book);
     if let Some(capture) = &capture {
         capture.begin(&mut fabric);
         hosts.keep_places();

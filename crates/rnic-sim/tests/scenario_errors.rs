@@ -418,7 +418,7 @@ fn runs() {
         (r#"transport = "irn""#, r#"transport = "tcp""#,
             r#"a.toml:22:13: unknown transport "tcp"; available: "roce", "irn", "iwarp""#),
         (r#"transport = "irn""#, "transport = \"irn\"\ncc = \"dcqnc\"",
-            r#"a.toml:23:6: unknown cc "dcqnc"; did you mean `dcqcn`? available: "none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd""#),
+            r#"a.toml:23:6: unknown cc "dcqnc"; did you mean `dcqcn`? available: "none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "hpcc""#),
         (r#"transport = "irn""#, "transport = \"irn\"\npfc = \"yes\"",
             "a.toml:23:7: `pfc` must be true or false, not a string; write for example `pfc = true`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nbpd_cap = 50",

@@ -1,6 +1,6 @@
 //! What exists: one line per transport and congestion control.
 
-use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, NoCongestionControl, PatchedTimely, Timely};
+use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Timely};
 
 /// Name and one-line description.
 pub type Entry = (&'static str, &'static str);
@@ -27,8 +27,11 @@ pub const FLOWS: &[&str] = &["roce", "irn", "iwarp"];
 
 /// Does something with a congestion control's type.
 pub trait Visitor {
-    /// Called once for each.
+    /// Called once for each that needs nothing but what packets carry anyway.
     fn visit<C: CongestionControl>(&mut self);
+    /// Called once for each that needs in-band telemetry: its packets must have room for it, and switches that write it. A visitor without
+    /// these passes over them.
+    fn visit_with_telemetry<C: CongestionControl>(&mut self) {}
 }
 
 /// Shows every congestion control to a visitor. To register one, add its line.
@@ -39,4 +42,5 @@ pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
     visitor.visit::<PatchedTimely>();
     visitor.visit::<Dctcp>();
     visitor.visit::<Aimd>();
+    visitor.visit_with_telemetry::<Hpcc>();
 }

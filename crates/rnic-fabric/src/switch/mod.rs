@@ -140,20 +140,29 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
     fn arrival(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, now: u64) {
         let upstream = links.ports[self.first_port + input].peer as usize;
         let flight = &mut links.ports[upstream].flight;
-        let mut packet = flight.pop();
+        let packet = flight.pop();
         tree.set(input, flight.first_at());
         if packet.is_pause() {
             links.apply_pause(self.first_port + input, now, packet.paused_priorities());
             self.wake(links, tree, input, now);
             return;
         }
-        let mut output = self.route(routes, &packet);
-        if !self.queueing.admits(input, output, &packet) {
-            match self.refuse(links, routes, input, output, packet) {
-                Some(header) => (packet, output) = header,
-                None => return,
-            }
+        let output = match &self.spray {
+            None => routes.port(self.node, packet.dst, packet.flow_hash) as usize,
+            Some(_) => self.route(routes, &packet),
+        };
+        if self.queueing.admits(input, output, &packet) {
+            self.pass_on(links, tree, input, output, packet, now);
+        } else {
+            self.refuse(links, routes, tree, input, output, packet, now);
         }
+    }
+
+    /// Sends a packet that has room, or queues it.
+    #[inline(always)]
+    fn pass_on(
+        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, packet: Packet<B>, now: u64,
+    ) {
         let port = &links.ports[self.first_port + output];
         let blocked = port.busy_until > now || port.paused & (1 << packet.priority) != 0;
         if blocked || self.needs_service(links, output) {
@@ -165,8 +174,25 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
         }
     }
 
+    /// A packet has no room: what is left of it goes on, if anything is; else it is dropped.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "what `arrival` works with, out of its way")]
+    fn refuse(
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, output: usize,
+        packet: Packet<B>, now: u64,
+    ) {
+        if let Some((header, output)) = self.trimmed(links, routes, input, output, packet) {
+            self.pass_on(links, tree, input, output, header, now);
+        } else {
+            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
+            counters.drops += 1;
+            counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
+        }
+    }
+
     /// The output by which a packet goes on.
-    #[inline]
+    #[inline(never)]
     fn route(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
         let port = match &mut self.spray {
             None => routes.port(self.node, packet.dst, packet.flow_hash),

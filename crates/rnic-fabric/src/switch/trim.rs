@@ -1,4 +1,4 @@
-//! What becomes of a packet that finds no room: its header goes on, goes back, or it is dropped.
+//! What is left of a packet that finds no room: its header goes on, goes back, or nothing does.
 
 use super::{Queueing, Switch};
 use crate::config::{Headers, TrimSpec};
@@ -7,23 +7,9 @@ use crate::port::Ports;
 use crate::routing::Routes;
 
 impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
-    /// A packet has no room at its output: what is left of it, and the output that has room for that. `None`: it is dropped, and counted.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn refuse(
-        &mut self, links: &mut Ports<B>, routes: &Routes, input: usize, output: usize, packet: Packet<B>,
-    ) -> Option<(Packet<B>, usize)> {
-        let left = self.trimmed(links, routes, input, output, packet);
-        if left.is_none() {
-            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
-            counters.drops += 1;
-            counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
-        }
-        left
-    }
-
-    /// The header of a data packet, if it has room at the packet's output or on its way back.
-    fn trimmed(
+    /// What is left of a data packet that has no room at its output, and the output that has room for that: the same for its header, or one
+    /// on the way back.
+    pub(super) fn trimmed(
         &mut self, links: &mut Ports<B>, routes: &Routes, input: usize, output: usize, packet: Packet<B>,
     ) -> Option<(Packet<B>, usize)> {
         let trim = *self.queueing.trim()?;

@@ -4,7 +4,6 @@ use super::{Frames, SetupError};
 use crate::message_hosts::Framing;
 use crate::scenario::{RunSpec, TransportSpec, homa_levels};
 use rnic_fabric::config::Paths;
-use rnic_transport::headers::MESSAGE_TELEMETRY;
 use rnic_transport::message::nic::{NicConfig, Order};
 use rnic_transport::message::programs::{HomaSettings, HpccSettings};
 use rnic_transport::{FlowConfig, Time};
@@ -75,7 +74,6 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
         "hpcc" => Program::Hpcc(hpcc(&run.transport, flow.mtu, rtt_pkts, flow.base_rtt)),
         _ => Program::Homa(homa(&run.transport, flow.mtu, rtt_pkts)),
     };
-    let telemetry = if matches!(program, Program::Hpcc(_)) { MESSAGE_TELEMETRY } else { 0 };
     let own_order = if matches!(program, Program::Homa(_)) { Order::ShortestFirst } else { Order::RoundRobin };
     let timeout = run.transport.rto_high.unwrap_or(timeout);
     let most_timeouts = spec.max_timeouts.unwrap_or(MAX_TIMEOUTS);
@@ -94,7 +92,7 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
         timer_scan: spec.timer_scan.unwrap_or(Time::ZERO),
     };
     let bands = run.transport.bands().unwrap_or(1);
-    let framing = Framing { header: flow.header, control: frames.ack, bands, telemetry };
+    let framing = Framing { header: flow.header, control: frames.ack, bands };
     MessagePlan { program, nic, framing }
 }
 

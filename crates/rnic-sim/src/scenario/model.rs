@@ -7,6 +7,7 @@ use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
 use rnic_fabric::config::{Headers, LinkSpec, NamedLink, NamedRoute, Paths, TopologySpec, TrimSpec};
 use rnic_transport::congestion::Settings;
+use rnic_transport::headers::TELEMETRY;
 use rnic_transport::registry::FLOWS;
 use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
 use std::sync::Arc;
@@ -331,6 +332,11 @@ impl TransportSpec {
         } else {
             self.dynamic_rto.then(|| "a dynamic timeout".to_string())
         }
+    }
+
+    /// Bytes of in-band telemetry in data packets, ACKs and NACKs.
+    pub fn telemetry(&self) -> u32 {
+        if self.cc.telemetry || self.transport == "hpcc" { TELEMETRY } else { 0 }
     }
 
     /// Whether every data packet is acknowledged.

@@ -296,5 +296,5 @@ pub(crate) fn header(spec: &TransportSpec) -> Bytes {
         "roce" => ROCE_DATA,
         _ => MESSAGE_HEADER,
     };
-    spec.header.unwrap_or(Bytes(u64::from(own)))
+    spec.header.unwrap_or(Bytes(u64::from(own + spec.telemetry())))
 }
