@@ -15,7 +15,7 @@ match_kind {
 // What arrives, byte for byte.
 extern packet_in {
     // Takes a header off the front.
-    void extract<T>(out T header);
+    void extract<T>(out T hdr);
     // Leaves bits out: a multiple of 8.
     void advance(in bit<32> bits);
 }
@@ -23,7 +23,7 @@ extern packet_in {
 // What leaves.
 extern packet_out {
     // Appends a header, or all headers of a struct, if valid.
-    void emit<T>(in T header);
+    void emit<T>(in T hdr);
 }
 
 action NoAction() { }

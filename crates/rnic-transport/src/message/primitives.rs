@@ -150,6 +150,16 @@ impl PriorityScheduler {
         }
     }
 
+    /// The entry of `id`, if there is one.
+    pub fn get(&self, id: u16) -> Option<Entry> {
+        let home = self.homes.get(usize::from(id))?;
+        match home.place {
+            Place::Nowhere => None,
+            Place::Waiting => Some(home.entry),
+            Place::Compared => self.compared[..self.count].iter().find(|entry| entry.id == id).copied(),
+        }
+    }
+
     fn find(&mut self, id: u16) -> &mut Entry {
         let found = self.compared[..self.count].iter_mut().find(|entry| entry.id == id);
         found.expect("an id whose place is among the compared entries has one")
