@@ -7,8 +7,10 @@ use crate::nic::HostTotals;
 use crate::resolve::message::{MessagePlan, Program};
 use crate::results::{FlowRecord, RunOutput};
 use crate::run::{RunHosts, flow_book, run_hosts};
+use crate::scenario::P4Program;
 use crate::workload::FlowSpec;
 use rnic_fabric::{Body, Endpoint, Fabric, MIN_FRAME, Packet};
+use rnic_nano::{NicParameters, P4Pipeline};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
 use rnic_transport::message::nic::{Counters, Message, MessageNic, NicConfig, NicEvent, Outgoing};
@@ -66,7 +68,19 @@ pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutp
         Program::Ndp => simulate::<_, ()>(plan, job, |ip| Ndp::new(ip, mtu, rtt_pkts)),
         Program::Homa(settings) => simulate::<_, ()>(plan, job, |ip| Homa::new(ip, *settings)),
         Program::Hpcc(settings) => simulate::<_, Telemetry>(plan, job, |ip| Hpcc::new(ip, *settings)),
+        Program::P4(p4, nic) => match (p4.program.header_room(), p4.telemetry) {
+            (64, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<64>(p4, nic, ip)),
+            (_, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
+            (_, true) => simulate::<_, Telemetry>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
+        },
     }
+}
+
+/// A program of headers of up to `N` bytes on the NIC with this address.
+fn p4_pipeline<const N: usize>(p4: &P4Program, nic: &NicParameters, ip: u32) -> P4Pipeline<N> {
+    // Locally administered addresses: those of hosts end as their IP addresses do.
+    let nic = NicParameters { ip, mac: 0x0200_0000_0000 | u64::from(ip), switch_mac: 0x0200_ffff_ffff, ..*nic };
+    P4Pipeline::new(&p4.program, &nic).expect("N is at least the program's header room")
 }
 
 /// The same with the program that `program` makes for an address, and with room for telemetry.

@@ -2,8 +2,9 @@
 
 use super::{Frames, SetupError};
 use crate::message_hosts::Framing;
-use crate::scenario::{RunSpec, TransportSpec, homa_levels};
+use crate::scenario::{P4Program, RunSpec, TransportSpec, homa_levels};
 use rnic_fabric::config::Paths;
+use rnic_nano::NicParameters;
 use rnic_transport::message::nic::{NicConfig, Order};
 use rnic_transport::message::programs::{HomaSettings, HpccSettings};
 use rnic_transport::{FlowConfig, Time};
@@ -17,6 +18,7 @@ pub(crate) enum Program {
     Ndp,
     Homa(HomaSettings),
     Hpcc(HpccSettings),
+    P4(P4Program, NicParameters),
 }
 
 /// A message transport, ready to run.
@@ -42,13 +44,13 @@ fn homa(transport: &TransportSpec, mtu: u32, rtt_pkts: u32) -> HomaSettings {
 /// The additive step: what the target leaves free of the first window, shared by so many messages (HPCC paper, section 3.3).
 const HPCC_MESSAGES: f64 = 16.0;
 
-fn hpcc(transport: &TransportSpec, mtu: u32, rtt_pkts: u32, base_rtt: Time) -> HpccSettings {
+fn hpcc(transport: &TransportSpec, mtu: u32, rtt_pkts: u32, base_rtt_ns: u32) -> HpccSettings {
     let eta = transport.message.eta.unwrap_or(0.95);
     let step = f64::from(rtt_pkts) * f64::from(mtu) * (1.0 - eta) / HPCC_MESSAGES;
     HpccSettings {
         mtu,
         rtt_pkts,
-        base_rtt_ns: (base_rtt.as_ps() / 1_000).clamp(1, u64::from(u32::MAX)) as u32,
+        base_rtt_ns,
         additive_bytes: transport.message.w_ai.map_or(step.round().max(1.0) as u32, |bytes| bytes.0 as u32),
         target: (eta * 65_536.0).round() as u32,
         most_stages: transport.message.max_stage.unwrap_or(5),
@@ -57,6 +59,9 @@ fn hpcc(transport: &TransportSpec, mtu: u32, rtt_pkts: u32, base_rtt: Time) -> H
 
 /// Whether each packet of a message takes a path of its own, when nothing else is said.
 pub(super) fn paths(transport: &TransportSpec) -> Paths {
+    if let Some(program) = &transport.program {
+        return program.paths;
+    }
     match transport.transport.as_str() {
         "ndp" | "homa" | "homa-tr" => Paths::Spray,
         _ => Paths::Ecmp,
@@ -69,12 +74,29 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
     let frame = flow.line_rate.time_for(u64::from(frames.data + frames.gap));
     let round_trip = flow.base_rtt.as_ps().div_ceil(frame.as_ps().max(1)).clamp(1, 1 << 20) as u32;
     let rtt_pkts = spec.rtt_packets.unwrap_or(round_trip);
+    let base_rtt_ns = (flow.base_rtt.as_ps() / 1_000).clamp(1, u64::from(u32::MAX)) as u32;
     let program = match run.transport.transport.as_str() {
+        _ if let Some(program) = &run.transport.program => {
+            // Addresses differ from host to host.
+            let line_rate_mbps = (flow.line_rate.as_bps() / 1_000_000).min(u64::from(u32::MAX)) as u32;
+            let nic = NicParameters {
+                rtt_pkts,
+                mtu: flow.mtu as u16,
+                line_rate_mbps,
+                base_rtt_ns,
+                ..NicParameters::default()
+            };
+            Program::P4(program.clone(), nic)
+        }
         "ndp" => Program::Ndp,
-        "hpcc" => Program::Hpcc(hpcc(&run.transport, flow.mtu, rtt_pkts, flow.base_rtt)),
+        "hpcc" => Program::Hpcc(hpcc(&run.transport, flow.mtu, rtt_pkts, base_rtt_ns)),
         _ => Program::Homa(homa(&run.transport, flow.mtu, rtt_pkts)),
     };
-    let own_order = if matches!(program, Program::Homa(_)) { Order::ShortestFirst } else { Order::RoundRobin };
+    let own_order = match &program {
+        Program::P4(program, _) => program.order,
+        Program::Homa(_) => Order::ShortestFirst,
+        Program::Ndp | Program::Hpcc(_) => Order::RoundRobin,
+    };
     let timeout = run.transport.rto_high.unwrap_or(timeout);
     let most_timeouts = spec.max_timeouts.unwrap_or(MAX_TIMEOUTS);
     let patience = timeout * (u64::from(most_timeouts) + 1);

@@ -49,6 +49,9 @@ pub(crate) fn homa_levels(transport: &TransportSpec) -> (u8, u8) {
 
 /// Priorities that a message transport uses.
 pub(super) fn bands(transport: &TransportSpec) -> u8 {
+    if let Some(program) = &transport.program {
+        return program.bands;
+    }
     match transport.transport.as_str() {
         "homa" | "homa-tr" => {
             let (unscheduled, scheduled) = homa_levels(transport);

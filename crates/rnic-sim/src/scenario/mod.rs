@@ -16,6 +16,7 @@ pub mod model;
 mod names;
 mod output;
 mod overrides;
+mod p4;
 mod read;
 mod reader;
 pub(crate) mod sweep;
@@ -32,6 +33,7 @@ pub use model::{
     SwitchSetup, Traffic, TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
+pub use p4::P4Program;
 pub(crate) use transport::header;
 
 use crate::catalogue::Catalogue;

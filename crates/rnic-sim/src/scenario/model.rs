@@ -3,6 +3,7 @@
 //! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
 
 use super::message::{self, MessageSpec};
+use super::p4::P4Program;
 use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
 use rnic_fabric::config::{Headers, LinkSpec, NamedLink, NamedRoute, Paths, TopologySpec, TrimSpec};
@@ -336,7 +337,8 @@ impl TransportSpec {
 
     /// Bytes of in-band telemetry in data packets, ACKs and NACKs.
     pub fn telemetry(&self) -> u32 {
-        if self.cc.telemetry || self.transport == "hpcc" { TELEMETRY } else { 0 }
+        let of_program = self.program.as_ref().is_some_and(|program| program.telemetry);
+        if self.cc.telemetry || self.transport == "hpcc" || of_program { TELEMETRY } else { 0 }
     }
 
     /// Whether every data packet is acknowledged.
@@ -408,6 +410,8 @@ pub struct TransportSpec {
     pub max_rate: Option<BitRate>,
     /// What only message transports have.
     pub message: MessageSpec,
+    /// The program of `transport = "p4:FILE"`.
+    pub program: Option<P4Program>,
 }
 
 /// What is looked at while a run goes on: the `[watch]` table.

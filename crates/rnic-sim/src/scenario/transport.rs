@@ -3,6 +3,7 @@
 use super::message;
 use super::model::{Recovery, TransportSpec};
 use super::names::names;
+use super::p4::P4Program;
 use super::reader::{Item, Result, Table, Variant};
 use crate::catalogue::{Catalogue, CongestionEntry};
 use rnic_transport::congestion::{Kind, Parameter, Settings, Value};
@@ -48,6 +49,8 @@ fn kind_keys(transport: &str) -> &'static [&'static str] {
     if FLOWS.contains(&transport) { &FLOW } else { &message::KEYS }
 }
 
+/// What `transport` begins with where it names a P4 program.
+const P4: &str = "p4:";
 /// What `recovery` can be, for whom.
 const RECOVERIES: [(&str, &str, Recovery); 5] = [
     ("irn", "selective", Recovery::Selective),
@@ -104,7 +107,9 @@ pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result
 pub(super) fn read(
     run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], catalogue: &Catalogue,
 ) -> Result<TransportSpec> {
-    let transport = run.require("transport", "transport = \"irn\"")?.choice(&names(TRANSPORTS))?;
+    let named = run.require("transport", "transport = \"irn\"")?;
+    let file = named.text().and_then(|text| text.strip_prefix(P4));
+    let transport = if file.is_some() { "p4" } else { named.choice(&names(TRANSPORTS))? };
     let tables: Vec<&str> = parameter_tables(catalogue).collect();
     let all_keys = VARIANTS.map(|variant| (variant.name, [kind_keys(variant.name), variant.keys].concat()));
     let variants: Vec<Variant<'_>> = all_keys.iter().map(|(name, keys)| Variant { name, keys }).collect();
@@ -113,6 +118,10 @@ pub(super) fn read(
     let used = COMMON.iter().chain(kind_keys(transport)).chain(specific).copied().collect();
     let layers = Layers { run, defaults, used };
     let mut spec = read_settings(transport, &layers, catalogue)?;
+    if let Some(file) = file {
+        spec.transport = format!("{P4}{file}");
+        spec.program = Some(P4Program::read(&named, file, &spec.message.constants)?);
+    }
     spec.cc_settings = Settings::new(spec.cc.parameters);
     for table in [defaults, Some(run)].into_iter().flatten() {
         read_parameters(&spec.cc, table.get(spec.cc.name), &mut spec.cc_settings)?;
@@ -174,6 +183,7 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         nic_burst: packets("nic_burst", 1)?,
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
         message: message::read(&|key| layers.get(key))?,
+        program: None,
     };
     Ok(spec)
 }
