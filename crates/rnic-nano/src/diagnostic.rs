@@ -59,13 +59,27 @@ impl Diagnostic {
         let Some(file) = sources.files.get(usize::from(span.file)) else { return };
         let (line, column) = sources.position(span);
         let shown = file.text.lines().nth(line - 1).unwrap_or_default();
+        let (shown, before) = cut(shown, column - 1);
         // Tabs keep their width under the line.
-        let indent: String = shown.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let most = shown.chars().count().saturating_sub(column - 1).max(1);
+        let indent: String = shown.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let most = shown.chars().count().saturating_sub(before).max(1);
         let width = sources.text(span).chars().take_while(|c| *c != '\n').count().clamp(1, most);
         let margin = " ".repeat(line.to_string().len());
         let _ = writeln!(out, "{margin}--> {}:{line}:{column}", file.name);
         let _ = writeln!(out, "{line} | {shown}");
         let _ = writeln!(out, "{margin} | {indent}{} {label}", "^".repeat(width));
     }
+}
+
+/// A line, or of a long one what is around a place, and how many characters of it stand before that place.
+fn cut(line: &str, before: usize) -> (String, usize) {
+    const MOST: usize = 200;
+    const AROUND: usize = 80;
+    if line.chars().count() <= MOST {
+        return (line.to_string(), before);
+    }
+    let skipped = before.saturating_sub(AROUND);
+    let start = if skipped > 0 { "..." } else { "" };
+    let shown: String = line.chars().skip(skipped).take(2 * AROUND).collect();
+    (format!("{start}{shown}..."), before - skipped + start.len())
 }

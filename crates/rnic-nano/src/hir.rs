@@ -3,6 +3,8 @@
 //!
 //! It is correct by construction: widths agree, slots exist, slices lie within what they are of. What executes it need not check.
 
+pub mod check;
+
 use crate::source::Span;
 
 /// A checked program.
@@ -31,7 +33,7 @@ pub struct Pipeline {
     pub tables: Vec<Table>,
     /// What the architecture gives it: `arrival.trimmed` and the slot. Written before it runs.
     pub inputs: Vec<(String, SlotId)>,
-    /// What the architecture takes from it. Zero before it runs.
+    /// What the architecture takes from it. Zero before it runs, but for an `inout`: that is also one of the inputs.
     pub outputs: Vec<(String, SlotId)>,
     /// States of the parser; the first one is `start`. Empty in egress.
     pub states: Vec<State>,

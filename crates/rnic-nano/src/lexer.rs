@@ -14,6 +14,8 @@ pub(crate) struct Token {
     pub(crate) joint: bool,
     /// It is the first one of its line.
     pub(crate) first_on_line: bool,
+    /// Bytes before the first token of its line.
+    pub(crate) indent: u32,
 }
 
 /// What a token is.
@@ -26,6 +28,8 @@ pub(crate) enum Kind {
     String(Rc<str>),
     /// Never `>>`: that may be two ends of type arguments.
     Sign(&'static str),
+    /// Not P4; what is wrong has been reported.
+    Wrong,
     End,
 }
 
@@ -92,13 +96,21 @@ pub(crate) struct Lexer<'a> {
     text: &'a str,
     at: usize,
     line_start: bool,
+    indent: u32,
     /// A comment had no end: the rest of the file means nothing.
     pub(crate) unterminated: bool,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(file: u16, text: &'a str) -> Lexer<'a> {
-        Lexer { file, text, at: 0, line_start: true, unterminated: false }
+        Lexer {
+            file,
+            text,
+            at: if text.starts_with('\u{feff}') { 3 } else { 0 },
+            line_start: true,
+            indent: 0,
+            unterminated: false,
+        }
     }
 
     /// The next token; `End` at the end, again and again.
@@ -106,19 +118,20 @@ impl<'a> Lexer<'a> {
         self.skip_blanks(errors);
         let start = self.at;
         let first_on_line = std::mem::take(&mut self.line_start);
+        if first_on_line {
+            self.indent = (start - self.text[..start].rfind('\n').map_or(0, |newline| newline + 1)) as u32;
+        }
         let kind = self.kind(errors);
         let next = self.rest().chars().next();
-        let joint = next.is_some_and(|c| !c.is_whitespace());
-        Token { kind, span: self.span(start), joint, first_on_line }
+        let joint = next.is_some_and(|c| !c.is_ascii_whitespace());
+        Token { kind, span: self.span(start), joint, first_on_line, indent: self.indent }
     }
 
-    /// What is left of a line, without blanks at its ends and comments behind it.
+    /// What is left of a line, without blanks at its ends.
     pub(crate) fn rest_of_line(&mut self) -> (&'a str, Span) {
         let line = self.rest().lines().next().unwrap_or_default();
         let line_at = self.at;
         self.at += line.len();
-        let line = line.split("//").next().unwrap_or_default();
-        let line = line.split("/*").next().unwrap_or_default();
         let start = line_at + line.len() - line.trim_start().len();
         let (file, end) = (self.file, line_at + line.trim_end().len());
         (line.trim(), Span { file, start: start as u32, end: end.max(start) as u32 })
@@ -157,7 +170,7 @@ impl<'a> Lexer<'a> {
     /// Blanks, ends of lines (a `\` before one joins two lines) and comments.
     fn skip_blanks(&mut self, errors: &mut Vec<Diagnostic>) {
         loop {
-            let blanks = self.take_while(char::is_whitespace);
+            let blanks = self.take_while(|c| c.is_ascii_whitespace());
             self.line_start |= blanks.contains('\n');
             let rest = self.rest();
             if rest.starts_with("//") {
@@ -209,7 +222,7 @@ impl<'a> Lexer<'a> {
         self.stray(errors)
     }
 
-    /// A character that P4 has no use for; goes on with what follows.
+    /// A character that P4 has no use for, or a row of those that are not ASCII.
     fn stray(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
         let start = self.at;
         let first = self.rest().chars().next().unwrap_or_default();
@@ -217,20 +230,15 @@ impl<'a> Lexer<'a> {
         if !first.is_ascii() {
             self.take_while(|c| !c.is_ascii());
         }
-        let found = &self.text[start..self.at];
-        let message =
-            format!("the character {} has no meaning here", found.chars().next().unwrap_or_default().escape_debug());
-        let help = if first.is_ascii() {
-            None
-        } else {
-            Some("outside of comments and strings, a program is ASCII".to_string())
-        };
-        let known = matches!(first, '“' | '”' | '‘' | '’' | '\u{a0}')
-            .then(|| "this looks like a quote or blank of a text processor: type it anew".to_string());
-        errors.push(Diagnostic { help: known.or(help), ..Diagnostic::new(self.span(start), message, "not P4") });
-        let next = self.next(errors);
-        self.line_start = next.first_on_line;
-        next.kind
+        let shown = if first.is_control() { first.escape_unicode().to_string() } else { first.to_string() };
+        let error = Diagnostic::new(self.span(start), format!("the character `{shown}` has no meaning here"), "not P4");
+        errors.push(match first {
+            '“' | '”' | '‘' | '’' => error.with_help("a quote of P4 is `\"`"),
+            '\u{a0}' => error.with_help("this is a blank that does not break lines: type it anew"),
+            first if first.is_ascii() => error,
+            _ => error.with_help("outside of comments and strings, a program is ASCII"),
+        });
+        Kind::Wrong
     }
 
     fn string(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
@@ -254,7 +262,7 @@ impl<'a> Lexer<'a> {
         }
         self.take_while(|c| c != '\n');
         errors.push(Diagnostic::new(self.span(start), "a string without end", "expected `\"` in this line"));
-        Kind::String(text.into())
+        Kind::Wrong
     }
 
     fn number(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
@@ -287,13 +295,13 @@ type WrongNumber = (String, &'static str, &'static str);
 fn parse_number(text: &str) -> Result<(u128, Option<(u32, bool)>), WrongNumber> {
     let prefix =
         text.find(|c: char| !c.is_ascii_digit() && c != '_').filter(|at| matches!(text.as_bytes()[*at], b'w' | b's'));
-    let Some(at) = prefix else { return Ok((digits(text)?, None)) };
+    let Some(at) = prefix else { return Ok((digits(text, text)?, None)) };
     let width = text[..at].parse().ok().filter(|width| (1..=MOST_BITS).contains(width));
     let width: u32 = width.ok_or_else(|| {
         (format!("the number `{text}` is {} bits wide", &text[..at]), "no such width", "a width is from 1 to 128 bits")
     })?;
     let signed = text.as_bytes()[at] == b's';
-    let value = digits(&text[at + 1..])?;
+    let value = digits(&text[at + 1..], text)?;
     let bits = if signed { width - 1 } else { width };
     if bits < MOST_BITS && value >> bits != 0 {
         let most = (1u128 << bits) - 1;
@@ -311,35 +319,30 @@ fn parse_number(text: &str) -> Result<(u128, Option<(u32, bool)>), WrongNumber> 
     Ok((value, Some((width, signed))))
 }
 
-fn digits(text: &str) -> Result<u128, WrongNumber> {
-    let lower = text.get(..2).unwrap_or_default().to_ascii_lowercase();
-    let (radix, digits) = match lower.as_str() {
-        "0x" => (16, &text[2..]),
-        "0o" => (8, &text[2..]),
-        "0b" => (2, &text[2..]),
-        "0d" => (10, &text[2..]),
-        _ => (10, text),
+/// Digits with the prefix of their base; `text`: the number that they are of.
+fn digits(digits: &str, text: &str) -> Result<u128, WrongNumber> {
+    let prefix = digits.get(..2).unwrap_or_default().to_ascii_lowercase();
+    let (radix, digits) = match prefix.as_str() {
+        "0x" => (16, &digits[2..]),
+        "0o" => (8, &digits[2..]),
+        "0b" => (2, &digits[2..]),
+        "0d" => (10, &digits[2..]),
+        _ => (10, digits),
     };
     let mut value = 0u128;
-    let mut any = false;
     for c in digits.chars().filter(|c| *c != '_') {
         let digit = c.to_digit(radix).ok_or_else(|| {
             let help = "a number is `10`, `0xff`, `0o17`, `0b1010` or, with its width, `8w10`, `4s7`";
-            (format!("`{c}` is no digit of a number of base {radix}"), "not a number", help)
+            (format!("`{c}` in `{text}` is no digit of base {radix}"), "not a number", help)
         })?;
         let next = value.checked_mul(radix.into()).and_then(|value| value.checked_add(digit.into()));
-        value = next.ok_or_else(|| {
-            (format!("the number `{text}` needs more than 128 bits"), "too large", "no value has more than 128 bits")
-        })?;
-        any = true;
+        let too_large =
+            || (format!("the number `{text}` needs more than 128 bits"), "too large", "128 bits are the most");
+        value = next.ok_or_else(too_large)?;
     }
-    if any {
-        Ok(value)
-    } else {
-        Err((
-            format!("the number `{text}` has no digits"),
-            "digits missing",
-            "write the digits after the prefix, as in `8w0xff`",
-        ))
+    if digits.chars().all(|c| c == '_') {
+        let help = "write the digits after the prefix, as in `8w0xff`";
+        return Err((format!("the number `{text}` has no digits"), "digits missing", help));
     }
+    Ok(value)
 }

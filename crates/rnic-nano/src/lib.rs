@@ -5,10 +5,12 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`compile`](mod@compile) | text into a program that runs: all of what follows |
 //! | [`source`] | files, positions |
 //! | [`diagnostic`] | what is wrong with a program, and where |
 //! | [`ast`] | a program as it is written |
 //! | [`parser`] | text into a program as it is written: preprocessor, lexer, parser |
+//! | [`sema`] | from the one to the other: names, types, constants, lowering |
 //! | [`hir`] | a program as it is meant: names resolved, types checked, everything in scalar slots |
 //! | [`lower`] | from there to instructions that run |
 //! | [`program`] | a compiled program |
@@ -17,6 +19,7 @@
 
 mod arithmetic;
 pub mod ast;
+pub mod compile;
 pub mod diagnostic;
 pub mod hir;
 mod lexer;
@@ -26,8 +29,10 @@ pub mod pipeline;
 mod preprocess;
 pub mod program;
 pub mod runtime;
+pub mod sema;
 pub mod source;
 mod vm;
 
+pub use compile::{CompileError, Rejected, compile, compile_file};
 pub use pipeline::{NicParameters, P4Header, P4Pipeline};
 pub use program::Program;

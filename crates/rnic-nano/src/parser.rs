@@ -69,6 +69,10 @@ struct Parser {
     in_state: bool,
     /// Within an annotation.
     in_annotation: bool,
+    /// The first block of this declaration whose ends stand at different indentations: where a `}` may be missing.
+    crooked: Option<Span>,
+    /// Here the parser is already behind what was wrong.
+    recovered: Option<usize>,
 }
 
 impl Parser {
@@ -85,6 +89,8 @@ impl Parser {
             operators: 0,
             in_state: false,
             in_annotation: false,
+            crooked: None,
+            recovered: None,
         }
     }
 
@@ -139,7 +145,8 @@ impl Parser {
     }
 
     fn report(&mut self, error: Diagnostic) {
-        if self.stopped || self.failed_at == Some(self.at) {
+        let known = self.failed_at == Some(self.at) || self.peek().kind == Kind::Wrong;
+        if self.stopped || known {
             return;
         }
         self.failed_at = Some(self.at);
@@ -242,7 +249,7 @@ impl Parser {
         parsed
     }
 
-    /// A list in brackets that stand open at `open`; a comma separates, and none stands at the end.
+    /// A list in brackets that stand open at `open`; a comma separates, and may stand at the end of a list in braces.
     fn list<T>(
         &mut self, end: &str, open: Span, what: &str, parse: impl Fn(&mut Parser) -> Parsed<T>,
     ) -> Parsed<Vec<T>> {
@@ -259,11 +266,15 @@ impl Parser {
                 let error = self.unexpected_error(&format!("`,` or `{end}` in {what}"));
                 return self.fail(error.with_related(open, "it begins here"));
             }
+            if end == "}" && self.eat(end).is_some() {
+                return Ok(parts);
+            }
         }
     }
 
     /// `{`, parts until `}`. What is wrong with one part leaves the others; `recover` goes on behind it.
     fn braces(&mut self, what: &str, mut part: impl FnMut(&mut Parser) -> Parsed<()>) -> Parsed<Span> {
+        let indent = self.peek().indent;
         let open = self.expect("{", &format!("at the beginning of {what}"))?;
         while !self.is("}") && !self.at_end() {
             if self.begins_item() {
@@ -277,13 +288,21 @@ impl Parser {
                 }
             }
         }
+        let (first_on_line, close_indent) = (self.peek().first_on_line, self.peek().indent);
         if let Some(close) = self.eat("}") {
+            if first_on_line && close_indent != indent {
+                self.crooked.get_or_insert(open);
+            }
             return Ok(open.to(close));
         }
         let message = format!("expected `}}` at the end of {what}, found {}", describe(self.peek()));
-        self.report(
-            Diagnostic::new(self.span(), message, "expected `}` before this").with_related(open, "this is still open"),
-        );
+        let error = Diagnostic::new(self.span(), message, "expected `}` before this");
+        let error = error.with_related(open, "this is still open");
+        let crooked = self.crooked.filter(|crooked| *crooked != open);
+        self.report(match crooked {
+            Some(crooked) => error.with_related(crooked, "the `}` that ends this stands at another indentation"),
+            None => error,
+        });
         // As if it were there: what follows may be right.
         Ok(open.to(self.last_span()))
     }
@@ -303,6 +322,9 @@ impl Parser {
 
     /// Goes behind the next `;` or block, or before the `}` that ends the block around this place.
     fn recover(&mut self) {
+        if self.recovered == Some(self.at) {
+            return;
+        }
         let mut parentheses = 0usize;
         while !self.at_end() && !self.begins_item() {
             if self.is(";") && (parentheses == 0 || self.ahead(1).first_on_line) {
@@ -321,6 +343,16 @@ impl Parser {
                 continue;
             }
             parentheses = if self.is("(") { parentheses + 1 } else { parentheses.saturating_sub(self.is(")").into()) };
+            self.bump();
+        }
+    }
+
+    /// Goes behind the `}` of a list in which something was wrong, if it is in this statement.
+    fn skip_list(&mut self) {
+        while !self.at_end() && !self.is(";") && !self.is("{") && !self.begins_item() {
+            if self.eat("}").is_some() {
+                return;
+            }
             self.bump();
         }
     }
@@ -355,6 +387,7 @@ fn describe(token: &Token) -> String {
         }
         Kind::String(_) => "a string".into(),
         Kind::Sign(sign) => format!("`{sign}`"),
+        Kind::Wrong => "what is not P4".into(),
         Kind::End => "the end of the program".into(),
     }
 }

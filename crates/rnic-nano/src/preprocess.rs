@@ -17,9 +17,9 @@ const MOST_INCLUDES_DEEP: usize = 32;
 /// Files of a program.
 const MOST_FILES: usize = 256;
 /// Bytes of all files of a program.
-const MOST_BYTES: usize = 8 << 20;
+pub(crate) const MOST_BYTES: usize = 8 << 20;
 /// Tokens of a program, those that macros have brought forth included.
-const MOST_TOKENS: usize = 2_000_000;
+const MOST_TOKENS: usize = 1_000_000;
 /// Macros within macros.
 const MOST_MACROS_DEEP: usize = 64;
 /// More errors are not kept.
@@ -57,9 +57,9 @@ pub(crate) fn preprocess(main: SourceFile, include: Include) -> Preprocessed {
     let start = Span::default();
     let path = main.name[state.directory.len()..].to_string();
     state.file(main.name, path, main.text, start);
-    let length = state.sources.files.first().map_or(0, |main| main.text.len()) as u32;
+    let length = state.sources.files.first().map_or(0, |main| main.text.trim_end().len()) as u32;
     let span = Span { file: 0, start: length, end: length };
-    state.tokens.push(Token { kind: Kind::End, span, joint: false, first_on_line: true });
+    state.tokens.push(Token { kind: Kind::End, span, joint: false, first_on_line: true, indent: 0 });
     let Preprocessor { tokens, errors, sources, incomplete, stopped, .. } = state;
     Preprocessed { tokens, errors, sources, incomplete: incomplete || stopped }
 }
@@ -68,6 +68,8 @@ pub(crate) fn preprocess(main: SourceFile, include: Include) -> Preprocessed {
 struct Macro {
     body: Rc<[Token]>,
     span: Span,
+    /// It is being written out.
+    busy: bool,
 }
 
 /// `#ifdef` or `#ifndef` that has not ended.
@@ -144,7 +146,7 @@ impl Preprocessor<'_> {
             if token.first_on_line && token.kind == Kind::Sign("#") {
                 self.directive(&mut lexer, &token, &mut conditions);
             } else if active {
-                self.expand(&token, &mut Vec::new(), token.span);
+                self.expand(&token, 0, token.span);
             }
         }
         self.incomplete |= lexer.unterminated;
@@ -179,29 +181,35 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Writes out a token, or what its name stands for; `within`: macros that are being written out.
-    fn expand(&mut self, token: &Token, within: &mut Vec<Rc<str>>, place: Span) {
-        let name = match &token.kind {
-            Kind::Ident(name) if !within.contains(name) => name,
-            _ => return self.tokens.push(Token { span: place, ..token.clone() }),
+    /// Writes out a token, or what its name stands for; within what it stands for, a macro's own name is a name like others.
+    fn expand(&mut self, token: &Token, deep: usize, place: Span) {
+        let found = match &token.kind {
+            Kind::Ident(name) => self.macros.get_mut(name).filter(|found| !found.busy),
+            _ => None,
         };
-        let Some(found) = self.macros.get(name) else {
-            return self.tokens.push(Token { span: place, ..token.clone() });
-        };
-        if within.len() >= MOST_MACROS_DEEP {
+        let Some(found) = found else { return self.tokens.push(Token { span: place, ..token.clone() }) };
+        if deep >= MOST_MACROS_DEEP {
             let message = format!("macros use one another more than {MOST_MACROS_DEEP} deep");
             return self.stop(Diagnostic::new(place, message, "used here"));
         }
         let body = found.body.clone();
-        within.push(name.clone());
+        self.busy(token, true);
         for part in body.iter() {
             self.count(place);
             if self.stopped {
                 break;
             }
-            self.expand(part, within, place);
+            self.expand(part, deep + 1, place);
         }
-        within.pop();
+        self.busy(token, false);
+    }
+
+    fn busy(&mut self, name: &Token, busy: bool) {
+        if let Kind::Ident(name) = &name.kind
+            && let Some(found) = self.macros.get_mut(name)
+        {
+            found.busy = busy;
+        }
     }
 
     fn directive(&mut self, lexer: &mut Lexer, hash: &Token, conditions: &mut Vec<Condition>) {
@@ -223,7 +231,7 @@ impl Preprocessor<'_> {
         match name {
             "ifdef" | "ifndef" | "else" | "endif" | "if" | "elif" => self.condition(name, lexer, span, conditions),
             _ if !active => {
-                lexer.rest_of_line();
+                lexer.line_tokens(&mut Vec::new());
             }
             "include" => self.include(lexer, span),
             "define" => self.define(lexer, span),
@@ -237,11 +245,11 @@ impl Preprocessor<'_> {
                 self.report(Diagnostic::new(span.to(at), format!("#error {text}"), "the program says so"));
             }
             "pragma" | "line" | "warning" => {
-                lexer.rest_of_line();
+                lexer.line_tokens(&mut Vec::new());
                 self.report(Diagnostic::unsupported(span, &format!("`#{name}`"), Some("leave the line out")));
             }
             _ => {
-                lexer.rest_of_line();
+                lexer.line_tokens(&mut Vec::new());
                 let known = ["include", "define", "undef", "ifdef", "ifndef", "else", "endif"];
                 let error = Diagnostic::new(span, format!("unknown directive `#{name}`"), "not known");
                 let near = nearest(name, known.iter().copied());
@@ -263,7 +271,7 @@ impl Preprocessor<'_> {
                 conditions.push(Condition { span, outer, active, otherwise: None });
             }
             "if" => {
-                lexer.rest_of_line();
+                lexer.line_tokens(&mut Vec::new());
                 if outer {
                     self.report(Diagnostic::unsupported(
                         span,
@@ -274,7 +282,7 @@ impl Preprocessor<'_> {
                 conditions.push(Condition { span, outer, active: false, otherwise: None });
             }
             "elif" => {
-                lexer.rest_of_line();
+                lexer.line_tokens(&mut Vec::new());
                 if conditions.last().is_some_and(|condition| condition.outer) || conditions.is_empty() {
                     self.report(Diagnostic::unsupported(span, "`#elif`", Some("put an `#ifdef` into the `#else`")));
                 }
@@ -359,16 +367,20 @@ impl Preprocessor<'_> {
             let error = error.with_related(old.span, "the first time").with_help("`#undef` it first");
             self.report(error);
         }
-        self.macros.insert(name.clone(), Macro { body: body.into(), span: first.span });
+        self.macros.insert(name.clone(), Macro { body: body.into(), span: first.span, busy: false });
     }
 
     fn include(&mut self, lexer: &mut Lexer, directive: Span) {
         let (text, span) = lexer.rest_of_line();
-        if let Some(name) = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')) {
+        let quoted = |open: char, close: char| {
+            let (name, rest) = text.strip_prefix(open)?.split_once(close)?;
+            let rest = rest.trim_start();
+            let ends = rest.is_empty() || rest.starts_with("//") || rest.starts_with("/*") && rest.ends_with("*/");
+            (ends && !name.is_empty()).then(|| (name, Span { end: span.start + name.len() as u32 + 2, ..span }))
+        };
+        if let Some((name, span)) = quoted('<', '>') {
             self.include_built_in(name, span);
-        } else if let Some(name) =
-            text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|name| !name.is_empty())
-        {
+        } else if let Some((name, span)) = quoted('"', '"') {
             self.include_beside(name, span);
         } else {
             let at = if text.is_empty() { directive } else { span };

@@ -16,6 +16,7 @@ impl Parser {
         let mut items = Vec::new();
         while !self.at_end() {
             let before = self.at;
+            self.crooked = None;
             match self.item() {
                 Ok(item) => items.extend(item),
                 Err(_) => self.recover_item(before),
@@ -31,6 +32,10 @@ impl Parser {
         }
         self.recover();
         if self.is("}") {
+            self.bump();
+        }
+        // `typedef struct { ... } name;`
+        if matches!(self.peek().kind, Kind::Ident(_)) && is_sign(self.ahead(1), ";") {
             self.bump();
         }
         self.eat(";");
@@ -225,6 +230,17 @@ impl Parser {
 
     /// Until `}`; a comma at the end is allowed.
     fn comma_list<T>(&mut self, open: Span, what: &str, parse: impl Fn(&mut Parser) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let parts = self.comma_parts(open, what, parse);
+        if parts.is_err() {
+            while !self.at_end() && !self.begins_item() && self.eat("}").is_none() {
+                self.bump();
+            }
+            self.recovered = Some(self.at);
+        }
+        parts
+    }
+
+    fn comma_parts<T>(&mut self, open: Span, what: &str, parse: impl Fn(&mut Parser) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut parts = Vec::new();
         while self.eat("}").is_none() {
             self.annotations()?;

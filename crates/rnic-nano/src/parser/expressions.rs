@@ -91,6 +91,7 @@ impl Parser {
             "<<" => (BinaryOp::Shl, SHIFT, 1),
             "+" => (BinaryOp::Add, SUM, 1),
             "-" => (BinaryOp::Sub, SUM, 1),
+            "++" if is_sign(next, ";") => return None,
             "++" => (BinaryOp::Concat, SUM, 1),
             "|+|" => (BinaryOp::SatAdd, SUM, 1),
             "|-|" => (BinaryOp::SatSub, SUM, 1),
@@ -262,19 +263,27 @@ impl Parser {
 
     fn list_value(&mut self) -> Parsed<Expr> {
         if is_sign(self.ahead(1), "#") {
-            return self.unsupported("`{#}`", Some("call `setInvalid()` of the header"));
+            let failed = self.unsupported("`{#}`", Some("call `setInvalid()` of the header"));
+            self.bump();
+            self.skip_list();
+            return failed;
         }
         let open = self.bump();
-        let parts = self.list("}", open, "the values", |parser| {
-            if parser.is("...") {
-                return parser.unsupported("`...` in a list of values", Some("give every field a value"));
-            }
-            if parser.is_keyword("_") {
-                return parser.unexpected("a value");
-            }
-            parser.argument()
-        })?;
-        Ok(Expr { span: open.to(self.last_span()), kind: ExprKind::List(parts) })
+        let parts = self.list("}", open, "the values", Parser::list_part);
+        if parts.is_err() {
+            self.skip_list();
+        }
+        Ok(Expr { span: open.to(self.last_span()), kind: ExprKind::List(parts?) })
+    }
+
+    fn list_part(&mut self) -> Parsed<Argument> {
+        if self.is("...") {
+            return self.unsupported("`...` in a list of values", Some("give every field a value"));
+        }
+        if self.is_keyword("_") {
+            return self.unexpected("a value");
+        }
+        self.argument()
     }
 
     fn no_value<T>(&mut self) -> Parsed<T> {
@@ -301,7 +310,7 @@ impl Parser {
     /// The keys before a `:`; in parentheses if there is more than one.
     pub(super) fn key_sets(&mut self) -> Parsed<(Vec<KeySet>, Span)> {
         let start = self.span();
-        let keys = if self.is("(") && self.closes_before_colon() {
+        let keys = if self.is("(") && !self.begins_cast() && self.are_keys_in_parentheses() {
             let open = self.bump();
             self.list(")", open, "the keys", Parser::key_set)?
         } else {
@@ -310,8 +319,8 @@ impl Parser {
         Ok((keys, start.to(self.last_span())))
     }
 
-    /// Whether the parentheses that open here end right before a `:`.
-    fn closes_before_colon(&self) -> bool {
+    /// Whether the parentheses that open here are around all keys: no operator follows them.
+    fn are_keys_in_parentheses(&self) -> bool {
         let mut parentheses = 0usize;
         for (at, token) in self.tokens[self.at..].iter().enumerate() {
             match token.kind {
@@ -321,7 +330,8 @@ impl Parser {
                 _ => {}
             }
             if parentheses == 0 {
-                return is_sign(self.ahead(at + 1), ":");
+                let next = self.ahead(at + 1);
+                return is_sign(next, ":") || !matches!(next.kind, Kind::Sign(_));
             }
         }
         false

@@ -107,17 +107,14 @@ impl Parser {
         }
         self.refuse_operator()?;
         if matches!(target.kind, ExprKind::Call { .. }) {
-            if matches!(self.peek().kind, Kind::Ident(_)) && !self.peek().first_on_line {
+            let ends = matches!(self.ahead(1).kind, Kind::Sign(";" | "="));
+            if matches!(self.peek().kind, Kind::Ident(_)) && !self.peek().first_on_line && ends {
                 let instead = "declare it in the control, before `apply`, or at the top level";
                 return self.fail(Diagnostic::unsupported(
                     target.span,
                     "instances declared among statements",
                     Some(instead),
                 ));
-            }
-            if self.is("{") {
-                let error = self.unexpected_error("`;` after the call");
-                return self.fail(error);
             }
             self.semicolon("the call")?;
             return Ok(StmtKind::Call(target));

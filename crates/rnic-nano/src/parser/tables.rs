@@ -9,6 +9,7 @@ use crate::source::Span;
 
 /// What a table may say.
 const PROPERTIES: [&str; 5] = ["key", "actions", "entries", "default_action", "size"];
+const KNOWN: &str = "a table has `key`, `actions`, `entries`, `default_action` and `size`";
 
 impl Parser {
     pub(super) fn table(&mut self) -> Parsed<Table> {
@@ -34,7 +35,9 @@ impl Parser {
         let constant = self.eat_keyword("const");
         let span = self.span();
         let Kind::Ident(word) = &self.peek().kind else {
-            return self.unexpected("a property of the table: `key`, `actions`, `entries`, `default_action` or `size`");
+            let error = self.unexpected_error("a property of the table");
+            let help = if self.is_keyword("action") { "did you mean `actions`?" } else { KNOWN };
+            return self.fail(error.with_help(help));
         };
         let word = word.to_string();
         if !PROPERTIES.contains(&word.as_str()) {
@@ -75,9 +78,8 @@ impl Parser {
     }
 
     fn unknown_property(&mut self, word: &str) -> Parsed<()> {
-        let known = "a table has `key`, `actions`, `entries`, `default_action` and `size`";
         let help = nearest(word, PROPERTIES.into_iter())
-            .map_or_else(|| known.into(), |near| format!("did you mean `{near}`?"));
+            .map_or_else(|| KNOWN.into(), |near| format!("did you mean `{near}`?"));
         self.unsupported(&format!("the table property `{word}`"), Some(&help))
     }
 
@@ -90,6 +92,9 @@ impl Parser {
                 return parser.fail(error.with_help("write `key: exact;`, `key: ternary;` or `key: lpm;`"));
             }
             parser.expect(":", "after the key")?;
+            if !matches!(parser.peek().kind, Kind::Ident(_)) {
+                return parser.unexpected("a kind of match: `exact`, `ternary` or `lpm`");
+            }
             let kind = parser.ident("a kind of match")?;
             parser.annotations()?;
             parser.semicolon("the key")?;

@@ -158,7 +158,10 @@ impl Parser {
     pub(super) fn annotations(&mut self) -> Parsed<Vec<Annotation>> {
         let mut annotations = Vec::new();
         while self.eat("@").is_some() {
-            let name = self.annotation_name()?;
+            if self.is_word("pragma") {
+                return self.unsupported("`@pragma`", Some("write `@name(arguments)`"));
+            }
+            let name = self.ident("an annotation")?;
             if self.is("[") {
                 return self.unsupported("annotations in brackets", Some("write the arguments in parentheses"));
             }
@@ -169,19 +172,6 @@ impl Parser {
             annotations.push(Annotation { name, arguments });
         }
         Ok(annotations)
-    }
-
-    /// Any word.
-    fn annotation_name(&mut self) -> Parsed<Ident> {
-        let span = self.span();
-        if let Kind::Keyword(keyword) = self.peek().kind {
-            self.bump();
-            return Ok(Ident { name: keyword.into(), span });
-        }
-        if self.is_word("pragma") {
-            return self.unsupported("`@pragma`", Some("write `@name(arguments)`"));
-        }
-        self.ident("an annotation")
     }
 
     /// Expressions; anything else in balanced parentheses is allowed and means nothing here.
@@ -197,6 +187,9 @@ impl Parser {
         self.errors.truncate(errors);
         let mut parentheses = 1;
         while parentheses > 0 {
+            if self.peek().kind == Kind::Wrong {
+                return Err(Failed);
+            }
             if self.at_end() || self.is(";") {
                 return self.close(")", open, "the annotation").map(|_| Vec::new());
             }
