@@ -1,13 +1,13 @@
 //! Programs and what they compute, worked out by hand.
 
-mod support;
+mod stepwise;
 
 use proptest::prelude::*;
-use rnic_nano::hir::{self, Program, Stmt, Target};
+use rnic_nano::hir::{self, BinaryOp, Expr, ExprKind, Program, SlotId, Stmt, Target, UnaryOp};
 use rnic_nano::parser::parse_program;
 use rnic_nano::sema::analyse;
 use rnic_nano::source::SourceFile;
-use support::{Flow, Run};
+use stepwise::{Flow, Run};
 
 fn compile_with(text: &str, constants: &[(&str, u128)]) -> Result<Program, String> {
     let main = SourceFile { name: "program.p4".into(), text: text.into() };
@@ -79,6 +79,52 @@ fn slots_are_named_after_the_architecture() {
     assert_eq!(program.ingress.headers[1].name, "hdr.two");
 }
 
+fn find(pipeline: &hir::Pipeline, name: &str) -> (SlotId, Expr) {
+    let slot = pipeline.slots.iter().position(|slot| slot.name == name).unwrap();
+    let id = SlotId(slot as u32);
+    (id, Expr { width: pipeline.slots[slot].width, kind: ExprKind::Slot(id) })
+}
+
+fn number(value: u128, width: u32) -> Expr {
+    Expr { width, kind: ExprKind::Const(value) }
+}
+
+#[test]
+fn statements_become_these() {
+    let locals = "action add(in bit<32> x) { if (meta.f) { return; } meta.a = meta.a + x; }";
+    let program = compile(&around(
+        "",
+        locals,
+        "add(meta.b); meta.w[39:32] = hdr.one.x; hdr.one.setValid(); meta.i.p = -meta.i.q;",
+    ));
+    let pipeline = &program.ingress;
+    let [(a, a_now), (_, b), (_, f), (w, _)] =
+        ["meta.a", "meta.b", "meta.f", "meta.w"].map(|name| find(pipeline, name));
+    let [(_, x), (p, _), (_, q)] = ["hdr.one.x", "meta.i.p", "meta.i.q"].map(|name| find(pipeline, name));
+    let (parameter, parameter_now) = find(pipeline, "add.x");
+    let sum = ExprKind::Binary(BinaryOp::Add, a_now.into(), parameter_now.into());
+    let expected = [
+        Stmt::Assign { slot: parameter, value: b },
+        Stmt::Scope(vec![
+            Stmt::If { condition: f, then: vec![Stmt::Leave(0)], otherwise: vec![] },
+            Stmt::Assign { slot: a, value: Expr { width: 32, kind: sum } },
+        ]),
+        Stmt::AssignSlice { slot: w, low: 32, value: x },
+        Stmt::Assign { slot: pipeline.headers[0].valid, value: number(1, 1) },
+        Stmt::Assign { slot: p, value: Expr { width: 8, kind: ExprKind::Unary(UnaryOp::Negate, q.into()) } },
+    ];
+    assert_eq!(pipeline.control, expected);
+}
+
+#[test]
+fn types_of_the_package_may_be_written() {
+    let text = around("", "", "").replace("NanoTransport(P()", "NanoTransport<headers_t, _>(P()");
+    compile(&text);
+    let what = compile_with(&text.replace("<headers_t, _>", "<meta_t, _>"), &[]).unwrap_err();
+    assert!(what.contains("parameter 2 of `P` does not fit `IngressParser`"), "{what}");
+    assert!(what.contains("expected `out meta_t hdr`, found `out headers_t hdr`"), "{what}");
+}
+
 #[test]
 fn operators_compute() {
     // Variables, so that nothing is folded: a = 100, b = 7, s = -3, t = 100.
@@ -147,7 +193,7 @@ fn constants_can_be_given_from_outside() {
     assert!(
         run(&[("WINDOW", 256)]).unwrap_err().contains("256 given for the constant `WINDOW` does not fit in `bit<8>`")
     );
-    assert!(run(&[("WINDOV", 1)]).unwrap_err().contains("did you mean `WINDOW`? it has: DATA, ACK"));
+    assert!(run(&[("WINDOV", 1)]).unwrap_err().contains("did you mean `WINDOW`? it has: FLAG, TWICE, WINDOW, BOGUS"));
 }
 
 #[test]
@@ -491,7 +537,7 @@ fn words() -> impl Strategy<Value = (String, String, u32)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn constant_expressions_are_arithmetic((text, value) in integers()) {

@@ -70,25 +70,14 @@ fn write_the_recorded_words() {
 
 #[test]
 fn what_is_right_is_taken() {
-    let files = programs(&folder("accepted"), "meaning-");
-    assert!(!files.is_empty());
+    let files = programs(&folder("accepted"), "");
+    assert!(files.len() > 1);
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
         if let Err(what) = analysed(&path.to_string_lossy(), &text, &[]) {
             panic!("{what}");
         }
     }
-}
-
-/// Syntax alone allows a bit more.
-#[test]
-fn every_construct_has_a_meaning() {
-    let text = fs::read_to_string(folder("accepted").join("every_construct.p4")).unwrap();
-    let text = text
-        .replace("            (4, 1 ..  9, _): nothing() @hidden();\n", "")
-        .replace("operand_false = 0", "0")
-        .replace("by = .LIMIT", ".LIMIT");
-    analysed("every_construct.p4", &text, &[]).unwrap_or_else(|what| panic!("{what}"));
 }
 
 /// Each would exhaust memory, time or the stack of a compiler without limits.
@@ -176,6 +165,7 @@ proptest! {
     fn mangled_programs_do_no_harm(file in any::<prop::sample::Index>(), changes in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 1..4)) {
         let mut files = programs(&folder("accepted"), "");
         files.extend(programs(&folder("rejected"), "meaning-"));
+        files.retain(|path| !path.to_string_lossy().contains("-large-"));
         let path = file.get(&files);
         let text = fs::read_to_string(path).unwrap();
         let original = words(&text);

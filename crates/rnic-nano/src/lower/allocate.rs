@@ -3,7 +3,7 @@
 //! A register is taken from the first instruction at which its value is needed or written to the last one (linear scan). What must be zero when a
 //! packet comes lies together at the beginning, so that it is cleared at once; constants lie at the end and are never written again.
 
-use super::code::{Code, Op};
+use super::code::{Code, Op, Role};
 use super::optimise;
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
@@ -88,6 +88,8 @@ fn intervals(code: &Code<u32>, places: &[Option<u8>]) -> Vec<Interval> {
     };
     let live = optimise::live(code);
     for (index, op) in code.ops.iter().enumerate() {
+        // What it writes is kept apart from all else that it writes, though nobody may need it.
+        code.visit(*op, |r, role| need(r, index + if role == Role::Use { 1 } else { 2 }));
         code.visit(*op, |r, _| need(r, index + 1));
         for r in (0..places.len() as u32).filter(|r| optimise::has(&live[index], *r)) {
             // Needed before this instruction: so after the ones before it, too. At the first one that is the beginning.

@@ -7,9 +7,10 @@ parser P(packet_in packet, out headers_t hdr, inout meta_t meta, in arrival_t ar
     state start { transition accept; }
 }
 control I(inout headers_t hdr, inout meta_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {
-@@
+    apply { }
 }
-control E(inout headers_t hdr, inout meta_t meta, in departure_t departure, in nic_t nic, inout link_t link) {    action a0() { meta.a = meta.a + 1; }
+control E(inout headers_t hdr, inout meta_t meta, in departure_t departure, in nic_t nic, inout link_t link) {
+    action a0() { meta.a = meta.a + 1; }
     action a1() { a0(); a0(); }
     action a2() { a1(); a1(); }
     action a3() { a2(); a2(); }
@@ -25,6 +26,7 @@ control E(inout headers_t hdr, inout meta_t meta, in departure_t departure, in n
     action a13() { a12(); a12(); }
     action a14() { a13(); a13(); }
     action a15() { a14(); a14(); }
-    apply { a15(); } }
+    apply { a15(); }
+}
 control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
 NanoTransport(P(), I(), E(), D()) main;

@@ -1,277 +1,205 @@
-//! Runs a checked program step by step, as its documentation says: slow, and without anything but that.
+//! A checked program put together by hand: the receiver-driven NDP of the NanoTransport document.
 
-use rnic_nano::hir::{
-    BinaryOp, Expr, ExprKind, ExternCall, MatchKind, Pattern, Pipeline, Program, SlotId, Stmt, Table, Target,
-    Transition, UnaryOp,
-};
+use rnic_nano::hir::*;
 
-/// One of a program's pipelines at work.
-pub(crate) struct Run<'p> {
-    pub(crate) pipeline: &'p Pipeline,
-    pub(crate) slots: Vec<u128>,
-    /// Calls of the architecture, with what went in.
-    pub(crate) calls: Vec<(String, Vec<u128>)>,
-    /// What the calls give, in turn; then zeros.
-    pub(crate) answers: Vec<Vec<u128>>,
-    /// Bytes of the packet: what is still to be extracted, or has been emitted.
-    pub(crate) packet: Vec<u8>,
+/// Slots and headers of a pipeline as they are added.
+#[derive(Default)]
+pub struct Builder {
+    /// The pipeline so far.
+    pub pipeline: Pipeline,
 }
 
-/// How statements ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Flow {
-    On,
-    Leave(u32),
-    Exit,
-    /// The packet was too short.
-    Short,
+pub fn expr(width: u32, kind: ExprKind) -> Expr {
+    Expr { width, kind }
 }
 
-fn mask(width: u32) -> u128 {
-    u128::MAX >> (128 - width)
+pub fn number(width: u32, value: u128) -> Expr {
+    expr(width, ExprKind::Const(value))
 }
 
-fn signed(value: u128, width: u32) -> i128 {
-    ((value << (128 - width)) as i128) >> (128 - width)
+pub fn binary(op: BinaryOp, a: Expr, b: Expr) -> Expr {
+    let compares = matches!(op, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le);
+    expr(if compares { 1 } else { a.width }, ExprKind::Binary(op, a.into(), b.into()))
 }
 
-impl<'p> Run<'p> {
-    pub(crate) fn ingress(program: &'p Program) -> Run<'p> {
-        Run::new(&program.ingress)
-    }
+pub fn when(condition: Expr, then: Vec<Stmt>, otherwise: Vec<Stmt>) -> Stmt {
+    Stmt::If { condition, then, otherwise }
+}
 
-    pub(crate) fn new(pipeline: &'p Pipeline) -> Run<'p> {
-        let slots = vec![0; pipeline.slots.len()];
-        Run { pipeline, slots, calls: Vec::new(), answers: Vec::new(), packet: Vec::new() }
-    }
+pub fn assign(slot: SlotId, value: Expr) -> Stmt {
+    Stmt::Assign { slot, value }
+}
 
-    fn find(&self, name: &str) -> SlotId {
-        let found = self.pipeline.slots.iter().position(|slot| slot.name == name);
-        SlotId(found.unwrap_or_else(|| panic!("no slot {name}")) as u32)
-    }
+pub fn call(function: &str, instance: Option<u32>, arguments: Vec<Expr>, results: &[Option<SlotId>]) -> Stmt {
+    Stmt::Extern(ExternCall {
+        function: function.to_string(),
+        instance: instance.map(InstanceId),
+        arguments,
+        results: results.to_vec(),
+        span: Default::default(),
+    })
+}
 
-    /// The value of the first slot of that name.
-    pub(crate) fn get(&self, name: &str) -> u128 {
-        self.slots[self.find(name).0 as usize]
-    }
-
-    pub(crate) fn set(&mut self, name: &str, value: u128) {
-        let slot = self.find(name);
-        self.put(slot, value);
-    }
-
-    fn put(&mut self, slot: SlotId, value: u128) {
-        assert!(value <= mask(self.pipeline.slots[slot.0 as usize].width), "{value} does not fit");
-        self.slots[slot.0 as usize] = value;
-    }
-
-    /// The control.
-    pub(crate) fn control(&mut self) -> Flow {
-        self.body(&self.pipeline.control)
-    }
-
-    /// The parser: `Accept` or `Reject`.
-    pub(crate) fn parser(&mut self) -> Target {
-        let mut state = &self.pipeline.states[0];
-        for _ in 0..1000 {
-            if self.body(&state.body) == Flow::Short {
-                return Target::Reject;
-            }
-            let target = match &state.transition {
-                Transition::To(target) => *target,
-                Transition::Select { keys, cases } => {
-                    let keys: Vec<u128> = keys.iter().map(|key| self.value(key)).collect();
-                    let fits = |patterns: &[Pattern]| patterns.iter().zip(&keys).all(|(p, key)| matches(*p, *key));
-                    cases.iter().find(|(p, _)| fits(p)).map_or(Target::Reject, |(_, target)| *target)
-                }
-            };
-            match target {
-                Target::State(next) => state = &self.pipeline.states[next.0 as usize],
-                end => return end,
-            }
-        }
-        panic!("the parser does not end")
-    }
-
-    pub(crate) fn body(&mut self, body: &[Stmt]) -> Flow {
-        for statement in body {
-            match self.statement(statement) {
-                Flow::On => {}
-                other => return other,
-            }
-        }
-        Flow::On
-    }
-
-    fn statement(&mut self, statement: &Stmt) -> Flow {
-        match statement {
-            Stmt::Assign { slot, value } => {
-                let value = self.value(value);
-                self.put(*slot, value);
-            }
-            Stmt::AssignSlice { slot, low, value } => {
-                let (bits, old) = (mask(value.width) << low, self.slots[slot.0 as usize]);
-                let value = self.value(value) << low;
-                self.put(*slot, old & !bits | value);
-            }
-            Stmt::If { condition, then, otherwise } => {
-                let chosen = if self.value(condition) == 1 { then } else { otherwise };
-                return self.body(chosen);
-            }
-            Stmt::Switch { value, cases, default } => {
-                let value = self.value(value);
-                let case = cases.iter().find(|(labels, _)| labels.contains(&value));
-                return self.body(case.map_or(default, |(_, body)| body));
-            }
-            Stmt::Scope(body) => {
-                return match self.body(body) {
-                    Flow::Leave(0) => Flow::On,
-                    Flow::Leave(count) => Flow::Leave(count - 1),
-                    other => other,
-                };
-            }
-            Stmt::Leave(count) => return Flow::Leave(*count),
-            Stmt::Exit => return Flow::Exit,
-            Stmt::Apply { table, hit, action } => {
-                return self.apply(&self.pipeline.tables[table.0 as usize], *hit, *action);
-            }
-            Stmt::Extern(call) => self.call(call),
-            Stmt::Extract(header) => return self.extract(header.0 as usize),
-            Stmt::Advance(bits) => {
-                if self.packet.len() < *bits as usize / 8 {
-                    return Flow::Short;
-                }
-                self.packet.drain(..*bits as usize / 8);
-            }
-            Stmt::Emit(header) => self.emit(header.0 as usize),
-        }
-        Flow::On
-    }
-
-    fn apply(&mut self, table: &Table, hit: Option<SlotId>, action: Option<SlotId>) -> Flow {
-        let keys: Vec<u128> = table.keys.iter().map(|(key, _)| self.value(key)).collect();
-        let entry = table.entries.iter().find(|entry| entry.keys.iter().zip(&keys).all(|(p, key)| matches(*p, *key)));
-        assert!(
-            table.keys.iter().all(|(_, kind)| matches!(kind, MatchKind::Exact | MatchKind::Ternary | MatchKind::Lpm))
-        );
-        let chosen = entry.map(|entry| (entry.action, &entry.arguments));
-        let chosen = chosen.or(table.default.as_ref().map(|(action, arguments)| (*action, arguments)));
-        if let Some(slot) = hit {
-            self.put(slot, u128::from(entry.is_some()));
-        }
-        if let Some(slot) = action {
-            self.put(slot, chosen.map_or(table.actions.len(), |(action, _)| action) as u128);
-        }
-        let Some((action, arguments)) = chosen else { return Flow::On };
-        let action = &table.actions[action];
-        for (slot, argument) in action.parameters.iter().zip(arguments) {
-            self.put(*slot, *argument);
-        }
-        self.body(&action.body)
-    }
-
-    fn call(&mut self, call: &ExternCall) {
-        let arguments = call.arguments.iter().map(|argument| self.value(argument)).collect();
-        self.calls.push((call.function.clone(), arguments));
-        let answer = if self.answers.is_empty() { Vec::new() } else { self.answers.remove(0) };
-        for (number, slot) in call.results.iter().enumerate() {
-            if let Some(slot) = slot {
-                self.put(*slot, answer.get(number).copied().unwrap_or(0));
-            }
-        }
-    }
-
-    fn extract(&mut self, header: usize) -> Flow {
-        let header = &self.pipeline.headers[header];
-        let widths = header.fields.iter().map(|field| self.pipeline.slots[field.0 as usize].width);
-        let bytes = widths.clone().sum::<u32>() as usize / 8;
-        if self.packet.len() < bytes {
-            return Flow::Short;
-        }
-        let taken: Vec<u8> = self.packet.drain(..bytes).collect();
-        let mut at = 0;
-        for (field, width) in header.fields.iter().zip(widths.collect::<Vec<_>>()) {
-            let bit = |at: u32| u128::from(taken[at as usize / 8] >> (7 - at % 8) & 1);
-            let value = (at..at + width).fold(0, |value, at| value << 1 | bit(at));
-            self.put(*field, value);
-            at += width;
-        }
-        self.put(header.valid, 1);
-        Flow::On
-    }
-
-    fn emit(&mut self, header: usize) {
-        let header = &self.pipeline.headers[header];
-        if self.slots[header.valid.0 as usize] == 0 {
-            return;
-        }
-        let mut bits = Vec::new();
-        for field in &header.fields {
-            let (value, width) = (self.slots[field.0 as usize], self.pipeline.slots[field.0 as usize].width);
-            bits.extend((0..width).rev().map(|at| (value >> at & 1) as u8));
-        }
-        self.packet.extend(bits.chunks(8).map(|byte| byte.iter().fold(0, |value, bit| value << 1 | bit)));
-    }
-
-    pub(crate) fn value(&self, expr: &Expr) -> u128 {
-        let width = expr.width;
-        let value = match &expr.kind {
-            ExprKind::Const(value) => *value,
-            ExprKind::Slot(slot) => self.slots[slot.0 as usize],
-            ExprKind::Unary(UnaryOp::Negate, a) => self.value(a).wrapping_neg(),
-            ExprKind::Unary(UnaryOp::Not, a) => !self.value(a),
-            ExprKind::Binary(op, a, b) => binary(*op, self.value(a), self.value(b), a.width, b.width),
-            ExprKind::Slice { of, low } => self.value(of) >> low,
-            ExprKind::ZeroExtend(a) => self.value(a),
-            ExprKind::SignExtend(a) => signed(self.value(a), a.width) as u128,
-            ExprKind::Conditional(c, a, b) => self.value(if self.value(c) == 1 { a } else { b }),
-        };
-        value & mask(width)
+pub fn instance(kind: &str, types: &[u32], arguments: &[u128]) -> Instance {
+    let name = kind.to_lowercase();
+    Instance {
+        name,
+        kind: kind.to_string(),
+        types: types.to_vec(),
+        arguments: arguments.to_vec(),
+        span: Default::default(),
     }
 }
 
-fn binary(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
-    let (x, y) = (signed(a, width), signed(b, width_b));
-    let (least, most) = (signed(1 << (width - 1), width), (mask(width) >> 1) as i128);
-    match op {
-        BinaryOp::Add => a.wrapping_add(b),
-        BinaryOp::Sub => a.wrapping_sub(b),
-        BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::SatAdd => a.saturating_add(b).min(mask(width)),
-        BinaryOp::SatSub => a.saturating_sub(b),
-        BinaryOp::SatAddSigned => x.saturating_add(y).clamp(least, most) as u128,
-        BinaryOp::SatSubSigned => x.saturating_sub(y).clamp(least, most) as u128,
-        BinaryOp::Shl => {
-            if b >= u128::from(width) {
-                0
-            } else {
-                a << b
-            }
-        }
-        BinaryOp::Shr => {
-            if b >= u128::from(width) {
-                0
-            } else {
-                a >> b
-            }
-        }
-        BinaryOp::ShrSigned => (x >> b.min(127)) as u128,
-        BinaryOp::And => a & b,
-        BinaryOp::Or => a | b,
-        BinaryOp::Xor => a ^ b,
-        BinaryOp::Concat => a << width_b | b,
-        BinaryOp::Eq => (a == b).into(),
-        BinaryOp::Ne => (a != b).into(),
-        BinaryOp::Lt => (a < b).into(),
-        BinaryOp::Le => (a <= b).into(),
-        BinaryOp::LtSigned => (x < y).into(),
-        BinaryOp::LeSigned => (x <= y).into(),
+impl Builder {
+    pub fn slot(&mut self, name: &str, width: u32) -> SlotId {
+        self.pipeline.slots.push(Slot { name: name.to_string(), width, signed: false });
+        SlotId(self.pipeline.slots.len() as u32 - 1)
+    }
+
+    pub fn input(&mut self, name: &str, width: u32) -> SlotId {
+        let slot = self.slot(name, width);
+        self.pipeline.inputs.push((name.to_string(), slot));
+        slot
+    }
+
+    pub fn output(&mut self, name: &str, width: u32) -> SlotId {
+        let slot = self.slot(name, width);
+        self.pipeline.outputs.push((name.to_string(), slot));
+        slot
+    }
+
+    /// An output that begins with a value of the architecture's.
+    pub fn in_out(&mut self, name: &str, width: u32) -> SlotId {
+        let slot = self.output(name, width);
+        self.pipeline.inputs.push((name.to_string(), slot));
+        slot
+    }
+
+    pub fn header(&mut self, name: &str, fields: &[(&str, u32)]) -> Vec<SlotId> {
+        let valid = self.slot(&format!("{name}.valid"), 1);
+        let fields: Vec<SlotId> =
+            fields.iter().map(|(field, width)| self.slot(&format!("{name}.{field}"), *width)).collect();
+        self.pipeline.headers.push(Header { name: name.to_string(), valid, fields: fields.clone() });
+        fields
+    }
+
+    pub fn of(&self, slot: SlotId) -> Expr {
+        expr(self.pipeline.slots[slot.0 as usize].width, ExprKind::Slot(slot))
     }
 }
 
-fn matches(pattern: Pattern, key: u128) -> bool {
-    match pattern {
-        Pattern::Masked { value, mask } => key & mask == value,
-        Pattern::Range { low, high } => (low..=high).contains(&key),
-    }
+/// A parser of one state that extracts the first header.
+pub fn start() -> Vec<State> {
+    let body = vec![Stmt::Extract(HeaderId(0))];
+    vec![State { name: "start".to_string(), body, transition: Transition::To(Target::Accept) }]
+}
+
+pub fn program(ingress: Pipeline, egress: Pipeline, instances: Vec<Instance>) -> Program {
+    Program { ingress, egress, instances, annotations: Vec::new(), constants: Vec::new() }
+}
+
+const FIELDS: [(&str, u32); 8] = [
+    ("src_ip", 32),
+    ("src_context", 16),
+    ("dst_context", 16),
+    ("tx_msg_id", 32),
+    ("msg_len", 32),
+    ("pkt_offset", 32),
+    ("pull_offset", 32),
+    ("flags", 8),
+];
+
+/// The whole program: 3 stages and 1.
+pub fn ndp() -> Program {
+    program(ndp_ingress(), ndp_egress(), vec![instance("IfElseRaw", &[32], &[1 << 16])])
+}
+
+fn ndp_ingress() -> Pipeline {
+    let mut b = Builder::default();
+    let fields = b.header("hdr.ndp", &FIELDS);
+    let [src_ip, src_context, dst_context, tx_msg_id, msg_len, pkt_offset, pull_offset, flags] = fields[..] else {
+        unreachable!()
+    };
+    let trimmed = b.input("arrival.trimmed", 1);
+    let rtt_pkts = b.input("nic.rtt_pkts", 32);
+    let drop = b.in_out("reassembly.drop", 1);
+    let outputs = [("reassembly.rx_msg_id", 16), ("reassembly.pkt_offset", 32), ("reassembly.is_last_pkt", 1)]
+        .map(|(n, w)| b.output(n, w));
+    let info =
+        [("fail", 1), ("rx_msg_id", 16), ("is_new_msg", 1), ("is_new_pkt", 1), ("is_last_pkt", 1), ("ack_no", 32)];
+    let info = info.map(|(name, width)| b.slot(name, width));
+    let [fail, rx_msg_id, is_new_msg, is_new_pkt, is_last_pkt, _] = info;
+    let (diff, pull, immediate) = (b.slot("diff", 32), b.slot("pull", 32), b.slot("immediate", 8));
+    let flag =
+        |b: &Builder, bit| binary(BinaryOp::Ne, binary(BinaryOp::And, b.of(flags), number(8, bit)), number(8, 0));
+    let not = |e: Expr| expr(1, ExprKind::Unary(UnaryOp::Not, e.into()));
+    let index = expr(32, ExprKind::ZeroExtend(b.of(rx_msg_id).into()));
+    let pulled = vec![
+        index,
+        b.of(is_new_msg),
+        number(2, 1),
+        binary(BinaryOp::Add, b.of(rtt_pkts), b.of(diff)),
+        number(2, 2),
+        b.of(diff),
+    ];
+    let mut control: Vec<Expr> = [src_ip, src_context, dst_context, tx_msg_id, msg_len, pkt_offset, pull]
+        .iter()
+        .map(|slot| b.of(*slot))
+        .collect();
+    control.extend([number(8, 0), b.of(immediate), number(8, 8)]);
+    let request = [src_ip, src_context, tx_msg_id, msg_len, pkt_offset].map(|slot| b.of(slot));
+    let request = request.into_iter().chain([not(b.of(trimmed))]).collect();
+    let keep = binary(BinaryOp::And, not(b.of(trimmed)), b.of(is_new_pkt));
+    let deliver = vec![
+        assign(drop, number(1, 0)),
+        assign(outputs[0], b.of(rx_msg_id)),
+        assign(outputs[1], b.of(pkt_offset)),
+        assign(outputs[2], b.of(is_last_pkt)),
+    ];
+    let known = vec![
+        when(
+            b.of(trimmed),
+            vec![assign(diff, number(32, 0)), assign(immediate, number(8, 4))],
+            vec![assign(diff, number(32, 1)), assign(immediate, number(8, 2))],
+        ),
+        call("execute", Some(0), pulled, &[Some(pull)]),
+        call("ctrl_pkt_event", None, control, &[]),
+        when(keep, deliver, vec![]),
+    ];
+    let data = vec![call("get_rx_msg_info", None, request, &info.map(Some)), when(not(b.of(fail)), known, vec![])];
+    let acknowledged = vec![b.of(tx_msg_id), number(32, 0), b.of(pkt_offset), number(64, 1)];
+    let credit = vec![b.of(tx_msg_id), flag(&b, 4), b.of(pkt_offset), flag(&b, 8), b.of(pull_offset)];
+    let answers = vec![
+        when(flag(&b, 2), vec![call("delivered_event", None, acknowledged, &[])], vec![]),
+        when(flag(&b, 12), vec![call("credit_to_btx_event", None, credit, &[])], vec![]),
+    ];
+    b.pipeline.control = vec![when(flag(&b, 1), data, answers)];
+    b.pipeline.states = start();
+    b.pipeline
+}
+
+fn ndp_egress() -> Pipeline {
+    let mut b = Builder::default();
+    let fields = b.header("hdr.ndp", &FIELDS);
+    let ip = b.input("nic.ip", 32);
+    let names = [
+        ("departure.src_context", 16),
+        ("departure.dst_context", 16),
+        ("departure.tx_msg_id", 32),
+        ("departure.msg_len", 32),
+        ("departure.pkt_offset", 32),
+        ("departure.credit", 32),
+        ("departure.flags", 8),
+    ];
+    let departure = names.map(|(name, width)| b.input(name, width));
+    let band = b.in_out("link.band", 8);
+    let values = [ip].into_iter().chain(departure);
+    let mut control = vec![assign(b.pipeline.headers[0].valid, number(1, 1))];
+    control.extend(fields.iter().zip(values).map(|(field, value)| assign(*field, b.of(value))));
+    let data = binary(BinaryOp::Ne, binary(BinaryOp::And, b.of(departure[6]), number(8, 1)), number(8, 0));
+    control.push(when(data, vec![assign(band, number(8, 1))], vec![]));
+    b.pipeline.control = control;
+    b.pipeline.deparser = vec![Stmt::Emit(HeaderId(0))];
+    b.pipeline
 }
