@@ -249,7 +249,7 @@ impl<P: Pipeline> MessageNic<P> {
         let mut call = Call { engine: &mut self.engine, cfg, now: arrival.now, marked: None, useless: false };
         let verdict = self.program.ingress(&mut call, header, arrival);
         let (marked, useless) = (call.marked, call.useless);
-        if let Some((rx_msg_id, event)) = self.engine.reassembly.superseded() {
+        while let Some((rx_msg_id, event)) = self.engine.reassembly.superseded() {
             self.expire(rx_msg_id, event);
         }
         self.reassemble(cfg, verdict, marked, useless)
