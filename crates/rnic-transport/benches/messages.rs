@@ -179,9 +179,9 @@ fn exchange<P: Pipeline>(cfg: &NicConfig, nics: &mut [MessageNic<P>; 2]) -> usiz
             (under_way, left) = (under_way + 1, left - 1);
         }
         now += cfg.pace;
-        for from in 0..2 {
-            // One data packet a step; the control packets between them cost no time.
-            for _ in 0..2 {
+        // A data packet a step, and what answers it.
+        for (from, most) in [(0, 1), (1, 2)] {
+            for _ in 0..most {
                 let Some(packet) = nics[from].poll_transmit(cfg, now) else { break };
                 let mut telemetry = Telemetry::default();
                 telemetry.push(HopRecord {
