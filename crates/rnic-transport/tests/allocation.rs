@@ -6,7 +6,7 @@ use common::{Pair, Pipe, Random, Rates};
 use rnic_transport::conformance::Driver;
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::message::programs::{Homa, HomaSettings, Hpcc, HpccSettings, Ndp};
-use rnic_transport::message::{Arrival, Message, MessageNic, NicConfig, Pipeline};
+use rnic_transport::message::{Arrival, Message, MessageNic, NicConfig, NicEvent, Pipeline};
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::telemetry::Telemetry;
@@ -157,8 +157,8 @@ fn exchange<P: Pipeline>(nics: &mut [MessageNic<P>; 2], cfg: &NicConfig, now: &m
         for nic in nics.iter_mut().filter(|nic| nic.deadline().is_some_and(|at| at <= *now)) {
             nic.on_deadline(cfg, *now);
         }
-        while nics[0].poll_event().is_some() {
-            under_way -= 1;
+        while let Some(event) = nics[0].poll_event() {
+            under_way -= u32::from(matches!(event, NicEvent::Sent { .. } | NicEvent::GaveUp { .. }));
         }
     }
 }
