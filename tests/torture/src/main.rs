@@ -1,9 +1,10 @@
 //! Runs worlds of queue pairs with one seed after the other; prints what came of them, or the seed that fails.
 
 use clap::{Parser, ValueEnum};
-use rnic_torture::fuzz::{self, Summary};
+use rnic_torture::fuzz;
 use rnic_torture::network::Dice;
 use rnic_torture::{Plan, Report, World};
+use std::fmt::Debug;
 use std::process::ExitCode;
 
 /// Random RDMA operations over a network that loses, repeats, reorders and corrupts, checked against a plain model.
@@ -30,21 +31,28 @@ enum Fuzz {
     Packets,
     /// Any verbs in any order
     Verbs,
+    /// P4 programs that are right, nearly right, or noise
+    P4,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    let steps = args.steps;
     let seeds = args.seed..args.seed.saturating_add(args.worlds);
     let done = match args.fuzz {
         None => worlds(&args, seeds),
-        Some(Fuzz::Packets) => fuzz("packets", seeds, |seed| fuzz::packets::run(Dice::new(seed), args.steps)),
-        Some(Fuzz::Verbs) => fuzz("verbs", seeds, |seed| fuzz::verbs::run(Dice::new(seed), args.steps)),
+        Some(Fuzz::Packets) => {
+            fuzz("packets", seeds, fuzz::Summary::plus, |seed| fuzz::packets::run(Dice::new(seed), steps))
+        }
+        Some(Fuzz::Verbs) => fuzz("verbs", seeds, fuzz::Summary::plus, |seed| fuzz::verbs::run(Dice::new(seed), steps)),
+        Some(Fuzz::P4) => fuzz("P4", seeds, fuzz::p4::Summary::plus, |seed| fuzz::p4::run(Dice::new(seed), steps)),
     };
     if let Err((seed, what)) = done {
         let fuzz = match args.fuzz {
             None => "",
             Some(Fuzz::Packets) => " --fuzz packets",
             Some(Fuzz::Verbs) => " --fuzz verbs",
+            Some(Fuzz::P4) => " --fuzz p4",
         };
         eprintln!("error: {what}");
         eprintln!("repeat it with: cargo run --release -p rnic-torture -- --seed {seed} --steps {}{fuzz}", args.steps);
@@ -69,10 +77,12 @@ fn worlds(args: &Args, seeds: std::ops::Range<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn fuzz(what: &str, seeds: std::ops::Range<u64>, run: impl Fn(u64) -> Result<Summary, String>) -> Result<(), Failure> {
-    let mut sum = Summary::default();
+fn fuzz<S: Default + Debug>(
+    what: &str, seeds: std::ops::Range<u64>, plus: impl Fn(S, S) -> S, run: impl Fn(u64) -> Result<S, String>,
+) -> Result<(), Failure> {
+    let mut sum = S::default();
     for seed in seeds {
-        sum = sum.plus(run(seed).map_err(|what| (seed, what))?);
+        sum = plus(sum, run(seed).map_err(|what| (seed, what))?);
     }
     println!("{what}: {sum:?}");
     Ok(())

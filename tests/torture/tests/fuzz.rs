@@ -1,6 +1,6 @@
 //! Inputs that no sane peer or application makes, for some fixed seeds; more with `rnic-torture --fuzz`.
 
-use rnic_torture::fuzz::{Summary, packets, verbs};
+use rnic_torture::fuzz::{Summary, p4, packets, verbs};
 use rnic_torture::network::Dice;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -57,6 +57,16 @@ fn verbs_in_any_order_are_carried_out_or_refused() {
     let sum = runs.fold(Summary::default(), Summary::plus);
     let counts = [sum.packets, sum.taken, sum.completed, sum.failed, sum.restarted];
     assert!(counts.iter().all(|count| *count > 500), "{sum:?}");
+}
+
+#[test]
+fn programs_are_compiled_or_refused() {
+    let run = |seed| p4::run(Dice::new(seed), 300).unwrap_or_else(|what| panic!("seed {seed}, {what}"));
+    let sum = (1..=10).map(run).fold(p4::Summary::default(), p4::Summary::plus);
+    assert!(sum.programs == 3_000 && sum.parsed > 600 && sum.parsed < 2_400, "{sum:?}");
+    // The programs that the others are made of.
+    let input = |bytes: &[u8]| p4::run(Dice::of(bytes.to_vec()), 1).unwrap_or_else(|what| panic!("{what}"));
+    assert_eq!([0, 1].map(|program| input(&[program, 255, 255, 0, 255, 255]).parsed), [1, 1]);
 }
 
 /// Inputs in place of seeds, as a fuzzer makes them: they end, however little they say.

@@ -161,6 +161,16 @@ impl PriorityScheduler {
         }
     }
 
+    /// The entry of `id`, if there is one.
+    pub fn get(&self, id: u16) -> Option<Entry> {
+        let home = self.homes.get(usize::from(id))?;
+        match home.place {
+            Place::Nowhere => None,
+            Place::Waiting => Some(home.entry),
+            Place::Compared => Some(self.compared[self.find(id)]),
+        }
+    }
+
     fn find(&self, id: u16) -> usize {
         let at = self.compared[..self.count].iter().position(|entry| entry.id == id);
         at.expect("an id whose place is among the compared entries has one")

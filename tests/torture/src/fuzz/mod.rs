@@ -1,5 +1,6 @@
 //! Inputs that no sane peer or application makes: there must be no panic, no touched byte that was not granted, no wrong completion.
 
+pub mod p4;
 pub mod packets;
 pub mod verbs;
 

@@ -1,0 +1,71 @@
+//! Nanoseconds per packet of programs in P4: ingress and egress, with blocks that do nothing.
+#![allow(missing_docs, reason = "a program, not a library")]
+
+use divan::{Bencher, black_box};
+use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program};
+use rnic_transport::Time;
+use rnic_transport::message::{
+    Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
+    flags,
+};
+
+#[path = "../tests/support/mod.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
+mod support;
+
+fn main() {
+    divan::main();
+}
+
+/// Says that every packet is a new one of a known message.
+struct Known;
+
+impl Blocks for Known {
+    fn get_rx_msg_info(&mut self, request: &RxMsgInfoRequest) -> RxMsgInfo {
+        RxMsgInfo { is_new_pkt: true, ack_no: request.pkt_offset, rx_msg_id: 3, ..RxMsgInfo::default() }
+    }
+    fn delivered(&mut self, event: &DeliveredEvent) {
+        black_box(event);
+    }
+    fn credit_to_btx(&mut self, event: &CreditToBtxEvent) {
+        black_box(event);
+    }
+    fn ctrl_pkt(&mut self, event: &CtrlPktEvent) {
+        black_box(event);
+    }
+}
+
+fn pipeline() -> P4Pipeline<64> {
+    let program = Program::new(support::ndp()).expect("a program of the subset");
+    let nic = NicParameters { ip: 7, rtt_pkts: 9, mtu: 1024, ..NicParameters::default() };
+    P4Pipeline::new(&program, &nic).expect("room for its header")
+}
+
+fn departure(kind: &str) -> Departure {
+    let flags = if kind == "data" { flags::DATA } else { flags::ACK | flags::PULL };
+    let (tx_msg_id, msg_len, pkt_offset) = (2, 38 * 1024, 5);
+    Departure { now: Time::from_us(1), dst_ip: 9, tx_msg_id, msg_len, pkt_offset, flags, ..Departure::default() }
+}
+
+const KINDS: [&str; 2] = ["data", "ACK and PULL"];
+
+#[divan::bench(args = KINDS)]
+fn ndp_ingress(bencher: Bencher, kind: &str) {
+    let mut pipeline = pipeline();
+    let header: P4Header<64> = pipeline.egress(&departure(kind)).header;
+    let arrival = Arrival {
+        now: Time::from_us(2),
+        frame_bytes: 1088,
+        trimmed: false,
+        returned: false,
+        marked: false,
+        telemetry: None,
+    };
+    bencher.bench_local(|| pipeline.ingress(&mut Known, black_box(&header), black_box(&arrival)));
+}
+
+#[divan::bench(args = KINDS)]
+fn ndp_egress(bencher: Bencher, kind: &str) {
+    let (mut pipeline, departure) = (pipeline(), departure(kind));
+    bencher.bench_local(|| pipeline.egress(black_box(&departure)));
+}

@@ -1,0 +1,259 @@
+//! What a checked program promises, tested: for the compiler's own tests.
+
+use super::{
+    BinaryOp, Expr, ExprKind, ExternCall, HeaderId, Pattern, Pipeline, Program, SlotId, Stmt, Table, TableId, Target,
+    Transition,
+};
+
+/// Whether widths agree, everything that is named exists, and jumps stay within their scopes.
+///
+/// # Errors
+/// The first thing that is not so.
+pub fn check(program: &Program) -> Result<(), String> {
+    for pipeline in [&program.ingress, &program.egress] {
+        Checker { pipeline, instances: program.instances.len() }.pipeline()?;
+    }
+    Ok(())
+}
+
+struct Checker<'p> {
+    pipeline: &'p Pipeline,
+    instances: usize,
+}
+
+/// Where a statement stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    State,
+    Control,
+    Action,
+    Deparser,
+}
+
+type Checked = Result<(), String>;
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+impl Checker<'_> {
+    fn pipeline(&self) -> Checked {
+        let pipeline = self.pipeline;
+        for slot in &pipeline.slots {
+            ensure((1..=128).contains(&slot.width), || format!("slot {} has {} bits", slot.name, slot.width))?;
+        }
+        for header in &pipeline.headers {
+            ensure(self.width(header.valid)? == 1, || format!("validity of {}", header.name))?;
+            let mut bits = 0;
+            for field in &header.fields {
+                bits += self.width(*field)?;
+            }
+            ensure(bits % 8 == 0, || format!("{} has {bits} bits", header.name))?;
+        }
+        for (_, slot) in pipeline.inputs.iter().chain(&pipeline.outputs) {
+            self.width(*slot)?;
+        }
+        for table in &pipeline.tables {
+            self.table(table).map_err(|what| format!("table {}: {what}", table.name))?;
+        }
+        for state in &pipeline.states {
+            self.body(&state.body, 0, Part::State)?;
+            self.transition(&state.transition).map_err(|what| format!("state {}: {what}", state.name))?;
+        }
+        self.body(&pipeline.control, 0, Part::Control)?;
+        self.body(&pipeline.deparser, 0, Part::Deparser)
+    }
+
+    fn width(&self, slot: SlotId) -> Result<u32, String> {
+        let slot = self.pipeline.slots.get(slot.0 as usize).ok_or(format!("no slot {}", slot.0))?;
+        Ok(slot.width)
+    }
+
+    fn table(&self, table: &Table) -> Checked {
+        for (key, _) in &table.keys {
+            self.expr(key)?;
+        }
+        for action in &table.actions {
+            for slot in &action.parameters {
+                self.width(*slot)?;
+            }
+            self.body(&action.body, 0, Part::Action)?;
+        }
+        ensure(table.entries.len() <= table.size as usize, || "too many entries".to_string())?;
+        let entries = table.entries.iter().map(|entry| (entry.action, &entry.arguments));
+        for (action, arguments) in entries.chain(table.default.iter().map(|(action, arguments)| (*action, arguments))) {
+            let action = table.actions.get(action).ok_or(format!("no action {action}"))?;
+            ensure(action.parameters.len() == arguments.len(), || format!("arguments of {}", action.name))?;
+            for (slot, argument) in action.parameters.iter().zip(arguments) {
+                fits(*argument, self.width(*slot)?)?;
+            }
+        }
+        for entry in &table.entries {
+            ensure(entry.keys.len() == table.keys.len(), || "keys of an entry".to_string())?;
+            for (pattern, (key, _)) in entry.keys.iter().zip(&table.keys) {
+                matches_width(*pattern, key.width)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn transition(&self, transition: &Transition) -> Checked {
+        match transition {
+            Transition::To(target) => self.target(*target),
+            Transition::Select { keys, cases } => {
+                for key in keys {
+                    self.expr(key)?;
+                }
+                for (patterns, target) in cases {
+                    self.target(*target)?;
+                    ensure(patterns.len() == keys.len(), || "keys of a case".to_string())?;
+                    for (pattern, key) in patterns.iter().zip(keys) {
+                        matches_width(*pattern, key.width)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn target(&self, target: Target) -> Checked {
+        match target {
+            Target::State(state) => {
+                ensure((state.0 as usize) < self.pipeline.states.len(), || format!("no state {}", state.0))
+            }
+            Target::Accept | Target::Reject => Ok(()),
+        }
+    }
+
+    fn body(&self, body: &[Stmt], scopes: u32, part: Part) -> Checked {
+        body.iter().try_for_each(|statement| self.statement(statement, scopes, part))
+    }
+
+    fn statement(&self, statement: &Stmt, scopes: u32, part: Part) -> Checked {
+        match statement {
+            Stmt::Assign { slot, value } => {
+                self.expr(value)?;
+                let width = self.width(*slot)?;
+                ensure(width == value.width, || format!("{} bits into slot {} of {width}", value.width, slot.0))
+            }
+            Stmt::AssignSlice { slot, low, value } => {
+                self.expr(value)?;
+                let width = self.width(*slot)?;
+                ensure(low + value.width <= width, || format!("bits {low}+{} of slot {}", value.width, slot.0))
+            }
+            Stmt::If { condition, then, otherwise } => {
+                self.expr(condition)?;
+                ensure(condition.width == 1, || "width of a condition".to_string())?;
+                self.body(then, scopes, part)?;
+                self.body(otherwise, scopes, part)
+            }
+            Stmt::Switch { value, cases, default } => {
+                self.expr(value)?;
+                let mut seen = std::collections::BTreeSet::new();
+                for (labels, body) in cases {
+                    for label in labels {
+                        fits(*label, value.width)?;
+                        ensure(seen.insert(*label), || format!("case {label} twice"))?;
+                    }
+                    self.body(body, scopes, part)?;
+                }
+                self.body(default, scopes, part)
+            }
+            Stmt::Scope(body) => self.body(body, scopes + 1, part),
+            Stmt::Leave(count) => ensure(*count < scopes, || format!("leaves {count} of {scopes} scopes")),
+            Stmt::Exit => ensure(part != Part::State, || "exit in a parser".to_string()),
+            Stmt::Apply { table, hit, action } => self.apply(*table, *hit, *action, part),
+            Stmt::Extern(call) => self.call(call),
+            Stmt::Extract(header) => {
+                ensure(part == Part::State, || "extract outside of a parser".to_string())?;
+                self.header(*header)
+            }
+            Stmt::Advance(bits) => ensure(part == Part::State && bits % 8 == 0, || format!("advance by {bits}")),
+            Stmt::Emit(header) => {
+                ensure(part == Part::Deparser, || "emit outside of a deparser".to_string())?;
+                self.header(*header)
+            }
+        }
+    }
+
+    fn header(&self, header: HeaderId) -> Checked {
+        ensure((header.0 as usize) < self.pipeline.headers.len(), || format!("no header {}", header.0))
+    }
+
+    fn apply(&self, table: TableId, hit: Option<SlotId>, action: Option<SlotId>, part: Part) -> Checked {
+        ensure(matches!(part, Part::Control | Part::Deparser), || "apply outside of a control".to_string())?;
+        let found = self.pipeline.tables.get(table.0 as usize).ok_or(format!("no table {}", table.0))?;
+        if let Some(hit) = hit {
+            ensure(self.width(hit)? == 1, || "width of hit".to_string())?;
+        }
+        match action {
+            Some(slot) => fits(found.actions.len() as u128, self.width(slot)?),
+            None => Ok(()),
+        }
+    }
+
+    fn call(&self, call: &ExternCall) -> Checked {
+        if let Some(instance) = call.instance {
+            ensure((instance.0 as usize) < self.instances, || format!("no instance {}", instance.0))?;
+        }
+        call.arguments.iter().try_for_each(|argument| self.expr(argument))?;
+        call.results.iter().flatten().try_for_each(|slot| self.width(*slot).map(|_| ()))
+    }
+
+    fn expr(&self, expr: &Expr) -> Checked {
+        let width = expr.width;
+        ensure((1..=128).contains(&width), || format!("an expression of {width} bits"))?;
+        let same = |other: &Expr| ensure(other.width == width, || format!("{} bits for {width}", other.width));
+        match &expr.kind {
+            ExprKind::Const(value) => fits(*value, width),
+            ExprKind::Slot(slot) => ensure(self.width(*slot)? == width, || format!("width of slot {}", slot.0)),
+            ExprKind::Unary(_, a) => self.expr(a).and_then(|()| same(a)),
+            ExprKind::Binary(op, a, b) => {
+                self.expr(a)?;
+                self.expr(b)?;
+                binary(*op, width, a.width, b.width)
+            }
+            ExprKind::Slice { of, low } => {
+                self.expr(of)?;
+                ensure(low + width <= of.width, || format!("bits {low}+{width} of {}", of.width))
+            }
+            ExprKind::ZeroExtend(a) | ExprKind::SignExtend(a) => {
+                self.expr(a)?;
+                ensure(a.width < width, || format!("{} bits extended to {width}", a.width))
+            }
+            ExprKind::Conditional(condition, a, b) => {
+                [condition, a, b].into_iter().try_for_each(|part| self.expr(part))?;
+                ensure(condition.width == 1, || "width of a condition".to_string())?;
+                same(a).and_then(|()| same(b))
+            }
+        }
+    }
+}
+
+fn binary(op: BinaryOp, width: u32, a: u32, b: u32) -> Checked {
+    use BinaryOp::{Concat, Eq, Le, LeSigned, Lt, LtSigned, Ne, Shl, Shr, ShrSigned};
+    let holds = match op {
+        Eq | Ne | Lt | Le | LtSigned | LeSigned => a == b && width == 1,
+        Concat => a + b == width,
+        Shl | Shr | ShrSigned => a == width,
+        _ => a == b && a == width,
+    };
+    ensure(holds, || format!("{op:?} of {a} and {b} bits gives {width}"))
+}
+
+fn fits(value: u128, width: u32) -> Checked {
+    ensure(width == 128 || value >> width == 0, || format!("{value} in {width} bits"))
+}
+
+fn matches_width(pattern: Pattern, width: u32) -> Checked {
+    match pattern {
+        Pattern::Masked { value, mask } => {
+            ensure(value & !mask == 0, || format!("{value} outside of mask {mask}"))?;
+            fits(mask, width)
+        }
+        Pattern::Range { low, high } => {
+            ensure(low <= high, || format!("range {low} to {high}"))?;
+            fits(high, width)
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Characters into tokens.
+
+use crate::diagnostic::Diagnostic;
+use crate::source::Span;
+use std::rc::Rc;
+
+/// A word, number or sign of a program.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    /// Where; what a macro stands for is where the macro was used.
+    pub(crate) span: Span,
+    /// Nothing stands between this token and the next one.
+    pub(crate) joint: bool,
+    /// It is the first one of its line.
+    pub(crate) first_on_line: bool,
+    /// Bytes before the first token of its line.
+    pub(crate) indent: u32,
+}
+
+/// What a token is.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Kind {
+    Ident(Rc<str>),
+    Keyword(&'static str),
+    /// Its value; its width and whether it is signed, if that is written.
+    Number(u128, Option<(u32, bool)>),
+    String(Rc<str>),
+    /// Never `>>`: that may be two ends of type arguments.
+    Sign(&'static str),
+    /// Not P4; what is wrong has been reported.
+    Wrong,
+    End,
+}
+
+/// What a program may not use as a name. `apply`, `key`, `actions`, `entries`, `state`, `type` and `priority` are names elsewhere.
+pub(crate) const KEYWORDS: &[&str] = &[
+    "_",
+    "abstract",
+    "action",
+    "bit",
+    "bool",
+    "break",
+    "const",
+    "continue",
+    "control",
+    "default",
+    "else",
+    "enum",
+    "error",
+    "exit",
+    "extern",
+    "false",
+    "for",
+    "header",
+    "header_union",
+    "if",
+    "in",
+    "inout",
+    "int",
+    "list",
+    "match_kind",
+    "out",
+    "package",
+    "parser",
+    "return",
+    "select",
+    "string",
+    "struct",
+    "switch",
+    "table",
+    "this",
+    "transition",
+    "true",
+    "tuple",
+    "typedef",
+    "value_set",
+    "varbit",
+    "void",
+];
+
+/// Longest first.
+const SIGNS: &[&str] = &[
+    "|+|=", "|-|=", "&&&", "...", "|+|", "|-|", "<<=", ">>=", "&&", "||", "==", "!=", "<=", ">=", "<<", "++", "..",
+    "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "=",
+    "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "@", "#",
+];
+
+/// The widest value.
+const MOST_BITS: u32 = 128;
+
+/// One file's tokens, in order.
+#[derive(Clone)]
+pub(crate) struct Lexer<'a> {
+    file: u16,
+    text: &'a str,
+    at: usize,
+    line_start: bool,
+    indent: u32,
+    /// A comment had no end: the rest of the file means nothing.
+    pub(crate) unterminated: bool,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(file: u16, text: &'a str) -> Lexer<'a> {
+        Lexer {
+            file,
+            text,
+            at: if text.starts_with('\u{feff}') { 3 } else { 0 },
+            line_start: true,
+            indent: 0,
+            unterminated: false,
+        }
+    }
+
+    /// The next token; `End` at the end, again and again.
+    pub(crate) fn next(&mut self, errors: &mut Vec<Diagnostic>) -> Token {
+        self.skip_blanks(errors);
+        let start = self.at;
+        let first_on_line = std::mem::take(&mut self.line_start);
+        if first_on_line {
+            self.indent = (start - self.text[..start].rfind('\n').map_or(0, |newline| newline + 1)) as u32;
+        }
+        let kind = self.kind(errors);
+        let next = self.rest().chars().next();
+        let joint = next.is_some_and(|c| !c.is_ascii_whitespace());
+        Token { kind, span: self.span(start), joint, first_on_line, indent: self.indent }
+    }
+
+    /// What is left of a line, without blanks at its ends.
+    pub(crate) fn rest_of_line(&mut self) -> (&'a str, Span) {
+        let line = self.rest().lines().next().unwrap_or_default();
+        let line_at = self.at;
+        self.at += line.len();
+        let start = line_at + line.len() - line.trim_start().len();
+        let (file, end) = (self.file, line_at + line.trim_end().len());
+        (line.trim(), Span { file, start: start as u32, end: end.max(start) as u32 })
+    }
+
+    /// The tokens of this line that are left.
+    pub(crate) fn line_tokens(&mut self, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        loop {
+            let (before, errors_before) = (self.clone(), errors.len());
+            let token = self.next(errors);
+            if token.first_on_line || token.kind == Kind::End {
+                *self = before;
+                errors.truncate(errors_before);
+                return tokens;
+            }
+            tokens.push(token);
+        }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn span(&self, start: usize) -> Span {
+        Span { file: self.file, start: start as u32, end: self.at as u32 }
+    }
+
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let len = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        self.at += len;
+        &rest[..len]
+    }
+
+    /// Blanks, ends of lines (a `\` before one joins two lines) and comments.
+    fn skip_blanks(&mut self, errors: &mut Vec<Diagnostic>) {
+        loop {
+            let blanks = self.take_while(|c| c.is_ascii_whitespace());
+            self.line_start |= blanks.contains('\n');
+            let rest = self.rest();
+            if rest.starts_with("//") {
+                self.take_while(|c| c != '\n');
+            } else if rest.starts_with("/*") {
+                self.skip_comment(errors);
+            } else if rest.starts_with("\\\n") || rest.starts_with("\\\r\n") {
+                self.at += if rest.starts_with("\\\n") { 2 } else { 3 };
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn skip_comment(&mut self, errors: &mut Vec<Diagnostic>) {
+        let (start, rest) = (self.at, self.rest());
+        let len = rest[2..].find("*/").map(|end| end + 4);
+        self.at += len.unwrap_or(rest.len());
+        self.line_start |= rest[..len.unwrap_or(rest.len())].contains('\n');
+        if len.is_none() {
+            self.unterminated = true;
+            let opening = Span { end: start as u32 + 2, ..self.span(start) };
+            errors.push(
+                Diagnostic::new(opening, "a comment without end", "it begins here").with_help("end it with `*/`"),
+            );
+        }
+    }
+
+    fn kind(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+        let rest = self.rest();
+        let Some(first) = rest.chars().next() else { return Kind::End };
+        if first.is_ascii_digit() {
+            return self.number(errors);
+        }
+        if first.is_ascii_alphabetic() || first == '_' {
+            let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+            return KEYWORDS
+                .iter()
+                .find(|keyword| **keyword == word)
+                .map_or_else(|| Kind::Ident(word.into()), |k| Kind::Keyword(k));
+        }
+        if first == '"' {
+            return self.string(errors);
+        }
+        if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            self.at += sign.len();
+            return Kind::Sign(sign);
+        }
+        self.stray(errors)
+    }
+
+    /// A character that P4 has no use for, or a row of those that are not ASCII.
+    fn stray(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+        let start = self.at;
+        let first = self.rest().chars().next().unwrap_or_default();
+        self.at += first.len_utf8();
+        if !first.is_ascii() {
+            self.take_while(|c| !c.is_ascii());
+        }
+        let shown = if first.is_control() { first.escape_unicode().to_string() } else { first.to_string() };
+        let error = Diagnostic::new(self.span(start), format!("the character `{shown}` has no meaning here"), "not P4");
+        errors.push(match first {
+            '“' | '”' | '‘' | '’' => error.with_help("a quote of P4 is `\"`"),
+            '\u{a0}' => error.with_help("this is a blank that does not break lines: type it anew"),
+            first if first.is_ascii() => error,
+            _ => error.with_help("outside of comments and strings, a program is ASCII"),
+        });
+        Kind::Wrong
+    }
+
+    fn string(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+        let start = self.at;
+        let mut text = String::new();
+        let mut chars = self.rest().char_indices().skip(1);
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at = start + at + 1;
+                    return Kind::String(text.into());
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => text.push('\n'),
+                    Some((_, escaped)) if escaped != '\n' => text.push(escaped),
+                    _ => break,
+                },
+                '\n' => break,
+                other => text.push(other),
+            }
+        }
+        self.take_while(|c| c != '\n');
+        errors.push(Diagnostic::new(self.span(start), "a string without end", "expected `\"` in this line"));
+        Kind::Wrong
+    }
+
+    fn number(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+        let start = self.at;
+        let text = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        let mut wrong = |lexer: &Lexer, message: String, label: &str, help: &str| {
+            errors.push(Diagnostic::new(lexer.span(start), message, label).with_help(help));
+            Kind::Number(0, None)
+        };
+        if self.rest().starts_with('.') && self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) {
+            self.at += 1;
+            self.take_while(|c| c.is_ascii_alphanumeric());
+            return wrong(
+                self,
+                "not supported: numbers with a fraction".into(),
+                "P4 has whole numbers only",
+                "scale it, and shift the result",
+            );
+        }
+        match parse_number(text) {
+            Ok((value, width)) => Kind::Number(value, width),
+            Err((message, label, help)) => wrong(self, message, label, help),
+        }
+    }
+}
+
+type WrongNumber = (String, &'static str, &'static str);
+
+/// `255`, `0xff`, `8w255`, `4s0b0111`, ...
+fn parse_number(text: &str) -> Result<(u128, Option<(u32, bool)>), WrongNumber> {
+    let prefix =
+        text.find(|c: char| !c.is_ascii_digit() && c != '_').filter(|at| matches!(text.as_bytes()[*at], b'w' | b's'));
+    let Some(at) = prefix else { return Ok((digits(text, text)?, None)) };
+    let width = text[..at].parse().ok().filter(|width| (1..=MOST_BITS).contains(width));
+    let width: u32 = width.ok_or_else(|| {
+        (format!("the number `{text}` is {} bits wide", &text[..at]), "no such width", "a width is from 1 to 128 bits")
+    })?;
+    let signed = text.as_bytes()[at] == b's';
+    let value = digits(&text[at + 1..], text)?;
+    let bits = if signed { width - 1 } else { width };
+    if bits < MOST_BITS && value >> bits != 0 {
+        let most = (1u128 << bits) - 1;
+        let message = format!(
+            "`{text}` does not fit: {} reach to {most}",
+            if signed { format!("{width} bits with sign") } else { format!("{width} bits") }
+        );
+        let help = if signed {
+            "make it wider, or write a negative number as `(int<W>) -value`"
+        } else {
+            "make it wider, or the value smaller; it is not cut off"
+        };
+        return Err((message, "the value is too large for its width", help));
+    }
+    Ok((value, Some((width, signed))))
+}
+
+/// Digits with the prefix of their base; `text`: the number that they are of.
+fn digits(digits: &str, text: &str) -> Result<u128, WrongNumber> {
+    let prefix = digits.get(..2).unwrap_or_default().to_ascii_lowercase();
+    let (radix, digits) = match prefix.as_str() {
+        "0x" => (16, &digits[2..]),
+        "0o" => (8, &digits[2..]),
+        "0b" => (2, &digits[2..]),
+        "0d" => (10, &digits[2..]),
+        _ => (10, digits),
+    };
+    let mut value = 0u128;
+    for c in digits.chars().filter(|c| *c != '_') {
+        let digit = c.to_digit(radix).ok_or_else(|| {
+            let help = "a number is `10`, `0xff`, `0o17`, `0b1010` or, with its width, `8w10`, `4s7`";
+            (format!("`{c}` in `{text}` is no digit of base {radix}"), "not a number", help)
+        })?;
+        let next = value.checked_mul(radix.into()).and_then(|value| value.checked_add(digit.into()));
+        let too_large =
+            || (format!("the number `{text}` needs more than 128 bits"), "too large", "128 bits are the most");
+        value = next.ok_or_else(too_large)?;
+    }
+    if digits.chars().all(|c| c == '_') {
+        let help = "write the digits after the prefix, as in `8w0xff`";
+        return Err((format!("the number `{text}` has no digits"), "digits missing", help));
+    }
+    Ok(value)
+}

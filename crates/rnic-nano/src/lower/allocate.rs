@@ -1,0 +1,110 @@
+//! A place for each value in 256 registers.
+//!
+//! A register is taken from the first instruction at which its value is needed or written to the last one (linear scan). What must be zero when a
+//! packet comes lies together at the beginning, so that it is cleared at once; constants lie at the end and are never written again.
+
+use super::code::{Code, Op, Role};
+use super::optimise;
+use crate::diagnostic::Diagnostic;
+use crate::source::Span;
+
+/// Registers of the machine. One byte names one, and a frame of as many needs no check of bounds.
+pub(crate) const REGISTERS: usize = 256;
+
+/// Code that can run, and how its frame begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Executable {
+    /// The code.
+    pub code: Code<u8>,
+    /// So many registers, from 0 on, must be zero when a packet comes.
+    pub zeros: usize,
+}
+
+/// Where a virtual register is needed: first and last instruction, both counted from 1; 0 is the beginning.
+#[derive(Clone, Copy)]
+struct Interval {
+    register: u32,
+    start: usize,
+    end: usize,
+}
+
+pub(super) fn allocate(code: &Code<u32>) -> Result<Executable, Diagnostic> {
+    let count = optimise::registers(code);
+    let mut places: Vec<Option<u8>> = vec![None; count];
+    let used = used_constants(code);
+    let mut top = REGISTERS;
+    for register in used {
+        top = top.checked_sub(1).filter(|top| *top > 0).ok_or_else(too_many)?;
+        places[register as usize] = Some(top as u8);
+    }
+    let (intervals, mut zeros) = (intervals(code, &places), 0);
+    let mut free = vec![true; top];
+    let mut active: Vec<(usize, usize)> = Vec::new();
+    for interval in intervals {
+        active.retain(|(end, place)| {
+            let over = *end <= interval.start && *end != 0;
+            free[*place] |= over;
+            !over
+        });
+        let place = free.iter().position(|free| *free).ok_or_else(too_many)?;
+        free[place] = false;
+        active.push((interval.end, place));
+        places[interval.register as usize] = Some(place as u8);
+        let input = code.inputs.iter().any(|(_, r)| *r == interval.register);
+        if interval.start == 0 && !input {
+            zeros = place + 1;
+        }
+    }
+    let mut code = code.clone();
+    code.constants.retain(|(_, r)| places[*r as usize].is_some());
+    code.pinned.retain(|(_, r)| places[*r as usize].is_some());
+    Ok(Executable { code: code.map(|r, _| places[r as usize].unwrap_or(0)), zeros })
+}
+
+fn too_many() -> Diagnostic {
+    let message = format!(
+        "the program keeps too many values at once: a pipeline has {REGISTERS} registers of 64 bits, constants included"
+    );
+    Diagnostic::new(Span::default(), message, "").with_help("use fewer headers or variables at the same time")
+}
+
+/// Constants that are read, and what is known of the NIC.
+fn used_constants(code: &Code<u32>) -> Vec<u32> {
+    let mut read = vec![false; optimise::registers(code)];
+    for op in &code.ops {
+        code.visit(*op, |r, _| read[r as usize] = true);
+    }
+    code.outputs.iter().for_each(|r| read[*r as usize] = true);
+    let all = code.constants.iter().map(|(_, r)| *r).chain(code.pinned.iter().map(|(_, r)| *r));
+    all.filter(|r| read[*r as usize]).collect()
+}
+
+/// Intervals of all registers without a place, in order of their starts: what must be zero comes first, then inputs.
+fn intervals(code: &Code<u32>, places: &[Option<u8>]) -> Vec<Interval> {
+    let mut of: Vec<Option<(usize, usize)>> = vec![None; places.len()];
+    let mut need = |register: u32, at: usize| {
+        let interval = of[register as usize].get_or_insert((at, at));
+        *interval = (interval.0.min(at), interval.1.max(at));
+    };
+    let live = optimise::live(code);
+    for (index, op) in code.ops.iter().enumerate() {
+        // What it writes is kept apart from all else that it writes, though nobody may need it.
+        code.visit(*op, |r, role| need(r, index + if role == Role::Use { 1 } else { 2 }));
+        code.visit(*op, |r, _| need(r, index + 1));
+        for r in (0..places.len() as u32).filter(|r| optimise::has(&live[index], *r)) {
+            // Needed before this instruction: so after the ones before it, too. At the first one that is the beginning.
+            need(r, if index == 0 { 0 } else { index + 1 });
+        }
+        if *op == Op::End {
+            code.outputs.iter().for_each(|r| need(*r, code.ops.len() + 1));
+        }
+    }
+    let interval = |(register, of): (usize, &Option<(usize, usize)>)| {
+        of.map(|(start, end)| Interval { register: register as u32, start, end })
+    };
+    let mut intervals: Vec<Interval> = of.iter().enumerate().filter_map(interval).collect();
+    intervals.retain(|interval| places[interval.register as usize].is_none());
+    let input = |r: u32| code.inputs.iter().any(|(_, input)| *input == r);
+    intervals.sort_by_key(|interval| (interval.start, input(interval.register), interval.register));
+    intervals
+}

@@ -1,0 +1,265 @@
+//! Expressions, and jumps that depend on them.
+
+use super::code::{Op, Pair, Wide};
+use super::{Label, Lowering};
+use crate::arithmetic;
+use crate::hir::{BinaryOp, Expr, ExprKind, UnaryOp};
+
+impl Lowering<'_> {
+    /// Code for the value of an expression. A slot's value is the slot itself: use it before anything is assigned.
+    pub(super) fn value(&mut self, expr: &Expr) -> Pair<u32> {
+        match &expr.kind {
+            ExprKind::Const(value) => self.constant_pair(*value),
+            ExprKind::Slot(slot) => self.slots[slot.0 as usize],
+            _ if expr.width <= 64 => Pair { lo: self.narrow(expr, None), hi: self.constant(0) },
+            _ => self.wide_value(expr),
+        }
+    }
+
+    /// The value of up to 64 bits, in the register `want` if one is given.
+    pub(super) fn narrow(&mut self, expr: &Expr, want: Option<u32>) -> u32 {
+        let s = (64 - expr.width) as u8;
+        match &expr.kind {
+            ExprKind::Const(_) | ExprKind::Slot(_) => {
+                let register = self.value(expr).lo;
+                self.place(register, want)
+            }
+            ExprKind::Unary(op, of) => {
+                let a = self.value(of);
+                if let Some(value) = self.value_of(a) {
+                    let folded = self.constant(arithmetic::unary(*op, expr.width, value) as u64);
+                    return self.place(folded, want);
+                }
+                let b = self.constant(0);
+                self.emit(want, |d| match op {
+                    UnaryOp::Not => Op::Not { d, a: a.lo, s },
+                    UnaryOp::Negate => Op::Sub { d, a: b, b: a.lo, s },
+                })
+            }
+            ExprKind::Binary(op, a, b) => self.narrow_binary(*op, expr.width, a, b, want),
+            ExprKind::Slice { of, low } => {
+                let value = self.value(of);
+                let register = self.bits(value, of.width, *low, expr.width, want);
+                self.place(register, want)
+            }
+            ExprKind::ZeroExtend(of) => self.narrow(of, want),
+            ExprKind::SignExtend(of) => {
+                let a = self.narrow(of, None);
+                if let Some(value) = self.values.get(&a) {
+                    let folded = arithmetic::sign_extend(u128::from(*value), of.width, expr.width) as u64;
+                    let folded = self.constant(folded);
+                    return self.place(folded, want);
+                }
+                self.emit(want, |d| Op::Extend { d, a, from: (64 - of.width) as u8, s })
+            }
+            ExprKind::Conditional(condition, yes, no) => {
+                let c = self.narrow(condition, None);
+                if let Some(value) = self.values.get(&c) {
+                    return self.narrow(if *value != 0 { yes } else { no }, want);
+                }
+                let (a, b) = (self.narrow(yes, None), self.narrow(no, None));
+                self.emit(want, |d| Op::Select { d, c, a, b })
+            }
+        }
+    }
+
+    fn narrow_binary(&mut self, op: BinaryOp, width: u32, a: &Expr, b: &Expr, want: Option<u32>) -> u32 {
+        let (x, y) = (self.value(a), self.value(b));
+        if let (Some(left), Some(right)) = (self.value_of(x), self.value_of(y)) {
+            let folded = self.constant(arithmetic::binary(op, a.width, b.width, left, right) as u64);
+            return self.place(folded, want);
+        }
+        let s = (64 - width) as u8;
+        let (a64, b64) = (x.lo, y.lo);
+        let fast = |d| {
+            let (a, b) = (a64, b64);
+            Some(match op {
+                BinaryOp::Add => Op::Add { d, a, b, s },
+                BinaryOp::Sub => Op::Sub { d, a, b, s },
+                BinaryOp::Mul => Op::Mul { d, a, b, s },
+                BinaryOp::And => Op::And { d, a, b },
+                BinaryOp::Or => Op::Or { d, a, b },
+                BinaryOp::Xor => Op::Xor { d, a, b },
+                BinaryOp::Shl => Op::Shl { d, a, b, s },
+                BinaryOp::Shr => Op::Shr { d, a, b },
+                BinaryOp::Eq => Op::Eq { d, a, b },
+                BinaryOp::Ne => Op::Ne { d, a, b },
+                BinaryOp::Lt => Op::Lt { d, a, b },
+                BinaryOp::Le => Op::Le { d, a, b },
+                _ => return None,
+            })
+        };
+        if op == BinaryOp::Concat {
+            return self.emit(want, |d| Op::Concat { d, a: a64, b: b64, low: b.width as u8 });
+        }
+        if a.width <= 64 && b.width <= 64 && fast(0).is_some() {
+            return self.emit(want, |d| fast(d).expect("it has this form"));
+        }
+        let result = self.general(op, (x, a.width), (y, b.width));
+        self.place(result.lo, want)
+    }
+
+    /// A value of more than 64 bits.
+    fn wide_value(&mut self, expr: &Expr) -> Pair<u32> {
+        let zero = self.constant(0);
+        match &expr.kind {
+            ExprKind::Const(_) | ExprKind::Slot(_) => self.value(expr),
+            ExprKind::Unary(UnaryOp::Not, of) => {
+                let Pair { lo, hi } = self.value(of);
+                let upper = (128 - expr.width) as u8;
+                Pair {
+                    lo: self.emit(None, |d| Op::Not { d, a: lo, s: 0 }),
+                    hi: self.emit(None, |d| Op::Not { d, a: hi, s: upper }),
+                }
+            }
+            ExprKind::Unary(UnaryOp::Negate, of) => {
+                let value = self.value(of);
+                self.general(BinaryOp::Sub, (Pair { lo: zero, hi: zero }, expr.width), (value, expr.width))
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (x, y) = (self.value(a), self.value(b));
+                match op {
+                    BinaryOp::And => self.halves(x, y, |d, a, b| Op::And { d, a, b }),
+                    BinaryOp::Or => self.halves(x, y, |d, a, b| Op::Or { d, a, b }),
+                    BinaryOp::Xor => self.halves(x, y, |d, a, b| Op::Xor { d, a, b }),
+                    _ => self.general(*op, (x, a.width), (y, b.width)),
+                }
+            }
+            ExprKind::Slice { of, low } => {
+                let value = self.value(of);
+                Pair {
+                    lo: self.bits(value, of.width, *low, 64, None),
+                    hi: self.bits(value, of.width, low + 64, expr.width - 64, None),
+                }
+            }
+            ExprKind::ZeroExtend(of) => self.value(of),
+            ExprKind::SignExtend(of) => {
+                // To the upper end and back.
+                let value = self.value(of);
+                let by = self.constant(u64::from(expr.width - of.width));
+                let by = (Pair { lo: by, hi: zero }, 8);
+                let up = self.general(BinaryOp::Shl, (value, expr.width), by);
+                self.general(BinaryOp::ShrSigned, (up, expr.width), by)
+            }
+            ExprKind::Conditional(condition, yes, no) => {
+                let c = self.narrow(condition, None);
+                let (x, y) = (self.value(yes), self.value(no));
+                self.halves(x, y, |d, a, b| Op::Select { d, c, a, b })
+            }
+        }
+    }
+
+    /// The same instruction for both halves.
+    fn halves(&mut self, a: Pair<u32>, b: Pair<u32>, op: impl Fn(u32, u32, u32) -> Op<u32>) -> Pair<u32> {
+        Pair { lo: self.emit(None, |d| op(d, a.lo, b.lo)), hi: self.emit(None, |d| op(d, a.hi, b.hi)) }
+    }
+
+    /// An operator in its general form; operands with their widths.
+    fn general(&mut self, op: BinaryOp, (a, width): (Pair<u32>, u32), (b, second): (Pair<u32>, u32)) -> Pair<u32> {
+        let d = Pair { lo: self.fresh(), hi: self.fresh() };
+        let index = self.code.wide.len() as u16;
+        self.code.wide.push(Wide { op, width: width as u8, second: second as u8, d, a, b });
+        self.push(Op::Wide(index));
+        d
+    }
+
+    /// Up to 64 bits of a value of `of` bits, from `low` on. It may be `want`, and may be a register that holds just that already.
+    pub(super) fn bits(&mut self, value: Pair<u32>, of: u32, low: u32, width: u32, want: Option<u32>) -> u32 {
+        if let Some(value) = self.value_of(value) {
+            return self.constant((value >> low & arithmetic::ones(width)) as u64);
+        }
+        let s = (64 - width) as u8;
+        if low < 64 && low + width > 64 {
+            let upper = self.bits(value, of, 64, low + width - 64, None);
+            let lower = self.bits(value, of, low, 64 - low, None);
+            return self.emit(want, |d| Op::Concat { d, a: upper, b: lower, low: (64 - low) as u8 });
+        }
+        let (half, of, low) = if low < 64 { (value.lo, of.min(64), low) } else { (value.hi, of - 64, low - 64) };
+        if low == 0 && width == of {
+            return half;
+        }
+        self.emit(want, |d| Op::Bits { d, a: half, low: low as u8, s })
+    }
+
+    /// Writes an instruction that puts its result into `want`, or else into a new register.
+    fn emit(&mut self, want: Option<u32>, op: impl FnOnce(u32) -> Op<u32>) -> u32 {
+        let d = want.unwrap_or_else(|| self.fresh());
+        self.push(op(d));
+        d
+    }
+
+    /// Copies a register to `want`, if that is another one.
+    pub(super) fn place(&mut self, register: u32, want: Option<u32>) -> u32 {
+        match want {
+            Some(d) if d != register => self.emit(Some(d), |d| Op::Mov { d, a: register }),
+            _ => register,
+        }
+    }
+
+    /// Jumps to `to` if the condition, of width 1, is `when`.
+    pub(super) fn branch(&mut self, condition: &Expr, when: bool, to: Label) {
+        match &condition.kind {
+            ExprKind::Const(value) => {
+                if (*value != 0) == when {
+                    self.jump(to);
+                }
+            }
+            ExprKind::Unary(UnaryOp::Not, of) => self.branch(of, !when, to),
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                // One operand decides alone if it is what the operator's result follows from.
+                if (*op == BinaryOp::Or) == when {
+                    self.branch(a, when, to);
+                    self.branch(b, when, to);
+                } else {
+                    let past = self.label();
+                    self.branch(a, !when, past);
+                    self.branch(b, when, to);
+                    self.bind(past);
+                }
+            }
+            ExprKind::Binary(op, a, b) if a.width <= 64 && b.width <= 64 => {
+                self.branch_on(*op, a, b, when, to, condition)
+            }
+            _ => self.branch_on_value(condition, when, to),
+        }
+    }
+
+    /// Jumps on the value of a condition that has no form of its own.
+    fn branch_on_value(&mut self, condition: &Expr, when: bool, to: Label) {
+        let (a, b) = (self.narrow(condition, None), self.constant(0));
+        let to = self.to(to);
+        self.push(if when { Op::JumpNe { a, b, to } } else { Op::JumpEq { a, b, to } });
+    }
+
+    /// Jumps on a comparison of narrow values.
+    fn branch_on(&mut self, op: BinaryOp, a: &Expr, b: &Expr, when: bool, to: Label, whole: &Expr) {
+        let zero = |expr: &Expr| matches!(expr.kind, ExprKind::Const(0));
+        // 0 < b is b != 0.
+        let op = if op == BinaryOp::Lt && zero(a) { BinaryOp::Ne } else { op };
+        let masked = match (&a.kind, &b.kind) {
+            (ExprKind::Binary(BinaryOp::And, x, y), _) if zero(b) => Some((x, y)),
+            (_, ExprKind::Binary(BinaryOp::And, x, y)) if zero(a) => Some((x, y)),
+            _ => None,
+        };
+        let compares = matches!(op, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le);
+        if !compares {
+            return self.branch_on_value(whole, when, to);
+        }
+        if let (Some((x, y)), BinaryOp::Eq | BinaryOp::Ne) = (masked, op) {
+            let (a, b) = (self.narrow(x, None), self.narrow(y, None));
+            let to = self.to(to);
+            let any = (op == BinaryOp::Ne) == when;
+            return self.push(if any { Op::JumpAny { a, b, to } } else { Op::JumpNone { a, b, to } });
+        }
+        let (a, b) = (self.narrow(a, None), self.narrow(b, None));
+        let to = self.to(to);
+        self.push(match (op, when) {
+            (BinaryOp::Eq, true) | (BinaryOp::Ne, false) => Op::JumpEq { a, b, to },
+            (BinaryOp::Eq, false) | (BinaryOp::Ne, true) => Op::JumpNe { a, b, to },
+            (BinaryOp::Lt, true) => Op::JumpLt { a, b, to },
+            (BinaryOp::Lt, false) => Op::JumpLe { a: b, b: a, to },
+            (_, true) => Op::JumpLe { a, b, to },
+            (_, false) => Op::JumpLt { a: b, b: a, to },
+        });
+    }
+}

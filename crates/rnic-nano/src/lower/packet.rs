@@ -1,0 +1,222 @@
+//! Bytes in and out: parser states, headers extracted and emitted.
+//!
+//! The parser's position is known when a state is lowered, because a state is lowered once for each number of bytes at which it is entered.
+//! So a field is one load at a known place.
+
+use super::code::Op;
+use super::{Label, Lowering, TELEMETRY_BYTES};
+use crate::arithmetic;
+use crate::hir::{Expr, Header, HeaderId, Pattern, StateId, Target, Transition};
+use std::collections::BTreeMap;
+
+/// The parser's states that are still to be lowered.
+struct States {
+    /// By state and position.
+    labels: BTreeMap<(StateId, u32), Label>,
+    open: Vec<(StateId, u32)>,
+    accept: Label,
+}
+
+impl Lowering<'_> {
+    /// All states that can be reached, and what follows acceptance.
+    pub(super) fn parser(&mut self) {
+        if self.pipeline.states.is_empty() {
+            return;
+        }
+        let mut states = States { labels: BTreeMap::new(), open: Vec::new(), accept: self.label() };
+        let start = self.state_label(&mut states, StateId(0));
+        self.jump(start);
+        while let Some((state, position)) = states.open.pop()
+            && self.error.is_none()
+        {
+            self.position = position;
+            self.bind(states.labels[&(state, position)]);
+            self.state(&mut states, state);
+        }
+        // Whatever was parsed, the control is one.
+        self.labels[states.accept.0 as usize].position = None;
+        self.position = 0;
+        self.bind(states.accept);
+    }
+
+    fn state_label(&mut self, states: &mut States, state: StateId) -> Label {
+        let place = (state, self.position);
+        if let Some(label) = states.labels.get(&place) {
+            return *label;
+        }
+        let label = self.label();
+        states.labels.insert(place, label);
+        states.open.push(place);
+        label
+    }
+
+    fn state(&mut self, states: &mut States, id: StateId) {
+        let state = &self.pipeline.states[id.0 as usize];
+        self.statements(&state.body);
+        match &state.transition {
+            Transition::To(target) => self.go(states, *target),
+            Transition::Select { keys, cases } => {
+                let values: Vec<_> = keys.iter().map(|key| self.value(key)).collect();
+                let mut certain = false;
+                for (patterns, target) in cases {
+                    let next = self.label();
+                    certain = true;
+                    for ((key, value), pattern) in keys.iter().zip(&values).zip(patterns) {
+                        certain &= self.unless_matches(key, *value, *pattern, next);
+                    }
+                    self.go(states, *target);
+                    self.bind(next);
+                    if certain {
+                        break;
+                    }
+                }
+                if !certain {
+                    self.push(Op::Reject);
+                }
+            }
+        }
+    }
+
+    fn go(&mut self, states: &mut States, target: Target) {
+        match target {
+            Target::Reject => self.push(Op::Reject),
+            Target::Accept => {
+                // The position is of no interest any more.
+                self.push(Op::Jump { to: states.accept.0 });
+            }
+            Target::State(state) => {
+                let label = self.state_label(states, state);
+                self.jump(label);
+            }
+        }
+    }
+
+    /// Jumps unless a key matches. Gives whether it always does.
+    fn unless_matches(&mut self, key: &Expr, value: super::Pair<u32>, pattern: Pattern, next: Label) -> bool {
+        let zero = self.constant(0);
+        match pattern {
+            Pattern::Masked { mask, .. } if mask & arithmetic::ones(key.width) == 0 => return true,
+            Pattern::Masked { value: wanted, mask } => {
+                let value = self.masked(value, key.width, mask & arithmetic::ones(key.width));
+                let wanted = self.constant_pair(wanted);
+                let to = self.to(next);
+                self.push(Op::JumpNe { a: value.lo, b: wanted.lo, to });
+                if key.width > 64 {
+                    self.push(Op::JumpNe { a: value.hi, b: wanted.hi, to });
+                }
+            }
+            Pattern::Range { low, high } => {
+                let inside = self.in_range(value, key.width, low, high);
+                let to = self.to(next);
+                self.push(Op::JumpEq { a: inside, b: zero, to });
+            }
+        }
+        false
+    }
+
+    /// Goes past bytes that must be there.
+    pub(super) fn advance(&mut self, bytes: u32) {
+        self.position = self.position.saturating_add(bytes);
+        if self.position <= self.architecture.header_room + TELEMETRY_BYTES {
+            self.push(Op::Need { bytes: self.position as u16 });
+        } else {
+            // No packet has so many.
+            self.push(Op::Need { bytes: u16::MAX });
+            self.position = self.architecture.header_room + TELEMETRY_BYTES;
+        }
+    }
+
+    pub(super) fn extract(&mut self, header: HeaderId) {
+        let header = &self.pipeline.headers[header.0 as usize];
+        let (mut bit, bytes) = (8 * self.position, self.bytes(header));
+        self.advance(bytes);
+        if bit / 8 + bytes > self.position {
+            return;
+        }
+        for slot in &header.fields {
+            let (register, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
+            if width > 64 {
+                self.load(register.hi, bit, width - 64);
+                self.load(register.lo, bit + width - 64, 64);
+            } else {
+                self.load(register.lo, bit, width);
+            }
+            bit += width;
+        }
+        let (valid, one) = (self.slots[header.valid.0 as usize].lo, self.constant(1));
+        self.place(one, Some(valid));
+    }
+
+    /// Loads up to 64 bits of the packet, from a bit of it on.
+    fn load(&mut self, d: u32, bit: u32, width: u32) {
+        let (byte, offset) = (bit / 8, bit % 8);
+        if offset + width > 64 {
+            // Nine bytes.
+            let upper = 64 - offset;
+            let (a, b) = (self.fresh(), self.fresh());
+            self.load(a, bit, upper);
+            self.load(b, bit + upper, width - upper);
+            return self.push(Op::Concat { d, a, b, low: (width - upper) as u8 });
+        }
+        // Eight bytes are loaded, so those at the end of a buffer from further ahead. A packet without telemetry ends with the header.
+        let room = self.architecture.header_room;
+        let end = if bit + width <= 8 * room { room } else { room + TELEMETRY_BYTES };
+        let at = byte.min(end - 8);
+        let left = 8 * (byte - at) + offset;
+        self.push(Op::Load { d, at: at as u16, left: left as u8, right: (64 - width) as u8 });
+    }
+
+    pub(super) fn emit_header(&mut self, header: HeaderId) {
+        let header = &self.pipeline.headers[header.0 as usize];
+        let (absent, zero) = (self.label(), self.constant(0));
+        let to = self.to(absent);
+        self.push(Op::JumpEq { a: self.slots[header.valid.0 as usize].lo, b: zero, to });
+        // As many fields at a time as it takes to end with a byte.
+        let (mut group, mut bits, mut at) = (Vec::new(), 0, 0);
+        for slot in &header.fields {
+            group.push((self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width));
+            bits += group[group.len() - 1].1;
+            if bits % 8 == 0 {
+                self.store(&group, bits, at);
+                at += bits / 8;
+                (group, bits) = (Vec::new(), 0);
+            }
+        }
+        self.push(Op::Advance { bytes: at as u16 });
+        self.emitted = self.emitted.saturating_add(at);
+        self.bind(absent);
+    }
+
+    /// Stores values one after the other, `bits` in all, whole bytes, at most eight of them at a time.
+    fn store(&mut self, values: &[(super::Pair<u32>, u32)], bits: u32, at: u32) {
+        let mut done = 0;
+        while done < bits {
+            let size = (bits - done).min(64);
+            let (mut start, mut word) = (0, None);
+            for (value, width) in values {
+                // Which bits of the whole these are, and which of those belong to this word; bit 0 is the first one to be sent.
+                let (first, last) = (start.max(done), (start + width).min(done + size));
+                if first < last {
+                    let part = self.bits(*value, *width, start + width - last, last - first, None);
+                    word = Some(match word {
+                        None => part,
+                        Some(before) => {
+                            let d = self.fresh();
+                            self.push(Op::Concat { d, a: before, b: part, low: (last - first) as u8 });
+                            d
+                        }
+                    });
+                }
+                start += width;
+            }
+            let a = word.expect("every word has bits");
+            self.push(Op::Store { a, at: (at + done / 8) as u16, bytes: (size / 8) as u8 });
+            done += size;
+        }
+    }
+
+    /// Length of a header.
+    fn bytes(&self, header: &Header) -> u32 {
+        header.fields.iter().map(|slot| self.pipeline.slots[slot.0 as usize].width).sum::<u32>() / 8
+    }
+}

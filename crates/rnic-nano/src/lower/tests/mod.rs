@@ -1,0 +1,187 @@
+//! The machine against an interpreter of the checked program.
+
+mod generator;
+mod interpreter;
+
+use super::{Architecture, Executable, TELEMETRY_BYTES, lower};
+use crate::hir::*;
+use crate::runtime::{State as Registers, Table as Rows, bind_instances};
+use crate::vm::{self, Context, Outcome};
+use generator::Generator;
+use interpreter::{End, Interpreter};
+use proptest::prelude::*;
+use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
+use std::sync::Arc;
+
+struct Nobody;
+
+impl Blocks for Nobody {
+    fn get_rx_msg_info(&mut self, _: &RxMsgInfoRequest) -> RxMsgInfo {
+        unreachable!("random programs do not call it")
+    }
+    fn delivered(&mut self, _: &DeliveredEvent) {}
+    fn credit_to_btx(&mut self, _: &CreditToBtxEvent) {}
+    fn ctrl_pkt(&mut self, _: &CtrlPktEvent) {}
+}
+
+/// A program with one pipeline, whose slots can all be seen: the first `inputs` of them are inputs.
+struct Seen {
+    program: Program,
+    executable: Executable,
+    emitted: u32,
+    outputs: Vec<(SlotId, u32)>,
+}
+
+const ROOM: u32 = 64;
+
+impl Seen {
+    fn new(generator: Generator, inputs: usize) -> Seen {
+        let mut pipeline = generator.pipeline;
+        let slots = pipeline.slots.clone();
+        let name = |at: usize| format!("in.{at}");
+        pipeline.inputs = (0..inputs).map(|at| (name(at), SlotId(at as u32))).collect();
+        // Each slot, and the upper halves of the wide ones as slots of their own, written at the end.
+        let mut outputs = Vec::new();
+        for (at, slot) in slots.iter().enumerate() {
+            let id = SlotId(at as u32);
+            outputs.push((id, 0));
+            if slot.width > 64 {
+                pipeline.slots.push(Slot { name: "upper".into(), width: slot.width - 64, signed: false });
+                let upper = SlotId(pipeline.slots.len() as u32 - 1);
+                let of = Expr { width: slot.width, kind: ExprKind::Slot(id) }.into();
+                let value = Expr { width: slot.width - 64, kind: ExprKind::Slice { of, low: 64 } };
+                pipeline.deparser.push(Stmt::Assign { slot: upper, value });
+                outputs.push((upper, 64));
+            }
+        }
+        pipeline.outputs = outputs.iter().enumerate().map(|(at, (slot, _))| (name(at), *slot)).collect();
+        let bindings = bind_instances(&generator.instances).expect("known instances");
+        let names: Vec<String> = (0..outputs.len()).map(name).collect();
+        let architecture = Architecture {
+            inputs: &names.iter().map(String::as_str).collect::<Vec<_>>(),
+            first_pinned: names.len(),
+            outputs: &names.iter().map(|name| (name.as_str(), 0)).collect::<Vec<_>>(),
+            blocks: true,
+            instances: &bindings,
+            header_room: ROOM,
+        };
+        let (executable, emitted) = lower(&pipeline, &architecture).expect("a program of the subset");
+        let (annotations, constants, egress) = Default::default();
+        let program = Program { ingress: pipeline, egress, instances: generator.instances, annotations, constants };
+        Seen { program, executable, emitted, outputs }
+    }
+
+    /// Runs it over packets with the same inputs both ways, and compares all slots, registers by their later effects, and what is emitted.
+    fn compare(&self, inputs: &[u128], packets: &[Vec<u8>]) {
+        let pipeline = &self.program.ingress;
+        let tables = |table: &Table| {
+            let widths =
+                |action: &Action| action.parameters.iter().map(|s| pipeline.slots[s.0 as usize].width).collect();
+            Arc::new(Rows::new(table, table.actions.iter().map(widths).collect()))
+        };
+        let tables: Vec<_> = pipeline.tables.iter().map(tables).collect();
+        let mut frame = vm::prepare(&self.executable, &[], 0);
+        let mut state = Registers::new(&bind_instances(&self.program.instances).expect("known instances"));
+        let mut registers = Default::default();
+        for packet in packets {
+            let mut interpreter = Interpreter::new(&self.program, pipeline, packet);
+            interpreter.registers = registers;
+            interpreter.slots[..inputs.len()].copy_from_slice(inputs);
+            let end = interpreter.run();
+            let mut buffer = packet.clone();
+            buffer.resize((ROOM + TELEMETRY_BYTES) as usize, 0xee);
+            let mut out = vec![0; self.emitted as usize];
+            let mut context = Context {
+                state: &mut state,
+                tables: &tables,
+                blocks: &mut Nobody,
+                packet: &buffer,
+                len: packet.len(),
+                out: &mut out,
+            };
+            let outcome = vm::run(&self.executable, &mut frame, |at| inputs[usize::from(at)] as u64, &mut context);
+            match outcome {
+                Outcome::Exhausted => return,
+                Outcome::Rejected => assert_eq!(end, End::Rejected),
+                Outcome::Done(len) => {
+                    assert_eq!(end, End::Done);
+                    self.compare_slots(&frame, &interpreter);
+                    let bits = |byte: &u8| (0..8).rev().map(|bit| byte >> bit & 1 == 1).collect::<Vec<bool>>();
+                    assert_eq!(out[..len].iter().flat_map(bits).collect::<Vec<bool>>(), interpreter.emitted);
+                }
+            }
+            registers = interpreter.registers;
+        }
+    }
+
+    fn compare_slots(&self, frame: &vm::Frame, interpreter: &Interpreter<'_>) {
+        let slots = &self.program.ingress.slots;
+        for ((slot, from), register) in self.outputs.iter().zip(&self.executable.code.outputs) {
+            let expected = interpreter.slots[slot.0 as usize] as u64;
+            let name = &slots[slot.0 as usize].name;
+            assert_eq!(frame[usize::from(*register)], expected, "{name} from bit {from}");
+        }
+    }
+}
+
+fn packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let byte = prop_oneof![0u8..4, any::<u8>()];
+    prop::collection::vec(prop::collection::vec(byte, 0..ROOM as usize + 30), 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Expressions, statements, tables and registers.
+    #[test]
+    fn controls_do_what_they_mean(
+        dice in prop::collection::vec(any::<u32>(), 0..400),
+        inputs in prop::collection::vec(any::<u64>(), 10),
+    ) {
+        let mut generator = Generator::new(dice);
+        generator.pipeline.control = generator.body(4, 0);
+        let widths = generator.pipeline.slots.iter().map(|slot| slot.width);
+        let inputs: Vec<u128> = widths.zip(inputs).map(|(width, input)| u128::from(input) & crate::arithmetic::ones(width)).collect();
+        Seen::new(generator, inputs.len()).compare(&inputs, &[vec![], vec![]]);
+    }
+
+    /// Parsers, and headers of odd widths in and out.
+    #[test]
+    fn parsers_and_deparsers_do_what_they_mean(dice in prop::collection::vec(any::<u32>(), 0..300), packets in packets()) {
+        let mut generator = Generator::new(dice);
+        generator.headers(3);
+        generator.states(4);
+        generator.pipeline.control = generator.body(2, 0);
+        generator.pipeline.deparser = (0..3).map(|header| Stmt::Emit(HeaderId(header))).collect();
+        Seen::new(generator, 0).compare(&[], &packets);
+    }
+}
+
+/// An argument of an action that nobody reads has a place of its own: it is not written over whether an entry matched.
+#[test]
+fn arguments_and_the_hit_have_different_places() {
+    let mut generator = Generator::new(Vec::new());
+    let slot = |width| SlotId(generator.pipeline.slots.iter().position(|slot| slot.width == width).unwrap() as u32);
+    let (hit, key) = (slot(1), slot(8));
+    let key_expr = || Expr { width: 8, kind: ExprKind::Slot(key) };
+    let action = Action { name: "a".into(), parameters: vec![key], body: Vec::new() };
+    generator.pipeline.tables = vec![Table {
+        name: "t".into(),
+        keys: vec![(key_expr(), MatchKind::Exact)],
+        actions: vec![action],
+        default: None,
+        default_const: false,
+        entries: vec![Entry { keys: vec![Pattern::Masked { value: 3, mask: 0xff }], action: 0, arguments: vec![0xfe] }],
+        entries_const: false,
+        size: 1,
+        span: Default::default(),
+    }];
+    let number = |value| Expr { width: 8, kind: ExprKind::Const(value) };
+    generator.pipeline.control = vec![
+        Stmt::Apply { table: TableId(0), hit: Some(hit), action: None },
+        Stmt::Assign { slot: key, value: number(9) },
+    ];
+    let mut inputs = [0; 10];
+    inputs[key.0 as usize] = 3;
+    Seen::new(generator, inputs.len()).compare(&inputs, &[vec![]]);
+}

@@ -1,0 +1,227 @@
+//! Parsers with their states, controls, actions.
+
+use super::{Parsed, Parser, is_sign, near_keyword};
+use crate::ast::{
+    Action, Block, Control, ItemKind, Local, Parameter, Parser as ParserDeclaration, Prototype, SelectCase, State,
+    Transition, Variable,
+};
+use crate::diagnostic::Diagnostic;
+use crate::lexer::Kind;
+
+impl Parser {
+    /// The type of a parser, or a parser.
+    pub(super) fn parser_item(&mut self) -> Parsed<ItemKind> {
+        self.bump();
+        let head = self.bodiless("the parser")?;
+        self.types.insert(head.name.name.clone());
+        if self.eat(";").is_some() {
+            return Ok(ItemKind::ParserType(head));
+        }
+        let Prototype { name, parameters, .. } = self.head_with_body(head, "parsers")?;
+        let (mut locals, mut states) = (Vec::new(), Vec::new());
+        self.braces(&format!("the parser `{}`", name.name), |parser| {
+            parser.annotations()?;
+            if parser.is_word("state") && matches!(parser.ahead(1).kind, Kind::Ident(_)) {
+                states.push(parser.state()?);
+                return Ok(());
+            }
+            if !states.is_empty() {
+                let help = "constants, variables and instances stand before the first state";
+                let error = parser.unexpected_error("a state or the end of the parser");
+                return parser.fail(error.with_help(help));
+            }
+            locals.push(parser.local(false)?);
+            Ok(())
+        })?;
+        self.eat(";");
+        Ok(ItemKind::Parser(ParserDeclaration { name, parameters, locals, states }))
+    }
+
+    /// The type of a control, or a control.
+    pub(super) fn control_item(&mut self) -> Parsed<ItemKind> {
+        self.bump();
+        let head = self.bodiless("the control")?;
+        self.types.insert(head.name.name.clone());
+        if self.eat(";").is_some() {
+            return Ok(ItemKind::ControlType(head));
+        }
+        let Prototype { name, parameters, .. } = self.head_with_body(head, "controls")?;
+        let errors = self.errors.len();
+        let (mut locals, mut apply) = (Vec::new(), None);
+        let body = self.braces(&format!("the control `{}`", name.name), |parser| {
+            if let Some(first) = apply.as_ref().map(|block: &Block| block.span) {
+                let error = parser.unexpected_error("the end of the control");
+                let error = error.with_related(first, "`apply` is the last part of a control");
+                return parser.fail(error);
+            }
+            if parser.is_word("apply") && is_sign(parser.ahead(1), "{") {
+                parser.bump();
+                apply = Some(parser.block("`apply`")?);
+                return Ok(());
+            }
+            locals.push(parser.local(true)?);
+            Ok(())
+        })?;
+        self.eat(";");
+        if apply.is_none() && self.errors.len() == errors {
+            let error = Diagnostic::new(
+                name.span,
+                format!("the control `{}` has no `apply` block", name.name),
+                "`apply` is missing",
+            );
+            self.failed_at = None;
+            return self.fail(error.with_help("a control ends with `apply { ... }`, which may be empty"));
+        }
+        let apply = apply.unwrap_or(Block { body: Vec::new(), span: body });
+        Ok(ItemKind::Control(Control { name, parameters, locals, apply }))
+    }
+
+    /// Refuses what only a type may have, and parameters of constructors.
+    fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
+        if self.is("(") {
+            return self
+                .unsupported(&format!("constructor parameters of {what}"), Some("use a constant of the top level"));
+        }
+        if let (Some(first), true) = (head.type_parameters.first(), self.is("{")) {
+            let what = format!("type parameters of {what} with a body");
+            return self.fail(Diagnostic::unsupported(first.span, &what, Some("write the types that it is used with")));
+        }
+        if !self.is("{") {
+            return self.unexpected(&format!("`{{` or `;` after the parameters of `{}`", head.name.name));
+        }
+        Ok(head)
+    }
+
+    /// What a parser or control declares.
+    fn local(&mut self, in_control: bool) -> Parsed<Local> {
+        let annotations = self.annotations()?;
+        match self.peek().kind {
+            Kind::Keyword("const") => return Ok(Local::Const(self.constant()?)),
+            Kind::Keyword("action") if in_control => return Ok(Local::Action(self.action()?)),
+            Kind::Keyword("table") if in_control => return Ok(Local::Table(self.table()?)),
+            Kind::Keyword("action" | "table") => {
+                let error = self.unexpected_error("a state or a declaration");
+                return self.fail(error.with_help("actions and tables stand in a control"));
+            }
+            Kind::Keyword("value_set") => {
+                return self.unsupported("value sets", Some("list the values in the `select`"));
+            }
+            _ => {}
+        }
+        if self.is_word("state") && matches!(self.ahead(1).kind, Kind::Ident(_)) {
+            let error = self.unexpected_error("a declaration or `apply`");
+            return self.fail(error.with_help("states stand in a parser"));
+        }
+        if self.begins_declaration() {
+            return self.variable_or_unknown(in_control);
+        }
+        if matches!(self.peek().kind, Kind::Ident(_)) && self.begins_instance() {
+            let ty = self.ty()?;
+            return Ok(Local::Instance(self.instance(annotations, ty)?));
+        }
+        self.no_local(in_control)
+    }
+
+    /// Whether `T(` or `T<A>(` stands here.
+    fn begins_instance(&self) -> bool {
+        match self.ahead(1).kind {
+            Kind::Sign("(") => true,
+            Kind::Sign("<") => self.type_arguments_len(1).is_some_and(|len| is_sign(self.ahead(len + 1), "(")),
+            _ => false,
+        }
+    }
+
+    /// `T name;`; a keyword with a slip of the pen, `tabel name {`, looks like it.
+    fn variable_or_unknown(&mut self, in_control: bool) -> Parsed<Local> {
+        let unknown = matches!(&self.peek().kind, Kind::Ident(word) if !self.types.contains(word));
+        if unknown && matches!(self.ahead(2).kind, Kind::Sign("{" | "(")) {
+            return self.no_local(in_control);
+        }
+        Ok(Local::Variable(self.variable()?))
+    }
+
+    fn no_local<T>(&mut self, in_control: bool) -> Parsed<T> {
+        let expected = if in_control { "a declaration or `apply`" } else { "a declaration or a state" };
+        let error = self.unexpected_error(expected);
+        let near = match &self.peek().kind {
+            Kind::Ident(word) => near_keyword(word, if in_control { &["apply"] } else { &["state"] }),
+            _ => None,
+        };
+        let help = near.unwrap_or_else(|| {
+            let statements =
+                if in_control { "statements stand in `apply { ... }`" } else { "statements stand in a state" };
+            statements.into()
+        });
+        self.fail(error.with_help(help))
+    }
+
+    /// `T name;`, `T name = value;`
+    pub(super) fn variable(&mut self) -> Parsed<Variable> {
+        let ty = self.ty()?;
+        let name = self.ident("the variable")?;
+        let value = if self.eat("=").is_some() { Some(self.expr()?) } else { None };
+        self.semicolon("the variable")?;
+        Ok(Variable { ty, name, value })
+    }
+
+    pub(super) fn action(&mut self) -> Parsed<Action> {
+        self.bump();
+        let name = self.ident("the action")?;
+        let parameters: Vec<Parameter> = self.parameters()?;
+        let body = self.block(&format!("the action `{}`", name.name))?;
+        Ok(Action { name, parameters, body })
+    }
+
+    fn state(&mut self) -> Parsed<State> {
+        self.bump();
+        let name = self.ident("the state")?;
+        let (mut body, mut transition) = (Vec::new(), None);
+        self.in_state = true;
+        let parsed = self.braces(&format!("the state `{}`", name.name), |parser| {
+            if transition.is_some() {
+                let error = parser.unexpected_error("the end of the state");
+                return parser.fail(error.with_help("nothing follows the transition"));
+            }
+            if parser.is_keyword("transition") {
+                transition = Some(parser.transition()?);
+                return Ok(());
+            }
+            body.push(parser.statement()?);
+            Ok(())
+        });
+        self.in_state = false;
+        parsed?;
+        Ok(State { name, body, transition })
+    }
+
+    fn transition(&mut self) -> Parsed<Transition> {
+        let start = self.bump();
+        if self.eat_keyword("select").is_none() {
+            if self.is("(") {
+                let error = self.unexpected_error("the name of a state or `select`");
+                return self.fail(error.with_help("write `transition select(key) { ... }`"));
+            }
+            let next = self.ident("a state")?;
+            self.semicolon("the transition")?;
+            return Ok(Transition::To(next));
+        }
+        let open = self.expect("(", "before the keys of `select`")?;
+        let keys = self.list(")", open, "the keys of `select`", Parser::expr)?;
+        let mut cases = Vec::new();
+        let end = self.braces("the cases of `select`", |parser| {
+            cases.push(parser.select_case()?);
+            Ok(())
+        })?;
+        self.eat(";");
+        Ok(Transition::Select { span: start.to(end), keys, cases })
+    }
+
+    fn select_case(&mut self) -> Parsed<SelectCase> {
+        self.annotations()?;
+        let (keys, span) = self.key_sets()?;
+        self.expect(":", "after the keys of a case")?;
+        let next = self.ident("a state")?;
+        self.semicolon("the case")?;
+        Ok(SelectCase { keys, span, next })
+    }
+}

@@ -1,0 +1,227 @@
+//! Types, parameters, annotations.
+
+use super::{Failed, Parsed, Parser, is_sign};
+use crate::ast::{Annotation, Direction, Expr, ExprKind, Ident, Parameter, Type, TypeKind};
+use crate::lexer::{Kind, Token};
+
+/// Tokens of type arguments that are looked at to tell them from a comparison.
+const MOST_LOOKED_AT: usize = 256;
+
+impl Parser {
+    /// Whether the token is a keyword that begins a type.
+    pub(super) fn is_type_keyword(token: &Token) -> bool {
+        let Kind::Keyword(keyword) = token.kind else { return false };
+        matches!(
+            keyword,
+            "bit" | "int" | "bool" | "error" | "varbit" | "tuple" | "list" | "string" | "void" | "match_kind"
+        )
+    }
+
+    pub(super) fn ty(&mut self) -> Parsed<Type> {
+        self.within(Parser::ty_here)
+    }
+
+    fn ty_here(&mut self) -> Parsed<Type> {
+        let start = self.span();
+        let kind = match self.peek().kind {
+            Kind::Keyword("bool") => self.simple_type(TypeKind::Bool),
+            Kind::Keyword("error") => self.simple_type(TypeKind::Error),
+            Kind::Keyword("bit") => TypeKind::Bit(Box::new(self.bits(true)?.ok_or(Failed)?)),
+            Kind::Keyword("int") => self.bits(false)?.map_or(TypeKind::Integer, |width| TypeKind::Int(Box::new(width))),
+            Kind::Keyword("_") => self.simple_type(TypeKind::Any),
+            Kind::Ident(_) => {
+                let name = self.ident("a type")?;
+                let arguments = if self.is("<") { self.type_arguments()? } else { Vec::new() };
+                TypeKind::Named { name, arguments }
+            }
+            Kind::Sign(".") => return self.unsupported("a leading `.` before a type", Some("leave the `.` out")),
+            Kind::Keyword(keyword) => return self.no_type(keyword),
+            _ => return self.unexpected("a type"),
+        };
+        if self.is("[") {
+            return self.unsupported(
+                "header stacks",
+                Some("declare one header for each element, or give a header wider fields"),
+            );
+        }
+        Ok(Type { span: start.to(self.last_span()), kind })
+    }
+
+    fn simple_type(&mut self, kind: TypeKind) -> TypeKind {
+        self.bump();
+        kind
+    }
+
+    fn no_type<T>(&mut self, keyword: &str) -> Parsed<T> {
+        match keyword {
+            "varbit" => self.unsupported("`varbit`", Some("use headers of fixed size, one for each size that occurs")),
+            "tuple" => self.unsupported("tuples", Some("declare a struct")),
+            "list" => self.unsupported("`list`", None),
+            "string" => self.unsupported("strings", None),
+            "match_kind" => self.unsupported("`match_kind` as a type", None),
+            "void" => {
+                let error = self.unexpected_error("a type");
+                self.fail(
+                    error.with_help("`void` stands only before the name of a function or method that returns nothing"),
+                )
+            }
+            _ => self.unexpected("a type"),
+        }
+    }
+
+    /// `bit<W>` or `int<W>`; W is a number, or an expression.
+    fn bits(&mut self, alone_is_one: bool) -> Parsed<Option<Expr>> {
+        let keyword = self.bump();
+        let Some(open) = self.eat("<") else {
+            let one = Expr { span: keyword, kind: ExprKind::Number { value: 1, width: None } };
+            return Ok(alone_is_one.then_some(one));
+        };
+        if self.is(">") {
+            return self.unexpected("the number of bits");
+        }
+        let width = self.width()?;
+        self.close(">", open, "the number of bits")?;
+        Ok(Some(width))
+    }
+
+    pub(super) fn type_arguments(&mut self) -> Parsed<Vec<Type>> {
+        let open = self.expect("<", "before type arguments")?;
+        if self.is(">") {
+            return self.unexpected("a type");
+        }
+        self.list(">", open, "type arguments", Parser::ty)
+    }
+
+    /// How many tokens from here, a `<`, type arguments would take; `None` if these are none.
+    pub(super) fn type_arguments_len(&self, from: usize) -> Option<usize> {
+        let (mut angles, mut parentheses) = (0usize, 0usize);
+        for count in from..from + MOST_LOOKED_AT {
+            let token = self.ahead(count);
+            match &token.kind {
+                Kind::Sign("(") if count > from => parentheses += 1,
+                Kind::Sign(")") => parentheses = parentheses.checked_sub(1)?,
+                Kind::End | Kind::Sign(";" | "{" | "}") => return None,
+                _ if parentheses > 0 => {}
+                Kind::Sign("<") => angles += 1,
+                Kind::Sign(">") => {
+                    angles = angles.checked_sub(1)?;
+                    if angles == 0 {
+                        return Some(count + 1 - from);
+                    }
+                }
+                Kind::Ident(_) | Kind::Number(..) | Kind::Sign("," | "." | "+" | "-" | "*") => {}
+                Kind::Keyword("_") => {}
+                _ if Parser::is_type_keyword(token) => {}
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// `<A, B>`, if it is there; these names are types from now on.
+    pub(super) fn type_parameters(&mut self) -> Parsed<Vec<Ident>> {
+        let Some(open) = self.eat("<") else { return Ok(Vec::new()) };
+        let names = self.list(">", open, "type parameters", |parser| parser.ident("a type parameter"))?;
+        self.types.extend(names.iter().map(|ident| ident.name.clone()));
+        Ok(names)
+    }
+
+    pub(super) fn parameters(&mut self) -> Parsed<Vec<Parameter>> {
+        let open = self.expect("(", "before the parameters")?;
+        self.list(")", open, "the parameters", Parser::parameter)
+    }
+
+    fn parameter(&mut self) -> Parsed<Parameter> {
+        self.annotations()?;
+        let direction = match self.peek().kind {
+            Kind::Keyword("in") => Direction::In,
+            Kind::Keyword("out") => Direction::Out,
+            Kind::Keyword("inout") => Direction::InOut,
+            _ => Direction::None,
+        };
+        if direction != Direction::None {
+            self.bump();
+        }
+        let ty = self.ty()?;
+        if self.is(",") || self.is(")") {
+            let error = self.unexpected_error("the name of the parameter");
+            return self.fail(error.with_help("a parameter has a type and a name: `in bit<32> size`"));
+        }
+        let name = self.ident("the parameter")?;
+        if self.is("=") {
+            return self.unsupported("default values of parameters", Some("give the value in each call"));
+        }
+        Ok(Parameter { direction, ty, name })
+    }
+
+    /// `@name`, `@name(...)`: none or more.
+    pub(super) fn annotations(&mut self) -> Parsed<Vec<Annotation>> {
+        let mut annotations = Vec::new();
+        while self.eat("@").is_some() {
+            if self.is_word("pragma") {
+                return self.unsupported("`@pragma`", Some("write `@name(arguments)`"));
+            }
+            let name = self.ident("an annotation")?;
+            if self.is("[") {
+                return self.unsupported("annotations in brackets", Some("write the arguments in parentheses"));
+            }
+            let arguments = match self.eat("(") {
+                Some(open) => self.annotation_arguments(open)?,
+                None => Vec::new(),
+            };
+            annotations.push(Annotation { name, arguments });
+        }
+        Ok(annotations)
+    }
+
+    /// Expressions; anything else in balanced parentheses is allowed and means nothing here.
+    fn annotation_arguments(&mut self, open: crate::source::Span) -> Parsed<Vec<Expr>> {
+        let (start, errors) = (self.at, self.errors.len());
+        let (failed_at, outer) = (self.failed_at, std::mem::replace(&mut self.in_annotation, true));
+        let arguments = self.list(")", open, "the arguments", Parser::expr);
+        self.in_annotation = outer;
+        if arguments.is_ok() || self.stopped {
+            return arguments;
+        }
+        (self.at, self.failed_at) = (start, failed_at);
+        self.errors.truncate(errors);
+        let mut parentheses = 1;
+        while parentheses > 0 {
+            if self.peek().kind == Kind::Wrong {
+                return Err(Failed);
+            }
+            if self.at_end() || self.is(";") {
+                return self.close(")", open, "the annotation").map(|_| Vec::new());
+            }
+            parentheses += usize::from(self.is("("));
+            parentheses -= usize::from(self.is(")"));
+            self.bump();
+        }
+        Ok(Vec::new())
+    }
+
+    /// Whether a type and a name stand here: `T name`, `T<A> name`.
+    pub(super) fn begins_declaration(&self) -> bool {
+        let token = self.peek();
+        if Parser::is_type_keyword(token) {
+            // `error.Name` is a value.
+            return !is_sign(self.ahead(1), ".");
+        }
+        if !matches!(token.kind, Kind::Ident(_)) {
+            return false;
+        }
+        match &self.ahead(1).kind {
+            Kind::Ident(_) => true,
+            Kind::Sign("<") => {
+                self.type_arguments_len(1).is_some_and(|len| matches!(self.ahead(len + 1).kind, Kind::Ident(_)))
+            }
+            // `T[4] name`: a header stack.
+            Kind::Sign("[") => {
+                matches!(self.ahead(2).kind, Kind::Number(..) | Kind::Ident(_))
+                    && is_sign(self.ahead(3), "]")
+                    && matches!(self.ahead(4).kind, Kind::Ident(_))
+            }
+            _ => false,
+        }
+    }
+}

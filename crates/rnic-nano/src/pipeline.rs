@@ -1,0 +1,257 @@
+//! A program on a NIC: the [`message::Pipeline`](Pipeline) that the message engine drives.
+
+use crate::lower::TELEMETRY_BYTES;
+use crate::program::{ARRIVAL, DEPARTURE, Program};
+use crate::runtime::{State, Table, TableError, TableHandle};
+use crate::vm::{self, Context, Frame, Outcome};
+use crate::{hir, lower::Executable};
+use rnic_transport::Time;
+use rnic_transport::message::{
+    Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Pipeline, RxMsgInfo,
+    RxMsgInfoRequest, Verdict,
+};
+use std::sync::Arc;
+
+/// A header as it travels: bytes that the program's deparser wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct P4Header<const N: usize> {
+    /// The bytes; zero after the header's end.
+    pub bytes: [u8; N],
+    /// Length in bytes, at most `N`.
+    pub len: u16,
+}
+
+impl<const N: usize> Default for P4Header<N> {
+    fn default() -> P4Header<N> {
+        P4Header { bytes: [0; N], len: 0 }
+    }
+}
+
+/// What a program may know of its NIC: `nic_t`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NicParameters {
+    /// Its Ethernet address, 48 bits.
+    pub mac: u64,
+    /// That of the switch it is connected to, 48 bits.
+    pub switch_mac: u64,
+    /// Its IP address.
+    pub ip: u32,
+    /// Packets in a round trip at line rate.
+    pub rtt_pkts: u32,
+    /// Payload bytes of a full packet.
+    pub mtu: u16,
+    /// Rate of its link, in Mbit/s.
+    pub line_rate_mbps: u32,
+    /// Longest round trip of an empty network, in nanoseconds.
+    pub base_rtt_ns: u32,
+}
+
+impl NicParameters {
+    /// In the order of `nic_t`.
+    fn values(&self) -> [u64; 7] {
+        let mac = |address: u64| address & ((1 << 48) - 1);
+        let [ip, rtt_pkts, rate, rtt] = [self.ip, self.rtt_pkts, self.line_rate_mbps, self.base_rtt_ns].map(u64::from);
+        [mac(self.mac), mac(self.switch_mac), ip, rtt_pkts, self.mtu.into(), rate, rtt]
+    }
+}
+
+/// What went wrong while a program ran. None of it stops it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets that the parser rejected: too short, no case for a key, or by the program's will.
+    pub rejected: u64,
+    /// Packets given up since the parser went in circles.
+    pub exhausted: u64,
+    /// Accesses of registers beyond their size: they read 0 and write nothing.
+    pub beyond: u64,
+}
+
+/// A program emits longer headers than there is room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the program needs room for headers of {needed} bytes, there is room for {room}")]
+pub struct HeaderRoom {
+    /// [`Program::header_room`].
+    pub needed: usize,
+    /// `N` of the pipeline.
+    pub room: usize,
+}
+
+/// A program on one NIC, for headers of up to `N` bytes.
+#[derive(Clone, Debug)]
+pub struct P4Pipeline<const N: usize> {
+    program: Program,
+    ingress: Box<Frame>,
+    egress: Box<Frame>,
+    nic: [u64; 7],
+    state: State,
+    ingress_tables: Vec<Arc<Table>>,
+    egress_tables: Vec<Arc<Table>>,
+    counters: Counters,
+}
+
+impl<const N: usize> P4Pipeline<N> {
+    /// The program with its registers zero and its tables as it declares them. `N` is at least [`Program::header_room`].
+    pub fn new(program: &Program, nic: &NicParameters) -> Result<P4Pipeline<N>, HeaderRoom> {
+        if N < program.header_room() {
+            return Err(HeaderRoom { needed: program.header_room(), room: N });
+        }
+        let nic = nic.values();
+        Ok(P4Pipeline {
+            program: program.clone(),
+            ingress: vm::prepare(program.ingress(), &nic, ARRIVAL.len()),
+            egress: vm::prepare(program.egress(), &nic, DEPARTURE.len()),
+            nic,
+            state: State::new(program.bindings()),
+            ingress_tables: tables(&program.hir().ingress),
+            egress_tables: tables(&program.hir().egress),
+            counters: Counters::default(),
+        })
+    }
+
+    /// What went wrong so far.
+    pub fn counters(&self) -> Counters {
+        Counters { beyond: self.state.beyond, ..self.counters }
+    }
+
+    /// A table by its name in the program, to be read and changed while the program runs.
+    pub fn table(&mut self, name: &str) -> Result<TableHandle<'_>, TableError> {
+        let hir = self.program.hir();
+        let pipelines = [(&hir.ingress, &mut self.ingress_tables), (&hir.egress, &mut self.egress_tables)];
+        for (pipeline, tables) in pipelines {
+            if let Some(at) = pipeline.tables.iter().position(|table| table.name == name) {
+                return Ok(TableHandle { spec: &pipeline.tables[at], slots: &pipeline.slots, table: &mut tables[at] });
+            }
+        }
+        let tables = hir.ingress.tables.iter().chain(&hir.egress.tables);
+        let names: Vec<&str> = tables.map(|table| table.name.as_str()).collect();
+        Err(TableError::UnknownTable(name.to_string(), names.join(", ")))
+    }
+
+    /// Runs ingress over a packet in a buffer.
+    fn arrive<B: Blocks>(
+        &mut self, blocks: &mut B, packet: &[u8], len: usize, arrival: &Arrival<'_>, hops: u64,
+    ) -> Verdict {
+        let executable = self.program.ingress();
+        let flags = [arrival.trimmed, arrival.returned, arrival.marked].map(u64::from);
+        let given =
+            [nanoseconds(arrival.now), arrival.frame_bytes.into(), flags[0], flags[1], flags[2], hops, 1, 0, 0, 0];
+        let input =
+            |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
+        let mut context =
+            Context { state: &mut self.state, tables: &self.ingress_tables, blocks, packet, len, out: &mut [] };
+        match vm::run(executable, &mut self.ingress, input, &mut context) {
+            Outcome::Done(_) => verdict(executable, &self.ingress),
+            Outcome::Rejected => {
+                self.counters.rejected += 1;
+                Verdict::Consumed
+            }
+            Outcome::Exhausted => {
+                self.counters.exhausted += 1;
+                Verdict::Consumed
+            }
+        }
+    }
+
+    /// The same with the records of switches after the header's bytes.
+    fn arrive_with_telemetry<B: Blocks>(&mut self, blocks: &mut B, header: &[u8], arrival: &Arrival<'_>) -> Verdict {
+        let mut packet = [0; 256 + TELEMETRY_BYTES as usize];
+        packet[..header.len()].copy_from_slice(header);
+        let (mut len, hops) = (header.len(), arrival.telemetry.map_or(&[][..], |telemetry| telemetry.hops()));
+        for hop in hops {
+            for word in [hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps] {
+                packet[len..len + 4].copy_from_slice(&word.to_be_bytes());
+                len += 4;
+            }
+        }
+        self.arrive(blocks, &packet, len, arrival, hops.len() as u64)
+    }
+}
+
+impl<const N: usize> Pipeline for P4Pipeline<N> {
+    type Header = P4Header<N>;
+
+    #[inline]
+    fn header_bytes(header: &P4Header<N>) -> u32 {
+        header.len.into()
+    }
+
+    fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &P4Header<N>, arrival: &Arrival<'_>) -> Verdict {
+        let len = usize::from(header.len).min(N);
+        match arrival.telemetry {
+            None => self.arrive(blocks, &header.bytes, len, arrival, 0),
+            Some(_) => self.arrive_with_telemetry(blocks, &header.bytes[..len.min(256)], arrival),
+        }
+    }
+
+    fn egress(&mut self, departure: &Departure) -> Framed<P4Header<N>> {
+        let executable = self.program.egress();
+        let d = departure;
+        let given: [u64; 14] = [
+            nanoseconds(d.now),
+            d.dst_ip.into(),
+            d.dst_context.into(),
+            d.src_context.into(),
+            d.tx_msg_id.into(),
+            d.msg_len.into(),
+            d.pkt_offset.into(),
+            d.credit.into(),
+            d.rank.into(),
+            d.flags.into(),
+            d.is_new_msg.into(),
+            d.is_rtx.into(),
+            u64::from(d.payload) & 0xffff,
+            0,
+        ];
+        let input =
+            |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
+        let mut bytes = [0; N];
+        let mut context = Context {
+            state: &mut self.state,
+            tables: &self.egress_tables,
+            blocks: &mut NoBlocks,
+            packet: &[],
+            len: 0,
+            out: &mut bytes,
+        };
+        let outcome = vm::run(executable, &mut self.egress, input, &mut context);
+        let len = if let Outcome::Done(len) = outcome { len } else { 0 };
+        let band = self.egress[usize::from(executable.code.outputs[0])] as u8;
+        Framed { header: P4Header { bytes, len: len as u16 }, band }
+    }
+
+    fn expired(&mut self, rx_msg_id: u16) {
+        self.state.schedulers.iter_mut().for_each(|scheduler| scheduler.remove(rx_msg_id));
+    }
+}
+
+fn nanoseconds(time: Time) -> u64 {
+    time.as_ps() / 1000
+}
+
+/// What ingress left for reassembly.
+fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
+    let output = |at: usize| frame[usize::from(executable.code.outputs[at])];
+    if output(0) != 0 {
+        return Verdict::Consumed;
+    }
+    Verdict::Reassemble { rx_msg_id: output(1) as u16, pkt_offset: output(2) as u32, is_last_pkt: output(3) != 0 }
+}
+
+/// The tables of a pipeline, as the program declares them.
+fn tables(pipeline: &hir::Pipeline) -> Vec<Arc<Table>> {
+    let widths = |action: &hir::Action| action.parameters.iter().map(|s| pipeline.slots[s.0 as usize].width).collect();
+    let table = |table: &hir::Table| Arc::new(Table::new(table, table.actions.iter().map(widths).collect()));
+    pipeline.tables.iter().map(table).collect()
+}
+
+/// Egress has none: a program that calls one there is not compiled.
+struct NoBlocks;
+
+impl Blocks for NoBlocks {
+    fn get_rx_msg_info(&mut self, _: &RxMsgInfoRequest) -> RxMsgInfo {
+        RxMsgInfo { fail: true, ..RxMsgInfo::default() }
+    }
+    fn delivered(&mut self, _: &DeliveredEvent) {}
+    fn credit_to_btx(&mut self, _: &CreditToBtxEvent) {}
+    fn ctrl_pkt(&mut self, _: &CtrlPktEvent) {}
+}

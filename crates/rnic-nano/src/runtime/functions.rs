@@ -1,0 +1,92 @@
+//! Which extern a name means, and what calls of it look like.
+
+use super::{Binding, Function};
+use crate::diagnostic::Diagnostic;
+use crate::hir::{ExternCall, Instance};
+
+/// Widths of arguments and results.
+struct Signature {
+    arguments: Vec<u32>,
+    results: Vec<u32>,
+}
+
+impl Signature {
+    fn new(arguments: &[u32], results: &[u32]) -> Signature {
+        Signature { arguments: arguments.to_vec(), results: results.to_vec() }
+    }
+}
+
+/// What the program's instances are.
+pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec<Diagnostic>> {
+    let (mut bindings, mut errors) = (Vec::new(), Vec::new());
+    let (mut if_else, mut dual, mut schedulers) = (0, 0, 0);
+    let next = |count: &mut u16| {
+        *count += 1;
+        *count - 1
+    };
+    for instance in instances {
+        let size = instance.arguments.first().map_or(0, |size| u64::try_from(*size).unwrap_or(u64::MAX));
+        match (instance.kind.as_str(), &instance.types[..]) {
+            ("IfElseRaw", &[width @ 1..=64]) => {
+                bindings.push(Binding::IfElse { index: next(&mut if_else), size, width })
+            }
+            ("DualPort", widths) if !widths.is_empty() => {
+                bindings.push(Binding::Dual { index: next(&mut dual), size, widths: widths.to_vec() });
+            }
+            ("PriorityScheduler", _) => bindings.push(Binding::Scheduler { index: next(&mut schedulers) }),
+            ("IfElseRaw", _) => errors.push(
+                Diagnostic::new(
+                    instance.span,
+                    "an IfElseRaw holds one number of at most 64 bits",
+                    "this one holds more",
+                )
+                .with_help("use a DualPort for structs"),
+            ),
+            (kind, _) => {
+                let message = format!("this NIC has no extern '{kind}'");
+                let help = "it has IfElseRaw, DualPort and PriorityScheduler";
+                errors.push(Diagnostic::new(instance.span, message, "of this kind").with_help(help));
+            }
+        }
+    }
+    if errors.is_empty() { Ok(bindings) } else { Err(errors) }
+}
+
+/// What a call does, and the widths of its results. An error says what is wrong with it.
+pub(crate) fn bind(call: &ExternCall, instances: &[Binding], blocks: bool) -> Result<(Function, Vec<u32>), String> {
+    let name = &call.function;
+    let binding = call.instance.map(|id| &instances[id.0 as usize]);
+    let (function, signature) =
+        find(name, binding).ok_or_else(|| format!("this NIC has no extern function '{name}'"))?;
+    if binding.is_none() && !blocks {
+        return Err(format!("'{name}' can be called by the ingress control only"));
+    }
+    let arguments = call.arguments.iter().map(|argument| argument.width);
+    if !arguments.eq(signature.arguments.iter().copied()) || call.results.len() != signature.results.len() {
+        return Err(format!("'{name}' is not declared as nanotransport.p4 declares it"));
+    }
+    Ok((function, signature.results))
+}
+
+fn find(name: &str, binding: Option<&Binding>) -> Option<(Function, Signature)> {
+    Some(match (binding, name) {
+        (None, "get_rx_msg_info") => {
+            (Function::GetRxMsgInfo, Signature::new(&[32, 16, 32, 32, 32, 1], &[1, 16, 1, 1, 1, 32]))
+        }
+        (None, "delivered_event") => (Function::Delivered, Signature::new(&[32, 32, 32, 64], &[])),
+        (None, "credit_to_btx_event") => (Function::CreditToBtx, Signature::new(&[32, 1, 32, 1, 32], &[])),
+        (None, "ctrl_pkt_event") => (Function::CtrlPkt, Signature::new(&[32, 16, 16, 32, 32, 32, 32, 8, 8, 8], &[])),
+        (Some(Binding::IfElse { index, width, .. }), "execute") => {
+            (Function::IfElse(*index), Signature::new(&[32, 1, 2, *width, 2, *width], &[*width]))
+        }
+        (Some(Binding::Dual { index, widths, .. }), "read") => (Function::Read(*index), Signature::new(&[32], widths)),
+        (Some(Binding::Dual { index, widths, .. }), "write") => {
+            let arguments = [&[32], &widths[..]].concat();
+            (Function::Write(*index), Signature::new(&arguments, &[]))
+        }
+        (Some(Binding::Scheduler { index }), "schedule") => {
+            (Function::Schedule(*index), Signature::new(&[16, 1, 32, 32, 32, 8], &[1, 16, 8, 32]))
+        }
+        _ => return None,
+    })
+}

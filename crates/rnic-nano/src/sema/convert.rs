@@ -1,0 +1,285 @@
+//! Values of one type as values of another: what happens by itself, and what a cast does.
+
+use super::integer::Integer;
+use super::typed::{Typed, Value};
+use super::types::Type;
+use super::{Analyser, fold};
+use crate::ast::Ident;
+use crate::diagnostic::Diagnostic;
+use crate::hir;
+use crate::source::Span;
+
+impl<'a> Analyser<'a> {
+    /// A value where one of type `to` is expected. What does not become that by itself is reported.
+    pub(super) fn converted(&mut self, value: Typed, to: Type) -> Typed {
+        let span = value.span;
+        if value.ty == to || value.is_error() {
+            return value;
+        }
+        match (value.value, value.ty, to) {
+            (_, _, Type::Error) => Typed::error(span),
+            (Value::Integer(number), _, Type::Bit(width)) => self.fitted(number, to, width, false, span),
+            (Value::Integer(number), _, Type::Int(width)) => self.fitted(number, to, width, true, span),
+            (Value::List(items), _, Type::Struct(_) | Type::Header(_)) => self.structured(items, to, span),
+            (Value::Scalars(scalars), Type::Enum(number), _)
+                if self.types.enums[number as usize].representation == Some(to) =>
+            {
+                Typed { ty: to, value: Value::Scalars(scalars), span }
+            }
+            (_, from, _) => {
+                self.mismatch(from, to, span);
+                Typed::error(span)
+            }
+        }
+    }
+
+    /// The scalars of a value where one of type `to` is expected.
+    pub(super) fn scalars(&mut self, value: Typed, to: Type) -> Option<Vec<hir::Expr>> {
+        match self.converted(value, to).value {
+            Value::Scalars(scalars) => Some(scalars),
+            _ => None,
+        }
+    }
+
+    fn mismatch(&mut self, from: Type, to: Type, span: Span) {
+        let (found, expected) = (self.types.display(from), self.types.display(to));
+        let what = Diagnostic::new(span, format!("expected `{expected}`, found `{found}`"), format!("`{found}`"));
+        self.report(match (from, to) {
+            (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => {
+                what.with_help(format!("write `({expected}) value`"))
+            }
+            (Type::Bit(a), Type::Int(b)) | (Type::Int(a), Type::Bit(b)) if a == b => {
+                what.with_help(format!("write `({expected}) value`"))
+            }
+            (Type::Bool, Type::Bit(_)) => {
+                what.with_help("write `condition ? 1 : 0` with a width, or `(bit<1>) condition`")
+            }
+            (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Bool) => what.with_help("compare it: `value != 0`"),
+            (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Enum(_)) => {
+                what.with_help(format!("name a member, `{expected}.NAME`, or cast a value of its type"))
+            }
+            _ => what,
+        });
+    }
+
+    /// A number in so many bits; one that does not fit is reported.
+    fn fitted(&mut self, number: Integer, ty: Type, width: u32, signed: bool, span: Span) -> Typed {
+        match number.to_bits(width, signed) {
+            Some(bits) => Typed::scalar(ty, fold::constant(bits, width), span),
+            None => {
+                let name = self.types.display(ty);
+                let (least, greatest) = bounds(width, signed);
+                let what = Diagnostic::new(
+                    span,
+                    format!("{number} does not fit in `{name}`"),
+                    format!("{least} to {greatest}"),
+                );
+                self.report(what.with_help(format!("to keep the low {width} bits, write `({name}) value`")));
+                Typed::error(span)
+            }
+        }
+    }
+
+    /// A struct or header from its fields' values, in order or by name.
+    fn structured(&mut self, items: Vec<(Option<Ident>, Typed)>, to: Type, span: Span) -> Typed {
+        let info = self.types.info(to).expect("a struct");
+        let fields: Vec<_> = info.fields.iter().map(|field| (field.name.clone(), field.ty)).collect();
+        let Some(items) = self.in_order(items, &fields, to, span) else { return Typed::error(span) };
+        let mut scalars = Vec::new();
+        if let Type::Header(_) = to {
+            scalars.push(fold::constant(1, 1));
+        }
+        let mut whole = true;
+        for (value, (_, ty)) in items.into_iter().zip(fields) {
+            match self.scalars(value, ty) {
+                Some(found) => scalars.extend(found),
+                None => whole = false,
+            }
+        }
+        if whole { Typed { ty: to, value: Value::Scalars(scalars), span } } else { Typed::error(span) }
+    }
+
+    fn in_order(
+        &mut self, mut items: Vec<(Option<Ident>, Typed)>, fields: &[(std::rc::Rc<str>, Type)], to: Type, span: Span,
+    ) -> Option<Vec<Typed>> {
+        let name = self.types.display(to);
+        let names = || fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
+        if items.iter().any(|(name, _)| name.is_some()) {
+            for (number, (field, value)) in items.iter().enumerate() {
+                let Some(field) = field else {
+                    self.error(value.span, "fields are given by name or in order, not both", "without a name");
+                    return None;
+                };
+                if !fields.iter().any(|(name, _)| *name == field.name) {
+                    self.no_such_member(to, field);
+                    return None;
+                }
+                if let Some((first, _)) =
+                    items[..number].iter().find(|(other, _)| other.as_ref().is_some_and(|o| o.name == field.name))
+                {
+                    let what =
+                        Diagnostic::new(field.span, format!("the field `{}` is given twice", field.name), "here again");
+                    let first = first.as_ref().map_or(span, |first| first.span);
+                    self.report(what.with_related(first, "given here first"));
+                    return None;
+                }
+            }
+        }
+        if items.len() != fields.len() {
+            let message =
+                format!("`{name}` has {}, found {}", count(fields.len(), "field"), count(items.len(), "value"));
+            self.report(
+                Diagnostic::new(span, message, "wrong number of values").with_help(format!("it has: {}", names())),
+            );
+            return None;
+        }
+        if items.first().is_some_and(|(name, _)| name.is_some()) {
+            let place = |name: &Option<Ident>| {
+                fields.iter().position(|(field, _)| name.as_ref().is_some_and(|n| n.name == *field))
+            };
+            items.sort_by_key(|(name, _)| place(name));
+        }
+        Some(items.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// Two values that must have one type.
+    pub(super) fn same_type(&mut self, a: Typed, b: Typed, span: Span) -> Option<(Typed, Typed)> {
+        if a.is_error() || b.is_error() {
+            return None;
+        }
+        if a.ty == b.ty {
+            return Some((a, b));
+        }
+        // The one that can become the other's type does: numbers and lists, then members of enumerations with a type.
+        let to_first = rank(a.ty) > rank(b.ty);
+        let (from, to) = if to_first { (b, a) } else { (a, b) };
+        let (found, expected) = (from.ty, to.ty);
+        let becomes = match (found, expected) {
+            (Type::Integer, Type::Bit(_) | Type::Int(_)) | (Type::List, Type::Struct(_) | Type::Header(_)) => true,
+            (Type::Enum(number), _) => self.types.enums[number as usize].representation == Some(expected),
+            _ => false,
+        };
+        if let (Type::Integer, Type::Enum(number)) = (found, expected)
+            && let Some(representation) = self.types.enums[number as usize].representation
+        {
+            let (from, to) = (self.converted(from, representation), Typed { ty: representation, ..to });
+            return (!from.is_error()).then(|| if to_first { (to, from) } else { (from, to) });
+        }
+        if !becomes {
+            let (a, b) = if to_first { (expected, found) } else { (found, expected) };
+            let (a, b) = (self.types.display(a), self.types.display(b));
+            let what =
+                Diagnostic::new(span, format!("`{a}` and `{b}` are different types"), "both must have the same type");
+            self.report(what.with_help(format!("cast one of them: `({a}) value`")));
+            return None;
+        }
+        let from = self.converted(from, expected);
+        (!from.is_error()).then(|| if to_first { (to, from) } else { (from, to) })
+    }
+
+    /// `(T) value`
+    pub(super) fn cast(&mut self, value: Typed, to: Type, span: Span) -> Typed {
+        let value = Typed { span, ..value };
+        if value.is_error() || to == Type::Error {
+            return Typed::error(span);
+        }
+        let from = value.ty;
+        // Out of an enumeration first: its values are those of its type.
+        if let Type::Enum(number) = from
+            && let Some(representation) = self.types.enums[number as usize].representation
+            && !matches!(to, Type::Enum(_))
+        {
+            let value = Typed { ty: representation, ..value };
+            return self.cast(value, to, span);
+        }
+        match (from, to) {
+            (from, to) if from == to => value,
+            (Type::Integer, Type::Bit(width) | Type::Int(width)) => match value.as_integer() {
+                Some(number) => Typed::scalar(to, fold::constant(number.wrap(width), width), span),
+                None => Typed::error(span),
+            },
+            (Type::Bit(_) | Type::Int(_), Type::Integer) => match value.as_integer() {
+                Some(number) => Typed::integer(number, span),
+                None => {
+                    self.error(
+                        span,
+                        "only what is known when the program is compiled can become an `int`",
+                        "not a constant",
+                    );
+                    Typed::error(span)
+                }
+            },
+            (Type::Integer, Type::Bool) | (Type::Bool, Type::Bit(1)) | (Type::Bit(1), Type::Bool) => {
+                self.cast_bool(value, to, span)
+            }
+            (Type::Bit(a), Type::Int(b)) | (Type::Int(a), Type::Bit(b)) if a == b => Typed { ty: to, ..value },
+            (Type::Bit(_), Type::Bit(width)) => self.resized(value, to, width, false, span),
+            (Type::Int(_), Type::Int(width)) => self.resized(value, to, width, true, span),
+            (_, Type::Enum(number)) if self.types.enums[number as usize].representation.is_some() => {
+                let representation = self.types.enums[number as usize].representation.unwrap_or(Type::Error);
+                let value = if from == Type::Integer || from == representation {
+                    self.converted(value, representation)
+                } else {
+                    self.impossible_cast(from, to, span)
+                };
+                if value.is_error() { value } else { Typed { ty: to, ..value } }
+            }
+            (Type::List, Type::Struct(_) | Type::Header(_)) => self.converted(value, to),
+            _ => self.impossible_cast(from, to, span),
+        }
+    }
+
+    fn resized(&mut self, value: Typed, to: Type, width: u32, signed: bool, span: Span) -> Typed {
+        match value.into_scalar() {
+            Some(scalar) => Typed::scalar(to, fold::resize(scalar, width, signed), span),
+            None => Typed::error(span),
+        }
+    }
+
+    fn cast_bool(&mut self, value: Typed, to: Type, span: Span) -> Typed {
+        if let Some(number) = value.as_integer().filter(|_| value.ty == Type::Integer) {
+            return match number.to_bits(1, false) {
+                Some(bit) => Typed::scalar(to, fold::constant(bit, 1), span),
+                None => {
+                    self.error(span, format!("{number} cannot become a `bool`"), "only 0 and 1 can");
+                    Typed::error(span)
+                }
+            };
+        }
+        Typed { ty: to, ..value }
+    }
+
+    fn impossible_cast(&mut self, from: Type, to: Type, span: Span) -> Typed {
+        let (a, b) = (self.types.display(from), self.types.display(to));
+        let what = Diagnostic::new(span, format!("`{a}` cannot become `{b}`"), "no such cast");
+        self.report(match (from, to) {
+            (Type::Bit(width), Type::Int(_)) => what.with_help(format!("first to `int<{width}>`, then to `{b}`")),
+            (Type::Int(width), Type::Bit(_)) => what.with_help(format!("first to `bit<{width}>`, then to `{b}`")),
+            (Type::Bool, Type::Bit(_)) => what.with_help(format!("first to `bit<1>`, then to `{b}`")),
+            (Type::Bit(_) | Type::Int(_), Type::Bool) => what.with_help("compare it: `value != 0`"),
+            _ => what,
+        });
+        Typed::error(span)
+    }
+}
+
+fn bounds(width: u32, signed: bool) -> (Integer, Integer) {
+    let bits = if signed { width - 1 } else { width };
+    let greatest = if bits == 0 { 0 } else { super::integer::mask(bits) };
+    let least = if signed { Integer::new(true, 1 << (width - 1)) } else { Integer::new(false, 0) };
+    (least, Integer::new(false, greatest))
+}
+
+/// What becomes the other's type comes first.
+fn rank(ty: Type) -> u32 {
+    match ty {
+        Type::Integer | Type::List => 0,
+        Type::Enum(_) => 1,
+        _ => 2,
+    }
+}
+
+/// `1 field`, `2 fields`.
+pub(super) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,306 @@
+//! The top level.
+
+use super::scope::{ExternObject, Symbol, nearest};
+use super::typed::Typed;
+use super::types::{EnumInfo, Type, width_for};
+use super::{Analyser, fold};
+use crate::ast::{self, Ident, Item, ItemKind, TypeKind};
+use crate::diagnostic::Diagnostic;
+use crate::hir;
+use crate::source::Span;
+
+impl<'a> Analyser<'a> {
+    /// Constants that are given from outside must exist.
+    pub(super) fn check_overrides(&mut self) {
+        let errors = self.module.items.iter().filter_map(|item| match &item.kind {
+            ItemKind::Error(names) => Some(names),
+            _ => None,
+        });
+        self.types.failures = errors.flatten().map(|name| name.name.clone()).collect();
+        let constants = self.module.items.iter().filter_map(|item| match &item.kind {
+            ItemKind::Const(constant) => Some(&*constant.name.name),
+            _ => None,
+        });
+        let names: Vec<&str> = constants.collect();
+        for (number, (name, _)) in self.overrides.iter().enumerate() {
+            let message = if self.overrides[..number].iter().any(|(other, _)| other == name) {
+                format!("the constant `{name}` is given twice")
+            } else if !names.contains(&name.as_str()) {
+                format!("the program has no constant `{name}` that could be given another value")
+            } else {
+                continue;
+            };
+            let what = Diagnostic::new(Span::default(), message, "in this program");
+            let known = format!("it has: {}", names.join(", "));
+            self.report(what.with_help(match nearest(name, names.iter().copied()) {
+                Some(near) if !names.contains(&name.as_str()) => format!("did you mean `{near}`? {known}"),
+                _ => known,
+            }));
+        }
+    }
+
+    /// Something of the top level.
+    pub(super) fn item(&mut self, item: &'a Item) {
+        if self.stopped {
+            return;
+        }
+        match &item.kind {
+            ItemKind::Const(constant) => self.top_constant(constant),
+            ItemKind::Typedef { name, of } => {
+                let ty = self.stored_type(of);
+                self.declare_type(name, ty);
+            }
+            ItemKind::Header(header) => self.declare_struct(header, true),
+            ItemKind::Struct(of) => self.declare_struct(of, false),
+            ItemKind::Enum(of) => self.declare_enum(of),
+            ItemKind::Error(names) => self.check_errors(names),
+            ItemKind::MatchKind(_) => {}
+            ItemKind::Extern(of) => {
+                self.types.externs.push(of);
+                let ty = Type::Extern(self.types.externs.len() as u32 - 1);
+                self.declare(&of.name, Symbol::Type(ty));
+            }
+            ItemKind::ExternFunction(prototype) => self.declare(&prototype.name, Symbol::Function(prototype)),
+            ItemKind::ParserType(prototype) => self.declare(&prototype.name, Symbol::ParserType(prototype)),
+            ItemKind::ControlType(prototype) => self.declare(&prototype.name, Symbol::ControlType(prototype)),
+            ItemKind::Package(prototype) => self.declare(&prototype.name, Symbol::Package(prototype)),
+            ItemKind::Parser(parser) => self.declare_parser(parser),
+            ItemKind::Control(control) => self.declare_control(control),
+            ItemKind::Action(action) => self.declare_action(action),
+            ItemKind::Instance(instance) => self.top_instance(item, instance),
+        }
+    }
+
+    fn declare_type(&mut self, name: &'a Ident, ty: Type) {
+        self.declare(name, if ty == Type::Error { Symbol::Broken } else { Symbol::Type(ty) });
+    }
+
+    fn top_constant(&mut self, constant: &'a ast::Const) {
+        let mut value = self.constant_value(constant);
+        let given = self.overrides.iter().find(|(name, _)| **name == *constant.name.name).map(|(_, value)| *value);
+        if let (Some(given), false) = (given, value.is_error()) {
+            value = self.overridden(constant, value.ty, given);
+        }
+        if let (Type::Bool | Type::Bit(_) | Type::Int(_) | Type::Integer, Some(bits)) = (value.ty, bits_of(&value)) {
+            self.constants.push((constant.name.name.to_string(), bits));
+        }
+        self.declare(&constant.name, if value.is_error() { Symbol::Broken } else { Symbol::Const(value) });
+    }
+
+    fn overridden(&mut self, constant: &'a ast::Const, ty: Type, given: u128) -> Typed {
+        let span = constant.name.span;
+        let simple = matches!(ty, Type::Bool | Type::Bit(_) | Type::Int(_) | Type::Integer);
+        let value = if simple { self.given_constant(ty, given, span) } else { None };
+        value.unwrap_or_else(|| {
+            let (name, ty) = (&constant.name.name, self.types.display(ty));
+            let message = if simple {
+                format!("the value {given} given for the constant `{name}` does not fit in `{ty}`")
+            } else {
+                format!("the constant `{name}` cannot be given another value")
+            };
+            self.error(span, message, &format!("it is of type `{ty}`"));
+            Typed::error(span)
+        })
+    }
+
+    fn declare_struct(&mut self, of: &'a ast::Struct, header: bool) {
+        let fields = self.fields(&of.fields, header);
+        let Some(mut info) = fields else { return self.declare(&of.name, Symbol::Broken) };
+        (info.name, info.span) = (of.name.name.clone(), of.name.span);
+        if header && info.bits % 8 != 0 {
+            let message = format!("the header `{}` has {} bits: no whole number of bytes", info.name, info.bits);
+            let missing = super::convert::count(8 - (info.bits % 8) as usize, "bit");
+            let what = Diagnostic::new(of.name.span, message, format!("{missing} missing"));
+            self.report(what.with_help(format!("add a field for padding: `bit<{}> reserved;`", 8 - info.bits % 8)));
+        }
+        let number = self.types.structs.len() as u32;
+        self.types.structs.push(info);
+        self.declare(&of.name, Symbol::Type(if header { Type::Header(number) } else { Type::Struct(number) }));
+    }
+
+    fn declare_enum(&mut self, of: &'a ast::Enum) {
+        let representation = of.representation.as_ref().map(|ty| (self.stored_type(ty), ty.span));
+        if let Some((ty, span)) = representation
+            && !matches!(ty, Type::Bit(_) | Type::Int(_) | Type::Error)
+        {
+            let message = format!("the values of an enumeration cannot be `{}`", self.types.display(ty));
+            self.error(span, message, "expected `bit<W>` or `int<W>`");
+            return self.declare(&of.name, Symbol::Broken);
+        }
+        let representation = representation.map(|(ty, _)| ty);
+        let mut members: Vec<(std::rc::Rc<str>, u128)> = Vec::new();
+        for (number, (name, value)) in of.members.iter().enumerate() {
+            if let Some((first, _)) = of.members[..number].iter().find(|(first, _)| first.name == name.name) {
+                let what =
+                    Diagnostic::new(name.span, format!("the member `{}` is declared twice", name.name), "here again");
+                self.report(what.with_related(first.span, "declared here first"));
+                continue;
+            }
+            let bits = self.member_value(name, value.as_ref(), representation, number);
+            members.push((name.name.clone(), bits.unwrap_or(0)));
+        }
+        let (width, signed) = match representation {
+            Some(Type::Error) => return self.declare(&of.name, Symbol::Broken),
+            Some(ty) => self.types.scalar(ty).unwrap_or((1, false)),
+            None => (width_for(members.len()), false),
+        };
+        let number = self.types.enums.len() as u32;
+        self.types.enums.push(EnumInfo { name: of.name.name.clone(), representation, width, signed, members });
+        self.declare(&of.name, Symbol::Type(Type::Enum(number)));
+    }
+
+    fn member_value(
+        &mut self, name: &'a Ident, value: Option<&'a ast::Expr>, representation: Option<Type>, number: usize,
+    ) -> Option<u128> {
+        match (value, representation) {
+            (Some(value), Some(ty)) => {
+                let value = self.discarded(|this| this.expression(value));
+                self.known_scalar(value, ty, "the value of a member")
+            }
+            (None, None) => Some(number as u128),
+            (None, Some(_)) => {
+                let what = Diagnostic::new(
+                    name.span,
+                    format!("the member `{}` has no value", name.name),
+                    "expected `= value`",
+                );
+                self.report(what.with_help("every member of an enumeration with a type has a value"));
+                None
+            }
+            (Some(value), None) => {
+                let what = Diagnostic::new(
+                    value.span,
+                    "a member of an enumeration without a type has no value",
+                    "not possible here",
+                );
+                self.report(what.with_help("give the enumeration a type: `enum bit<8> NAME { ... }`"));
+                None
+            }
+        }
+    }
+
+    fn check_errors(&mut self, names: &'a [Ident]) {
+        let all = self.module.items.iter().filter_map(|item| match &item.kind {
+            ItemKind::Error(names) => Some(names),
+            _ => None,
+        });
+        let all: Vec<&Ident> = all.flatten().collect();
+        for name in names {
+            let first = all.iter().find(|first| first.name == name.name).filter(|first| first.span != name.span);
+            if let Some(first) = first {
+                let what =
+                    Diagnostic::new(name.span, format!("the error `{}` is declared twice", name.name), "here again");
+                self.report(what.with_related(first.span, "declared here first"));
+            }
+        }
+    }
+
+    fn top_instance(&mut self, item: &'a Item, instance: &'a ast::Instance) {
+        let symbol = match self.instance_kind(instance) {
+            Some(Symbol::Package(_)) => {
+                self.main.get_or_insert(item);
+                Symbol::Main
+            }
+            Some(Symbol::Type(Type::Extern(_))) => self.extern_object(instance, &instance.name.name),
+            Some(Symbol::Control(_)) => {
+                let instead = Some("declare it in the control that applies it");
+                self.unsupported(instance.name.span, "a control as an object of the top level", instead);
+                Symbol::Broken
+            }
+            _ => Symbol::Broken,
+        };
+        self.declare(&instance.name, symbol);
+    }
+
+    /// What an object is made of; what cannot be made is reported.
+    pub(super) fn instance_kind(&mut self, instance: &'a ast::Instance) -> Option<Symbol<'a>> {
+        let TypeKind::Named { name, .. } = &instance.ty.kind else {
+            let message = "values are declared as variables, not as objects";
+            self.error(instance.ty.span, message, "not a kind of object");
+            return None;
+        };
+        let symbol = self.lookup(name);
+        let package = matches!(symbol, Symbol::Package(_)) && self.scope == 0;
+        if package || matches!(symbol, Symbol::Broken | Symbol::Control(_) | Symbol::Type(Type::Extern(_))) {
+            return Some(symbol);
+        }
+        if let Symbol::Parser(_) = symbol {
+            self.unsupported(name.span, "a parser within a parser or control", Some("put its states into the parser"));
+            return None;
+        }
+        let message = format!("`{}` is {}: no object can be made of it", name.name, symbol.what());
+        self.error(name.span, message, "not a kind of object");
+        None
+    }
+
+    /// An object of the architecture.
+    pub(super) fn extern_object(&mut self, instance: &'a ast::Instance, path: &str) -> Symbol<'a> {
+        let TypeKind::Named { name, arguments: types } = &instance.ty.kind else { return Symbol::Broken };
+        let Symbol::Type(Type::Extern(number)) = self.lookup(name) else { return Symbol::Broken };
+        let of = self.types.externs[number as usize];
+        let before = self.errors.len();
+        let Some(types) = self.object_types(of, types, instance) else { return Symbol::Broken };
+        let fitting = of.constructors.iter().find(|c| c.parameters.len() == instance.arguments.len());
+        let Some(constructor) = fitting.or(of.constructors.first()) else {
+            let message = format!("a program cannot make an object of `{}`", of.name.name);
+            self.error(instance.ty.span, message, "given by the architecture");
+            return Symbol::Broken;
+        };
+        let parameters: Vec<&ast::Parameter> = constructor.parameters.iter().collect();
+        let bound = self.bind(&of.name.name, &parameters, &instance.arguments, instance.name.span);
+        let Some(bound) = bound else { return Symbol::Broken };
+        let mut arguments = Vec::new();
+        for (parameter, argument) in parameters.iter().zip(bound) {
+            let ty = self.type_of(&parameter.ty);
+            let value = self.discarded(|this| this.argument(argument));
+            arguments.extend(self.known_scalar(value, ty, "an argument of an object"));
+        }
+        if self.errors.len() > before {
+            return Symbol::Broken;
+        }
+        let widths = types.iter().flat_map(|ty| self.types.leaves(*ty, "")).map(|leaf| leaf.width).collect();
+        let made = self.instances.len() as u32;
+        self.instances.push(hir::Instance {
+            name: path.to_string(),
+            kind: of.name.name.to_string(),
+            types: widths,
+            arguments,
+            span: instance.name.span,
+        });
+        Symbol::Extern(ExternObject { of: number, types, instance: made })
+    }
+
+    fn object_types(
+        &mut self, of: &'a ast::Extern, given: &'a [ast::Type], instance: &ast::Instance,
+    ) -> Option<Vec<Type>> {
+        if given.len() != of.type_parameters.len() {
+            let expected = super::convert::count(of.type_parameters.len(), "type argument");
+            let message = format!("`{}` takes {expected}, found {}", of.name.name, given.len());
+            let what = Diagnostic::new(instance.ty.span, message, "wrong number of type arguments");
+            self.report(match of.type_parameters.len() {
+                1 => what.with_help(format!("for example `{}<bit<32>>(...) {};`", of.name.name, instance.name.name)),
+                _ => what,
+            });
+            return None;
+        }
+        let mut types = Vec::new();
+        for given in given {
+            let ty = self.stored_type(given);
+            if self.types.has_header(ty) || (self.types.size(ty) == 0 && ty != Type::Error) {
+                let message = format!("an object cannot hold `{}`", self.types.display(ty));
+                self.error(given.span, message, "expected a scalar, or a struct of scalars");
+            }
+            types.push(ty);
+        }
+        (!types.contains(&Type::Error)).then_some(types)
+    }
+}
+
+/// A scalar's bits, in two's complement; those of an `int` must not be negative.
+fn bits_of(value: &Typed) -> Option<u128> {
+    match &value.value {
+        super::typed::Value::Integer(number) => number.to_bits(128, false),
+        super::typed::Value::Scalars(scalars) => scalars.first().and_then(fold::known),
+        _ => None,
+    }
+}

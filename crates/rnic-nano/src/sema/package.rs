@@ -1,0 +1,294 @@
+//! The package's instance, `main`: what it is given must fit, and becomes the program.
+
+use super::call::written;
+use super::place::Place;
+use super::resolve::Bindings;
+use super::scope::Symbol;
+use super::types::Type;
+use super::{Analyser, MOST_NODES, Pipe};
+use crate::ast::{self, Direction, ExprKind, Ident, Parameter, Prototype, TypeKind};
+use crate::diagnostic::Diagnostic;
+use crate::hir;
+use crate::source::Span;
+use std::collections::BTreeMap;
+
+/// A parser or control that `main` names, and what it must be.
+struct Part<'a> {
+    symbol: Symbol<'a>,
+    /// Its type in the architecture.
+    prototype: &'a Prototype,
+    /// What the type parameters of that are.
+    bindings: Bindings<'a>,
+    parameters: &'a [Parameter],
+}
+
+/// Variables that the parts of a pipeline share, by the name that the architecture gives them.
+type Shared<'a> = BTreeMap<&'a str, Symbol<'a>>;
+
+impl<'a> Analyser<'a> {
+    /// The program that `main` names.
+    pub(super) fn program(&mut self) -> Option<hir::Program> {
+        let Some(item) = self.main else {
+            let span = self.module.items.last().map_or(Span::default(), |item| item.span);
+            if self.errors.is_empty() {
+                let what = Diagnostic::new(span, "the program has no `main`", "it ends here without one");
+                self.report(
+                    what.with_help(
+                        "end it with `NanoTransport(MyParser(), MyIngress(), MyEgress(), MyDeparser()) main;`",
+                    ),
+                );
+            }
+            return None;
+        };
+        let ast::ItemKind::Instance(instance) = &item.kind else { return None };
+        let parts = self.parts(instance)?;
+        if !self.errors.is_empty() {
+            return None;
+        }
+        // What has been checked is now lowered for good.
+        (self.work, self.most_work, self.checking) = (0, MOST_NODES, false);
+        let [parser, ingress, egress, deparser] = &parts[..] else { return None };
+        let ingress = self.pipeline(parser, ingress);
+        let egress = self.pipeline(egress, deparser);
+        let annotations = item.annotations.iter().map(|annotation| self.annotation(annotation)).collect();
+        let (instances, constants) = (std::mem::take(&mut self.instances), std::mem::take(&mut self.constants));
+        Some(hir::Program { ingress, egress, instances, annotations, constants })
+    }
+
+    /// The parser and controls, checked against their types.
+    fn parts(&mut self, instance: &'a ast::Instance) -> Option<Vec<Part<'a>>> {
+        let TypeKind::Named { name, arguments: types } = &instance.ty.kind else { return None };
+        let Symbol::Package(package) = self.lookup(name) else { return None };
+        if &*instance.name.name != "main" {
+            let message = format!("the instance of `{}` must be called `main`", name.name);
+            self.error(instance.name.span, message, "expected `main`");
+        }
+        if package.parameters.len() != 4 || &*name.name != "NanoTransport" {
+            let instead = Some("include <nanotransport.p4>, and end with `NanoTransport(...) main;`");
+            self.unsupported(name.span, "an architecture other than NanoTransport", instead);
+            return None;
+        }
+        let parameters: Vec<&Parameter> = package.parameters.iter().collect();
+        let bound = self.bind(&name.name, &parameters, &instance.arguments, instance.name.span)?;
+        let mut bindings: Bindings<'a> = Vec::new();
+        for (number, parameter) in package.type_parameters.iter().enumerate() {
+            let given = types.get(number).filter(|ty| ty.kind != TypeKind::Any).map(|ty| self.stored_type(ty));
+            bindings.push((&parameter.name, given));
+        }
+        let mut parts = Vec::new();
+        for (parameter, argument) in parameters.iter().zip(bound) {
+            parts.extend(self.part(parameter, argument, &mut bindings));
+        }
+        (parts.len() == parameters.len()).then_some(parts)
+    }
+
+    /// One argument of the package.
+    fn part(
+        &mut self, parameter: &'a Parameter, argument: &'a ast::Argument, shared: &mut Bindings<'a>,
+    ) -> Option<Part<'a>> {
+        let TypeKind::Named { name: type_name, arguments } = &parameter.ty.kind else { return None };
+        let (prototype, is_parser) = match self.lookup(type_name) {
+            Symbol::ParserType(prototype) => (prototype, true),
+            Symbol::ControlType(prototype) => (prototype, false),
+            _ => return None,
+        };
+        let expected = if is_parser { "a parser" } else { "a control" };
+        let Some(name) = constructed(argument) else {
+            let message = format!("`{}` of the package must be {expected}", parameter.name.name);
+            self.report(Diagnostic::new(argument.span, message, "expected `NAME()`"));
+            return None;
+        };
+        let symbol = self.lookup(name);
+        let parameters = match &symbol {
+            Symbol::Broken => return None,
+            Symbol::Parser(parser) if is_parser => &parser.parameters,
+            Symbol::Control(id) if !is_parser => {
+                if !self.is_whole(*id) {
+                    return None;
+                }
+                &self.controls[id.0].ast.parameters
+            }
+            other => {
+                let message = format!(
+                    "`{}` is {}, but `{}` of the package must be {expected}",
+                    name.name,
+                    other.what(),
+                    parameter.name.name
+                );
+                self.error(name.span, message, "of the wrong kind");
+                return None;
+            }
+        };
+        // The type's parameters are called as in the package, or otherwise: by position.
+        let outer = arguments.iter().map(|argument| match &argument.kind {
+            TypeKind::Named { name, .. } => shared.iter().position(|(parameter, _)| **parameter == *name.name),
+            _ => None,
+        });
+        let outer: Vec<Option<usize>> = outer.collect();
+        let mut bindings: Bindings<'a> = Vec::new();
+        for (parameter, outer) in prototype.type_parameters.iter().zip(&outer) {
+            bindings.push((&parameter.name, outer.and_then(|outer| shared[outer].1)));
+        }
+        self.fits(name, parameters, prototype, &mut bindings);
+        for ((_, bound), outer) in bindings.iter().zip(outer) {
+            if let Some(outer) = outer {
+                shared[outer].1 = *bound;
+            }
+        }
+        Some(Part { symbol, prototype, bindings, parameters })
+    }
+
+    /// Whether parameters are those of a type.
+    fn fits(
+        &mut self, name: &Ident, parameters: &'a [Parameter], prototype: &'a Prototype, bindings: &mut Bindings<'a>,
+    ) {
+        let expected = &prototype.parameters;
+        if parameters.len() != expected.len() {
+            let message = format!(
+                "`{}` has {}, but `{}` has {}",
+                name.name,
+                super::convert::count(parameters.len(), "parameter"),
+                prototype.name.name,
+                expected.len()
+            );
+            let all: Vec<String> = expected.iter().map(|parameter| self.describe(parameter)).collect();
+            let what = Diagnostic::new(name.span, message, "wrong number of parameters");
+            let what = what.with_related(prototype.name.span, "must be as this");
+            return self.report(what.with_help(format!("it takes ({})", all.join(", "))));
+        }
+        for (number, (parameter, expected)) in parameters.iter().zip(expected).enumerate() {
+            let found = self.type_of(&parameter.ty);
+            let needed = self.needed(expected, found, bindings);
+            if parameter.direction == expected.direction
+                && (found == needed || found == Type::Error || needed == Type::Error)
+            {
+                continue;
+            }
+            let direction = Parameter { ty: self.shown(expected, bindings), ..expected.clone() };
+            let message = format!("parameter {} of `{}` does not fit `{}`", number + 1, name.name, prototype.name.name);
+            let label = format!("expected `{}`, found `{}`", self.describe(&direction), self.describe(parameter));
+            let what = Diagnostic::new(parameter.ty.span.to(parameter.name.span), message, label);
+            self.report(what.with_related(expected.ty.span.to(expected.name.span), "must be as this"));
+        }
+    }
+
+    /// The type that a parameter must have; the first one decides of a type parameter.
+    fn needed(&mut self, expected: &'a Parameter, found: Type, bindings: &mut Bindings<'a>) -> Type {
+        if let TypeKind::Named { name, .. } = &expected.ty.kind
+            && let Some((_, open @ None)) = bindings.iter_mut().find(|(parameter, _)| **parameter == *name.name)
+        {
+            *open = Some(found);
+        }
+        self.type_with(&expected.ty, bindings)
+    }
+
+    /// A parameter's type as it is written, with what its type parameter stands for.
+    fn shown(&self, expected: &Parameter, bindings: &Bindings<'a>) -> ast::Type {
+        let mut ty = expected.ty.clone();
+        if let TypeKind::Named { name, .. } = &mut ty.kind
+            && let Some((_, Some(bound))) = bindings.iter().find(|(parameter, _)| **parameter == *name.name)
+        {
+            name.name = self.types.display(*bound).into();
+        }
+        ty
+    }
+
+    /// Two parts that run one after the other.
+    fn pipeline(&mut self, first: &Part<'a>, second: &Part<'a>) -> hir::Pipeline {
+        self.pipe = Pipe::default();
+        self.code.clear();
+        let mut shared = Shared::new();
+        for part in [first, second] {
+            let symbols = self.shared_variables(part, &mut shared);
+            self.lower_part(part, symbols);
+        }
+        std::mem::take(&mut self.pipe).code
+    }
+
+    fn lower_part(&mut self, part: &Part<'a>, symbols: Vec<Symbol<'a>>) {
+        match &part.symbol {
+            Symbol::Parser(parser) => {
+                let states = self.parser(parser, symbols);
+                self.pipe.code.states = states;
+            }
+            Symbol::Control(id) => {
+                let ast = self.controls[id.0].ast;
+                let (code, ()) = self.collected(|this| {
+                    let instance = this.instantiate_control(*id, symbols, &ast.name.name, "");
+                    this.control_body(&instance, Vec::new(), ast.name.span);
+                });
+                let is_deparser =
+                    part.prototype.parameters.iter().any(|parameter| written(&parameter.ty) == "packet_out");
+                *(if is_deparser { &mut self.pipe.code.deparser } else { &mut self.pipe.code.control }) = code;
+            }
+            _ => {}
+        }
+    }
+
+    /// The variables for a part's parameters: those that another part of the pipeline has already, by name, and new ones.
+    fn shared_variables(&mut self, part: &Part<'a>, shared: &mut Shared<'a>) -> Vec<Symbol<'a>> {
+        let mut symbols = Vec::new();
+        for (expected, parameter) in part.prototype.parameters.iter().zip(part.parameters) {
+            let known = shared.get(&*expected.name.name).cloned();
+            let symbol = match (known, self.type_of(&parameter.ty)) {
+                (Some(symbol), _) => symbol,
+                (None, Type::Extern(number)) => Symbol::Object(number),
+                (None, ty) => {
+                    let place = self.allocate(ty, &expected.name.name, true, parameter.name.span);
+                    if !part.bindings.iter().any(|(name, _)| *name == written(&expected.ty)) {
+                        self.outside(place, expected);
+                    }
+                    Symbol::Variable(place)
+                }
+            };
+            if let Symbol::Variable(_) = symbol {
+                shared.insert(&expected.name.name, symbol.clone());
+            }
+            symbols.push(symbol);
+        }
+        symbols
+    }
+
+    /// What the architecture reads and writes.
+    fn outside(&mut self, place: Place, expected: &Parameter) {
+        let slots = self.slots_of(place).map(|slot| (self.pipe.code.slots[slot.0 as usize].name.clone(), slot));
+        let slots: Vec<_> = slots.collect();
+        if matches!(expected.direction, Direction::In | Direction::InOut | Direction::None) {
+            self.pipe.code.inputs.extend(slots.iter().cloned());
+        }
+        if matches!(expected.direction, Direction::Out | Direction::InOut) {
+            self.pipe.code.outputs.extend(slots);
+        }
+    }
+
+    fn annotation(&mut self, annotation: &'a ast::Annotation) -> (String, String) {
+        let arguments: Vec<String> =
+            annotation.arguments.iter().map(|argument| self.annotation_argument(argument)).collect();
+        (annotation.name.name.to_string(), arguments.join(","))
+    }
+
+    fn annotation_argument(&mut self, argument: &'a ast::Expr) -> String {
+        if let ExprKind::String(text) = &argument.kind {
+            return text.to_string();
+        }
+        let value = self.discarded(|this| this.expression(argument));
+        let known = value.into_scalar_text();
+        known.unwrap_or_else(|| {
+            self.error(argument.span, "an annotation's argument must be a string or a number", "not a constant");
+            String::new()
+        })
+    }
+}
+
+/// The name in `NAME()`.
+fn constructed(argument: &ast::Argument) -> Option<&Ident> {
+    match &argument.value.as_ref()?.kind {
+        ExprKind::Call { function, types, arguments } if types.is_empty() && arguments.is_empty() => {
+            match &function.kind {
+                ExprKind::Name(name) | ExprKind::TopName(name) => Some(name),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,204 @@
+//! Types as they are written.
+
+use super::types::Type;
+use super::{Analyser, Symbol};
+use crate::ast::{self, Expr, ExprKind, TypeKind};
+use crate::diagnostic::Diagnostic;
+use crate::source::Span;
+
+/// What type parameters stand for, by name; `None` while that is not known.
+pub(super) type Bindings<'a> = Vec<(&'a str, Option<Type>)>;
+
+impl<'a> Analyser<'a> {
+    /// The type of a value that can be stored.
+    pub(super) fn type_of(&mut self, ty: &'a ast::Type) -> Type {
+        self.type_with(ty, &Vec::new())
+    }
+
+    /// The same, where names may be type parameters.
+    pub(super) fn type_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
+        match &ty.kind {
+            TypeKind::Bool => Type::Bool,
+            TypeKind::Bit(width) => self.width(width).map_or(Type::Error, Type::Bit),
+            TypeKind::Int(width) => self.width(width).map_or(Type::Error, Type::Int),
+            TypeKind::Integer => Type::Integer,
+            TypeKind::Error => Type::Failure,
+            TypeKind::Any => {
+                self.unsupported(ty.span, "a type that is left open", Some("write the type"));
+                Type::Error
+            }
+            TypeKind::Named { name, arguments } => {
+                if let Some((_, bound)) = bindings.iter().find(|(parameter, _)| **parameter == *name.name) {
+                    return bound.unwrap_or(Type::Error);
+                }
+                let symbol = self.lookup(name);
+                self.named(name, symbol, arguments)
+            }
+        }
+    }
+
+    fn named(&mut self, name: &ast::Ident, symbol: Symbol<'a>, arguments: &[ast::Type]) -> Type {
+        match symbol {
+            Symbol::Broken => Type::Error,
+            Symbol::Type(ty) if arguments.is_empty() => ty,
+            Symbol::Type(_) => {
+                self.error(name.span, format!("`{}` has no type parameters", name.name), "takes no type arguments");
+                Type::Error
+            }
+            other => {
+                let message = format!("`{}` is {}, not a type of values", name.name, other.what());
+                self.error(name.span, message, "a type of values is expected here");
+                Type::Error
+            }
+        }
+    }
+
+    /// A type that variables, fields and parameters may have: neither `int` nor an object.
+    pub(super) fn stored_type(&mut self, ty: &'a ast::Type) -> Type {
+        match self.type_of(ty) {
+            Type::Integer => {
+                let what = Diagnostic::new(ty.span, "`int` has no width: only constants can have it", "no width");
+                self.report(what.with_help("write a width: `int<32>` or `bit<32>`"));
+                Type::Error
+            }
+            Type::Extern(number) => {
+                let name = self.types.externs[number as usize].name.name.clone();
+                self.error(ty.span, format!("`{name}` is an object, not a value"), "a type of values is expected here");
+                Type::Error
+            }
+            other => other,
+        }
+    }
+
+    /// The width of a `bit` or `int` type.
+    fn width(&mut self, width: &'a Expr) -> Option<u32> {
+        let value = self.constant_integer(width, "a width")?;
+        match value.to_u32() {
+            Some(bits @ 1..=128) => Some(bits),
+            _ => {
+                let wide = Diagnostic::new(width.span, format!("a width of {value} is not possible"), "1 to 128 bits");
+                let help = "split larger values into several fields, none of them empty";
+                self.report(wide.with_help(help));
+                None
+            }
+        }
+    }
+
+    /// A number that must be known now; `what` it is for.
+    pub(super) fn constant_integer(&mut self, expr: &'a Expr, what: &str) -> Option<super::integer::Integer> {
+        let value = self.discarded(|this| this.expression(expr));
+        if value.is_error() {
+            return None;
+        }
+        let number = value.as_integer();
+        if number.is_none() {
+            let (message, label) = match value.ty {
+                Type::Bit(_) | Type::Int(_) => {
+                    (format!("{what} must be known when the program is compiled"), "not a constant")
+                }
+                ty => (format!("{what} must be a number, not `{}`", self.types.display(ty)), "not a number"),
+            };
+            self.error(expr.span, message, label);
+        }
+        number
+    }
+
+    /// Highest and lowest bit of a slice of what has so many bits, as the lowest bit and their number.
+    pub(super) fn slice_bounds(&mut self, width: u32, high: &'a Expr, low: &'a Expr) -> Option<(u32, u32)> {
+        let top = self.constant_integer(high, "a bound of a slice");
+        let bottom = self.constant_integer(low, "a bound of a slice")?;
+        let (top, span) = (top?, high.span.to(low.span));
+        match (top.to_u32(), bottom.to_u32()) {
+            (Some(top), Some(bottom)) if bottom <= top && top < width => Some((bottom, top - bottom + 1)),
+            _ => {
+                let message = format!("bits {top} to {bottom} are not a slice of {width} bits");
+                let help = format!("the highest bit comes first: [{}:0] are all", width - 1);
+                self.report(Diagnostic::new(span, message, "out of range").with_help(help));
+                None
+            }
+        }
+    }
+
+    /// Fields of a header or struct.
+    pub(super) fn fields(&mut self, fields: &'a [ast::Field], header: bool) -> Option<super::types::StructInfo> {
+        let mut info = super::types::StructInfo {
+            name: "".into(),
+            span: Span::default(),
+            fields: Vec::new(),
+            size: u32::from(header),
+            bits: 0,
+            depth: 1,
+        };
+        let mut seen: Vec<&ast::Ident> = Vec::new();
+        let mut whole = true;
+        for field in fields {
+            if let Some(first) = seen.iter().find(|first| first.name == field.name.name) {
+                let twice = Diagnostic::new(
+                    field.name.span,
+                    format!("the field `{}` is declared twice", field.name.name),
+                    "here again",
+                );
+                self.report(twice.with_related(first.span, "declared here first"));
+                continue;
+            }
+            seen.push(&field.name);
+            let ty = self.field_type(field, header);
+            whole &= ty != Type::Error;
+            info.fields.push(super::types::FieldInfo { name: field.name.name.clone(), ty, offset: info.size });
+            info.size = info.size.saturating_add(self.types.size(ty));
+            info.bits = info.bits.saturating_add(self.types.bits(ty));
+            info.depth = info.depth.max(1 + self.types.info(ty).map_or(0, |inner| inner.depth));
+            if info.depth > MOST_STRUCTS || info.size > MOST_FIELDS {
+                let message =
+                    format!("a struct holds at most {MOST_FIELDS} values and {MOST_STRUCTS} structs in each other");
+                self.error(field.name.span, message, "too much with this field");
+                return None;
+            }
+        }
+        // What has a broken field keeps its other fields, but its size means nothing.
+        if !whole {
+            info.bits = 0;
+        }
+        Some(info)
+    }
+
+    fn field_type(&mut self, field: &'a ast::Field, header: bool) -> Type {
+        let ty = self.stored_type(&field.ty);
+        let fits = match ty {
+            Type::Enum(number) => self.types.enums[number as usize].representation.is_some(),
+            Type::Header(_) | Type::Struct(_) | Type::Failure => false,
+            _ => true,
+        };
+        if header && !fits {
+            let message = format!("a header cannot have a field of type `{}`", self.types.display(ty));
+            let help = match ty {
+                Type::Enum(_) => "give the enumeration a type: `enum bit<8> NAME { A = 0 }`",
+                _ => {
+                    "fields of headers are `bit`, `int`, `bool` and enumerations with a type; put headers into a struct"
+                }
+            };
+            self.report(Diagnostic::new(field.ty.span, message, "not possible in a header").with_help(help));
+            return Type::Error;
+        }
+        ty
+    }
+
+    /// Whether an expression names a type: the start of `TYPE.MEMBER`.
+    pub(super) fn named_type(&self, expr: &Expr) -> Option<Type> {
+        let symbol = match &expr.kind {
+            ExprKind::Name(name) if &*name.name == "error" => return Some(Type::Failure),
+            ExprKind::Name(name) => self.find(&name.name)?,
+            ExprKind::TopName(name) => self.find_top(&name.name)?,
+            _ => return None,
+        };
+        match symbol {
+            Symbol::Type(ty) => Some(*ty),
+            _ => None,
+        }
+    }
+}
+
+/// Structs within structs.
+const MOST_STRUCTS: u32 = 32;
+/// Scalars in a struct.
+const MOST_FIELDS: u32 = 65_536;

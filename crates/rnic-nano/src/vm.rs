@@ -1,0 +1,328 @@
+//! Executes pipelines.
+
+use crate::arithmetic;
+use crate::lower::Executable;
+use crate::lower::code::{Apply, Call, Op, Pair, Wide};
+use crate::runtime::{Function, State, Table};
+use rnic_transport::message::primitives::{Entry, Op as RegisterOp};
+use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
+use std::sync::Arc;
+
+/// The registers that a pipeline runs on. One byte names one: no access needs a check.
+pub(crate) type Frame = [u64; crate::lower::REGISTERS];
+
+/// Instructions that a packet may execute again, by jumping back: only a parser can do so.
+pub(crate) const BUDGET: usize = 4096;
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// All was done; so many bytes were emitted.
+    Done(usize),
+    /// The parser rejected the packet.
+    Rejected,
+    /// The parser went in circles.
+    Exhausted,
+}
+
+/// What a pipeline works on, beside its frame.
+pub(crate) struct Context<'a, B> {
+    pub(crate) state: &'a mut State,
+    pub(crate) tables: &'a [Arc<Table>],
+    pub(crate) blocks: &'a mut B,
+    /// A buffer with the packet at its beginning.
+    pub(crate) packet: &'a [u8],
+    /// Length of the packet in bytes.
+    pub(crate) len: usize,
+    /// Where emitted bytes go: room for as many as the program can emit.
+    pub(crate) out: &'a mut [u8],
+}
+
+/// Writes a frame's constants.
+pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize) -> Box<Frame> {
+    let mut frame = Box::new([0; crate::lower::REGISTERS]);
+    for (value, register) in &executable.code.constants {
+        frame[usize::from(*register)] = *value;
+    }
+    for (place, register) in &executable.code.pinned {
+        frame[usize::from(*register)] = nic[usize::from(*place) - first_pinned];
+    }
+    frame
+}
+
+/// Runs a pipeline. `input` gives what the architecture provides, by its place.
+#[inline]
+pub(crate) fn run<B: Blocks>(
+    executable: &Executable, frame: &mut Frame, input: impl Fn(u8) -> u64, context: &mut Context<'_, B>,
+) -> Outcome {
+    frame[..executable.zeros].fill(0);
+    for &(place, register) in &executable.code.inputs {
+        frame[usize::from(register)] = input(place);
+    }
+    execute(executable, frame, context)
+}
+
+/// Jumps if a condition holds.
+macro_rules! jump {
+    ($next:ident, $condition:expr, $to:expr) => {
+        if $condition {
+            $next = $to as usize;
+        }
+    };
+}
+
+fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut Context<'_, B>) -> Outcome {
+    let code = &executable.code;
+    let (mut next, mut base, mut budget) = (0, 0, BUDGET);
+    macro_rules! r {
+        ($register:expr) => {
+            frame[usize::from($register)]
+        };
+    }
+    loop {
+        let op = code.ops[next];
+        next += 1;
+        match op {
+            Op::Mov { d, a } => r!(d) = r!(a),
+            Op::Add { d, a, b, s } => r!(d) = cut(r!(a).wrapping_add(r!(b)), s),
+            Op::Sub { d, a, b, s } => r!(d) = cut(r!(a).wrapping_sub(r!(b)), s),
+            Op::Mul { d, a, b, s } => r!(d) = cut(r!(a).wrapping_mul(r!(b)), s),
+            Op::And { d, a, b } => r!(d) = r!(a) & r!(b),
+            Op::Or { d, a, b } => r!(d) = r!(a) | r!(b),
+            Op::Xor { d, a, b } => r!(d) = r!(a) ^ r!(b),
+            Op::Not { d, a, s } => r!(d) = cut(!r!(a), s),
+            Op::Shl { d, a, b, s } => r!(d) = cut(if r!(b) < 64 { r!(a) << r!(b) } else { 0 }, s),
+            Op::Shr { d, a, b } => r!(d) = if r!(b) < 64 { r!(a) >> r!(b) } else { 0 },
+            Op::Bits { d, a, low, s } => r!(d) = cut(r!(a) >> (low & 63), s),
+            Op::Insert { d, old, a, low, s } => {
+                let mask = (u64::MAX >> (s & 63)) << (low & 63);
+                r!(d) = r!(old) & !mask | r!(a) << (low & 63);
+            }
+            Op::Concat { d, a, b, low } => r!(d) = r!(a) << (low & 63) | r!(b),
+            Op::Extend { d, a, from, s } => {
+                r!(d) = cut(((r!(a) << (from & 63)) as i64 >> (from & 63)) as u64, s);
+            }
+            Op::Eq { d, a, b } => r!(d) = u64::from(r!(a) == r!(b)),
+            Op::Ne { d, a, b } => r!(d) = u64::from(r!(a) != r!(b)),
+            Op::Lt { d, a, b } => r!(d) = u64::from(r!(a) < r!(b)),
+            Op::Le { d, a, b } => r!(d) = u64::from(r!(a) <= r!(b)),
+            Op::Select { d, c, a, b } => r!(d) = if r!(c) != 0 { r!(a) } else { r!(b) },
+            Op::Wide(index) => general(&code.wide[usize::from(index)], frame),
+            Op::Jump { to } => next = to as usize,
+            Op::JumpBack { to } => {
+                let again = next - to as usize;
+                if again > budget {
+                    return Outcome::Exhausted;
+                }
+                (budget, next) = (budget - again, to as usize);
+            }
+            Op::JumpEq { a, b, to } => jump!(next, r!(a) == r!(b), to),
+            Op::JumpNe { a, b, to } => jump!(next, r!(a) != r!(b), to),
+            Op::JumpLt { a, b, to } => jump!(next, r!(a) < r!(b), to),
+            Op::JumpLe { a, b, to } => jump!(next, r!(a) <= r!(b), to),
+            Op::JumpAny { a, b, to } => jump!(next, r!(a) & r!(b) != 0, to),
+            Op::JumpNone { a, b, to } => jump!(next, r!(a) & r!(b) == 0, to),
+            Op::Need { bytes } => {
+                if context.len < usize::from(bytes) {
+                    return Outcome::Rejected;
+                }
+            }
+            Op::Load { d, at, left, right } => {
+                let bytes = &context.packet[usize::from(at)..][..8];
+                let word = u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
+                r!(d) = word << (left & 63) >> (right & 63);
+            }
+            Op::Store { a, at, bytes } => {
+                let word = (r!(a) << ((64 - 8 * u32::from(bytes)) & 63)).to_be_bytes();
+                let rest = &mut context.out[base + usize::from(at)..];
+                match rest.first_chunk_mut() {
+                    Some(chunk) => *chunk = word,
+                    None => rest[..usize::from(bytes)].copy_from_slice(&word[..usize::from(bytes)]),
+                }
+            }
+            Op::Advance { bytes } => base += usize::from(bytes),
+            Op::Call(index) => call(&code.calls[usize::from(index)], frame, context),
+            Op::Apply(index) => next = apply(&code.applies[usize::from(index)], frame, context.tables),
+            Op::Reject => return Outcome::Rejected,
+            Op::End => return Outcome::Done(base),
+        }
+    }
+}
+
+/// Without what lies beyond the width of a result.
+#[inline(always)]
+fn cut(value: u64, s: u8) -> u64 {
+    value << (s & 63) >> (s & 63)
+}
+
+/// An operator in its general form.
+#[inline(never)]
+fn general(wide: &Wide<u8>, frame: &mut Frame) {
+    let value =
+        |pair: Pair<u8>| u128::from(frame[usize::from(pair.hi)]) << 64 | u128::from(frame[usize::from(pair.lo)]);
+    let result = arithmetic::binary(wide.op, wide.width.into(), wide.second.into(), value(wide.a), value(wide.b));
+    frame[usize::from(wide.d.lo)] = result as u64;
+    frame[usize::from(wide.d.hi)] = (result >> 64) as u64;
+}
+
+/// Looks a table up. Gives where to go on.
+fn apply(apply: &Apply<u8>, frame: &mut Frame, tables: &[Arc<Table>]) -> usize {
+    /// Words of a key that are gathered without a list.
+    const FEW: usize = 8;
+    let table = &tables[usize::from(apply.table)];
+    let read = |register: &u8| frame[usize::from(*register)];
+    let found = if apply.keys.len() <= FEW {
+        let mut key = [0; FEW];
+        key.iter_mut().zip(&apply.keys).for_each(|(word, register)| *word = read(register));
+        table.find(&key[..apply.keys.len()])
+    } else {
+        table.find(&apply.keys.iter().map(read).collect::<Vec<u64>>())
+    };
+    if let Some(hit) = apply.hit {
+        frame[usize::from(hit)] = u64::from(found.hit);
+    }
+    let action = found.action.map_or(apply.actions.len(), |(action, _)| action);
+    if let Some(register) = apply.action {
+        frame[usize::from(register)] = action as u64;
+    }
+    let Some((action, arguments)) = found.action else { return apply.end as usize };
+    let (to, parameters) = &apply.actions[action];
+    for (parameter, word) in parameters.iter().zip(arguments) {
+        frame[usize::from(*parameter)] = *word;
+    }
+    *to as usize
+}
+
+/// Calls an extern.
+fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_, B>) {
+    match call.target {
+        Function::GetRxMsgInfo => get_rx_msg_info(call, frame, context.blocks),
+        Function::Delivered => delivered(call, frame, context.blocks),
+        Function::CreditToBtx => credit_to_btx(call, frame, context.blocks),
+        Function::CtrlPkt => ctrl_pkt(call, frame, context.blocks),
+        Function::IfElse(index) => if_else(call, frame, context.state, usize::from(index)),
+        Function::Read(index) => read(call, frame, context.state, usize::from(index)),
+        Function::Write(index) => write(call, frame, context.state, usize::from(index)),
+        Function::Schedule(index) => schedule(call, frame, context.state, usize::from(index)),
+    }
+}
+
+/// The values of a call's arguments. Their number was checked when the call was bound.
+fn arguments<const N: usize>(call: &Call<u8>, frame: &Frame) -> [u64; N] {
+    let registers: &[u8; N] = call.arguments.first_chunk().expect("a bound call has its arguments");
+    registers.map(|register| frame[usize::from(register)])
+}
+
+/// Writes a call's results.
+fn results<const N: usize>(call: &Call<u8>, frame: &mut Frame, values: [u64; N]) {
+    for (register, value) in call.results.iter().zip(values) {
+        frame[usize::from(*register)] = value;
+    }
+}
+
+fn get_rx_msg_info<B: Blocks>(call: &Call<u8>, frame: &mut Frame, blocks: &mut B) {
+    let [src_ip, src_context, tx_msg_id, msg_len, pkt_offset, mark] = arguments(call, frame);
+    let info: RxMsgInfo = blocks.get_rx_msg_info(&RxMsgInfoRequest {
+        src_ip: src_ip as u32,
+        src_context: src_context as u16,
+        tx_msg_id: tx_msg_id as u32,
+        msg_len: msg_len as u32,
+        pkt_offset: pkt_offset as u32,
+        mark_received: mark != 0,
+    });
+    let flags = [info.fail, info.is_new_msg, info.is_new_pkt, info.is_last_pkt].map(u64::from);
+    results(call, frame, [flags[0], info.rx_msg_id.into(), flags[1], flags[2], flags[3], info.ack_no.into()]);
+}
+
+fn delivered<B: Blocks>(call: &Call<u8>, frame: &mut Frame, blocks: &mut B) {
+    let [tx_msg_id, before, pkt_offset, bitmap] = arguments(call, frame);
+    let [tx_msg_id, before, pkt_offset] = [tx_msg_id, before, pkt_offset].map(|value| value as u32);
+    blocks.delivered(&DeliveredEvent { tx_msg_id, before, pkt_offset, bitmap });
+}
+
+fn credit_to_btx<B: Blocks>(call: &Call<u8>, frame: &mut Frame, blocks: &mut B) {
+    let [tx_msg_id, again, rtx, more, credit] = arguments(call, frame);
+    blocks.credit_to_btx(&CreditToBtxEvent {
+        tx_msg_id: tx_msg_id as u32,
+        rtx: (again != 0).then_some(rtx as u32),
+        credit: (more != 0).then_some(credit as u32),
+    });
+}
+
+fn ctrl_pkt<B: Blocks>(call: &Call<u8>, frame: &mut Frame, blocks: &mut B) {
+    let [dst_ip, dst_context, src_context, tx_msg_id, msg_len, pkt_offset, credit, rank, immediate, paced] =
+        arguments(call, frame);
+    blocks.ctrl_pkt(&CtrlPktEvent {
+        dst_ip: dst_ip as u32,
+        dst_context: dst_context as u16,
+        src_context: src_context as u16,
+        tx_msg_id: tx_msg_id as u32,
+        msg_len: msg_len as u32,
+        pkt_offset: pkt_offset as u32,
+        credit: credit as u32,
+        rank: rank as u8,
+        immediate: immediate as u8,
+        paced: paced as u8,
+    });
+}
+
+fn if_else(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
+    let [at, predicate, op_true, operand_true, op_false, operand_false] = arguments(call, frame);
+    let registers = &mut state.if_else[index];
+    let value = if at < registers.size {
+        let (yes, no) = ((register_op(op_true), operand_true), (register_op(op_false), operand_false));
+        registers.cells.apply(at as usize, predicate != 0, yes, no) & registers.mask
+    } else {
+        state.beyond += 1;
+        0
+    };
+    results(call, frame, [value]);
+}
+
+/// `reg_op_t`. A value that is none of its names reads.
+fn register_op(number: u64) -> RegisterOp {
+    match number {
+        1 => RegisterOp::Write,
+        2 => RegisterOp::Add,
+        _ => RegisterOp::Read,
+    }
+}
+
+fn read(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
+    let [at] = arguments(call, frame);
+    let registers = &state.dual[index];
+    let known = at < registers.size;
+    state.beyond += u64::from(!known);
+    for (word, result) in call.results.iter().enumerate() {
+        let value = if known { registers.cells.read(at as usize * registers.words + word) } else { 0 };
+        frame[usize::from(*result)] = value;
+    }
+}
+
+fn write(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
+    let [at] = arguments(call, frame);
+    let registers = &mut state.dual[index];
+    if at >= registers.size {
+        state.beyond += 1;
+        return;
+    }
+    for (word, argument) in call.arguments[1..].iter().enumerate() {
+        registers.cells.write(at as usize * registers.words + word, frame[usize::from(*argument)]);
+    }
+}
+
+fn schedule(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
+    let [id, remove, rank, granted, grantable, levels] = arguments(call, frame);
+    let (scheduler, id) = (&mut state.schedulers[index], id as u16);
+    if remove != 0 {
+        scheduler.remove(id);
+    } else {
+        let granted = scheduler.get(id).map_or(granted as u32, |entry| entry.granted);
+        scheduler.upsert(Entry { id, rank: rank as u32, granted, grantable: grantable as u32 });
+    }
+    let chosen = match scheduler.select(levels as u32) {
+        Some(chosen) => [1, chosen.id.into(), chosen.level.into(), chosen.credit.into()],
+        None => [0; 4],
+    };
+    results(call, frame, chosen);
+}

@@ -1,0 +1,3 @@
+const bit<8> A = 1;
+}
+const bit<8> B = 2;

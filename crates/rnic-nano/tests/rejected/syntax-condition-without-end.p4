@@ -1,0 +1,4 @@
+#ifdef A
+#ifndef B
+const bit<8> C = 1;
+#endif

@@ -1,0 +1,2 @@
+#include "syntax-cycle.inc"
+const bit<8> A = 1;

@@ -1,0 +1,2 @@
+#include "syntax-error.inc"
+const bit<8> B = 2

@@ -1,0 +1,1 @@
+#include "syntax-includes-itself.p4"

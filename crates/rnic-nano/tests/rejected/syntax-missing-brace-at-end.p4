@@ -1,0 +1,4 @@
+control A() {
+    apply {
+        x = 1;
+    }

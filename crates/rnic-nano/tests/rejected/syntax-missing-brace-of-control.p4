@@ -1,0 +1,10 @@
+control A() {
+    apply {
+        if (x) {
+            y = 1;
+    }
+}
+
+control B() {
+    apply { }
+}

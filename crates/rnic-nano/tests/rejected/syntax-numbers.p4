@@ -1,0 +1,13 @@
+const bit<8> A = 8w256;
+const int<8> B = 8s128;
+const bit<8> C = 0w1;
+const bit<8> D = 129w1;
+const bit<8> E = 0x;
+const bit<8> F = 8w;
+const bit<8> G = 0b12;
+const bit<8> H = 12ab;
+const bit<8> I = 0x1_0000_0000_0000_0000_0000_0000_0000_0000;
+const bit<8> J = 1.5;
+const bit<128> K = 128w0xffff_ffff_ffff_ffff_ffff_ffff_ffff_ffff;
+const int<1> L = 1s0;
+const bit<8> M = 99999999999999999999w1;

@@ -1,0 +1,2 @@
+@name("a string
+const bit<8> A = 1;

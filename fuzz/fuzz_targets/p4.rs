@@ -1,0 +1,11 @@
+//! Any text as a P4 program: it is compiled or refused with reasons, and what is compiled runs.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rnic_torture::fuzz::p4;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(what) = p4::check(&String::from_utf8_lossy(bytes)) {
+        panic!("{what}");
+    }
+});

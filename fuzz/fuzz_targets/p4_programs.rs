@@ -1,0 +1,11 @@
+//! P4 programs with a few changes: they are compiled or refused with reasons, and what is compiled runs.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rnic_torture::{fuzz::p4, network::Dice};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(what) = p4::run(Dice::of(bytes.to_vec()), u64::MAX) {
+        panic!("{what}");
+    }
+});
