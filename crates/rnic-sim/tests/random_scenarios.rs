@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rnic_fabric::config::{Headers, Paths, TopologySpec, TrimSpec};
+use rnic_fabric::config::{Headers, TopologySpec, TrimSpec};
 use rnic_sim::catalogue::Catalogue;
 use rnic_sim::results::RunStatus;
 use rnic_sim::scenario::{OutputSetup, QueueingSetup, Recovery, RunSpec};
@@ -54,7 +54,6 @@ prop_compose! {
         buffer in prop::option::of(20_000u64..120_000),
         cap in prop::option::of(1u32..60),
         output in prop::option::weighted(0.3, (any::<bool>(), any::<bool>())),
-        spray in prop::bool::weighted(0.2),
     ) -> RunSpec {
         let mut run = run_on(topology, transport);
         (run.transport.cc, run.transport.cc_settings) = (cc, Settings::new(cc.parameters));
@@ -78,7 +77,6 @@ prop_compose! {
             let trim = trimming.then_some(TrimSpec { to: 64, headers, return_to_sender: false });
             run.fabric.switch.queueing = QueueingSetup::Output(OutputSetup { trim, ..OutputSetup::default() });
         }
-        run.fabric.paths = spray.then_some(Paths::Spray);
         run.transport.acks = Some(acks || cc.needs_acks);
         run.transport.control_priority = control_priority;
         run.transport.bdp_cap = cap;
@@ -131,8 +129,7 @@ fn invariants_hold_on_random_runs() {
             prop_assert_eq!(output.totals.dropped, 0);
             // TCP has timers on a lossless fabric too, and a long pause is a timeout to them.
             let timeouts: u32 = output.flows.iter().map(|f| f.timeouts).sum();
-            let reordered = run.fabric.paths.is_some();
-            prop_assert!(output.totals.retransmitted == 0 || reordered || (iwarp && timeouts > 0));
+            prop_assert!(output.totals.retransmitted == 0 || (iwarp && timeouts > 0));
         }
         // Each flow's packets are delivered, each at least once: what arrives beyond the retransmitted ones is exactly the flows'.
         let setup = u64::from(run.transport.handshake);
@@ -142,8 +139,7 @@ fn invariants_hold_on_random_runs() {
                 count(2);
                 prop_assert_eq!(output.totals.data - output.totals.retransmitted, packets);
                 let lost = output.totals.dropped + output.totals.lost + output.totals.trimmed;
-                let in_order = run.fabric.paths.is_none();
-                if in_order && lost == 0 && output.flows.iter().all(|f| f.timeouts == 0) {
+                if lost == 0 && output.flows.iter().all(|f| f.timeouts == 0) {
                     prop_assert_eq!(output.totals.retransmitted, 0, "sent again without cause");
                 }
             }
