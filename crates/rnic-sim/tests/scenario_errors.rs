@@ -438,7 +438,7 @@ fn runs() {
         (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\n[transport]\nrto_high = \"320 us\"",
             "a.toml:23:11: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
         ("[traffic]", "[transport]\nrto_lo = \"100 us\"\n[traffic]",
-            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, rto_min, header, ack_size, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, dcqcn, timely, patched-timely, dctcp, aimd"),
+            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, rto_min, header, ack_size, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, dcqcn, timely, patched-timely, dctcp, aimd, hpcc"),
         ("[traffic]", "[transport]\nbdp_cap = \"50\"\n[traffic]",
             "a.toml:13:11: `bdp_cap` must be an integer, not a string; write for example `bdp_cap = 1`"),
         ("[traffic]", "[[transport]]\nbdp_cap = 50\n[traffic]",
