@@ -86,8 +86,7 @@ fn small(declarations: &str, ingress: &str) -> String {
     )
 }
 
-const INGRESS: &str =
-    "control I(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {";
+const INGRESS: &str = "control I(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {";
 
 /// What a small program makes of a packet with `a`.
 fn credit(pipeline: &mut P4Pipeline<64>, a: u32) -> u32 {
@@ -118,7 +117,8 @@ fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
     assert_eq!(framed.header.bytes[..25], expected);
     assert_eq!(framed.header.bytes[25..], [0; 39]);
 
-    let info = RxMsgInfo { rx_msg_id: 3, is_new_msg: true, is_new_pkt: true, is_last_pkt: true, ..RxMsgInfo::default() };
+    let info =
+        RxMsgInfo { rx_msg_id: 3, is_new_msg: true, is_new_pkt: true, is_last_pkt: true, ..RxMsgInfo::default() };
     let mut blocks = Recorder { info, ..Recorder::default() };
     let verdict = nic.ingress(&mut blocks, &framed.header, &arrival());
     assert_eq!(verdict, Verdict::Reassemble { rx_msg_id: 3, pkt_offset: 4, is_last_pkt: true });
@@ -189,7 +189,13 @@ fn a_scheduler_and_shared_registers() {
         let event = blocks.control[0];
         (event.dst_context, event.credit, event.rank, event.immediate)
     };
-    let info = |rx_msg_id, is_new_msg, ack_no| RxMsgInfo { rx_msg_id, is_new_msg, is_new_pkt: true, ack_no, ..RxMsgInfo::default() };
+    let info = |rx_msg_id, is_new_msg, ack_no| RxMsgInfo {
+        rx_msg_id,
+        is_new_msg,
+        is_new_pkt: true,
+        ack_no,
+        ..RxMsgInfo::default()
+    };
     // 30 packets: rank 29; one has come, so 10 are grantable, 9 are granted from the start.
     assert_eq!(arrive(&mut nic, from(1, 30, 0), info(0, true, 1)), (1, 10, 1, flags::PULL));
     // 20 packets: before the other one.
@@ -346,7 +352,8 @@ fn telemetry_follows_the_header() {
         );
     let mut nic = pipeline(&text);
     assert_eq!(credit(&mut nic, 1), 0, "no records, no bytes missing");
-    let record = |number| HopRecord { timestamp_ns: number, tx_bytes: 7, queue_bytes: 1000 * number, rate_mbps: 10 * number };
+    let record =
+        |number| HopRecord { timestamp_ns: number, tx_bytes: 7, queue_bytes: 1000 * number, rate_mbps: 10 * number };
     let mut telemetry = Telemetry::default();
     telemetry.push(record(1));
     let header = nic.egress(&Departure::default()).header;

@@ -74,7 +74,9 @@ pub(super) fn memory(program: &Program, hardware: &Hardware, ingress: usize, egr
 fn registers(binding: &Binding, messages: u64) -> u64 {
     let (entries, bits) = match binding {
         Binding::IfElse { size, width, .. } => ((*size).min(messages), u64::from(*width)),
-        Binding::Dual { size, widths, .. } => ((*size).min(messages), widths.iter().map(|width| u64::from(*width)).sum()),
+        Binding::Dual { size, widths, .. } => {
+            ((*size).min(messages), widths.iter().map(|width| u64::from(*width)).sum())
+        }
         // Those that wait have a place in the FIFO.
         Binding::Scheduler { .. } => return (SCHEDULED * SCHEDULED_BITS + messages * SCHEDULED_BITS).div_ceil(8),
     };

@@ -104,7 +104,8 @@ impl Cost {
 pub fn analyse(program: &Program, hardware: &Hardware) -> Cost {
     let hir = program.hir();
     let (ingress, egress) = (stages(hir, &hir.ingress), stages(hir, &hir.egress));
-    let picoseconds = |cycles: u64| (u128::from(cycles) * 1_000_000_000_000 / u128::from(hardware.clock_hz.max(1))) as u64;
+    let picoseconds =
+        |cycles: u64| (u128::from(cycles) * 1_000_000_000_000 / u128::from(hardware.clock_hz.max(1))) as u64;
     let word_bits = hardware.rate_bps.div_ceil(hardware.clock_hz.max(1)).max(8).next_power_of_two();
     let word_bytes = u32::try_from(word_bits / 8).unwrap_or(u32::MAX);
     let unit = hardware.header_unit.max(1);
@@ -135,6 +136,11 @@ fn notes(program: &Program, ingress: &Stages, egress: &Stages) -> Vec<String> {
     let mut notes = Vec::new();
     let instance = |id: u32, what: &str| format!("'{}' is {what}", hir.instances[id as usize].name);
     for (side, pipeline, stages) in [("ingress", &hir.ingress, ingress), ("egress", &hir.egress, egress)] {
+        if stages.contradictory {
+            notes.push(format!(
+                "branches of {side} access memories in different orders; no order of stages is right for all of them"
+            ));
+        }
         for (port, count) in stages.ports.iter().filter(|(_, count)| **count > 1) {
             let what = match port {
                 Port::Messages => "get_rx_msg_info is asked".to_string(),
@@ -143,14 +149,21 @@ fn notes(program: &Program, ingress: &Stages, egress: &Stages) -> Vec<String> {
                 Port::Write(id) => instance(*id, "written"),
                 Port::Table(id) => format!("table '{}' is applied", pipeline.tables[*id as usize].name),
             };
-            notes.push(format!("{what} {count} times by one packet in {side}; a memory has one such access per packet"));
+            notes
+                .push(format!("{what} {count} times by one packet in {side}; a memory has one such access per packet"));
         }
     }
     for port in ingress.ports.keys().filter(|port| egress.ports.contains_key(port)) {
         match port {
-            Port::Whole(id) => notes.push(format!("{} in both pipelines; only a DualPort can be", instance(*id, "used"))),
-            Port::Read(id) => notes.push(format!("{} in both pipelines; it has one port to read", instance(*id, "read"))),
-            Port::Write(id) => notes.push(format!("{} in both pipelines; it has one port to write", instance(*id, "written"))),
+            Port::Whole(id) => {
+                notes.push(format!("{} in both pipelines; only a DualPort can be", instance(*id, "used")))
+            }
+            Port::Read(id) => {
+                notes.push(format!("{} in both pipelines; it has one port to read", instance(*id, "read")))
+            }
+            Port::Write(id) => {
+                notes.push(format!("{} in both pipelines; it has one port to write", instance(*id, "written")))
+            }
             Port::Messages | Port::Table(_) => {}
         }
     }
@@ -159,7 +172,10 @@ fn notes(program: &Program, ingress: &Stages, egress: &Stages) -> Vec<String> {
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = |picoseconds: u64| format!("{}.{:02} ns", picoseconds / 1000, picoseconds % 1000 / 10);
+        let ns = |picoseconds: u64| {
+            let tenths = (picoseconds + 50) / 100;
+            format!("{}.{} ns", tenths / 10, tenths % 10)
+        };
         let ghz = |hz: u64| format!("{}.{:02} GHz", hz / 1_000_000_000, hz % 1_000_000_000 / 10_000_000);
         let hardware = &self.hardware;
         let gbps = hardware.rate_bps / 1_000_000_000;

@@ -25,6 +25,8 @@ pub(super) struct Stages {
     pub(super) accesses: Vec<Vec<String>>,
     /// Most accesses that one packet makes by each port.
     pub(super) ports: BTreeMap<Port, u32>,
+    /// Branches access two memories in opposite orders: each memory lies in several stages here.
+    pub(super) contradictory: bool,
 }
 
 /// What is known where the analysis stands. A level is the number of the stage after which a value is there, 0 before all.
@@ -69,22 +71,29 @@ struct Analysis<'a> {
     exit: Option<Known>,
     /// The outermost scope that was left so far, as often as one was.
     left: Vec<usize>,
+    /// Memories cannot each lie in one stage.
+    contradictory: bool,
 }
 
 /// Stages of a pipeline.
 pub(super) fn stages(program: &Program, pipeline: &Pipeline) -> Stages {
     let (stages, names, events, scopes, exit, left) = Default::default();
-    let mut analysis = Analysis { program, pipeline, stages, names, events, scopes, exit, left };
+    let contradictory = false;
+    let mut analysis = Analysis { program, pipeline, stages, names, events, scopes, exit, left, contradictory };
     loop {
         let before = analysis.stages.clone();
         (analysis.names, analysis.exit) = (BTreeMap::new(), None);
-        let start = Known { slots: vec![0; pipeline.slots.len()], guard: 0, ports: BTreeMap::new() };
-        let parsed = pipeline.states.iter().fold(Some(start), |known, state| analysis.body(&state.body, known));
-        let end = analysis.body(&pipeline.control, parsed);
+        let mut known = Some(Known { slots: vec![0; pipeline.slots.len()], guard: 0, ports: BTreeMap::new() });
+        for state in &pipeline.states {
+            known = analysis.body(&state.body, known);
+        }
+        let end = analysis.body(&pipeline.control, known);
         let end = join(end, analysis.exit.take());
         if analysis.stages == before {
             return analysis.finish(end.map(|end| end.ports).unwrap_or_default());
         }
+        // A chain of accesses is as long as there are places for them, at most.
+        analysis.contradictory |= analysis.stages.values().any(|level| *level as usize > analysis.stages.len());
     }
 }
 
@@ -94,7 +103,8 @@ impl Analysis<'_> {
         let stage = |level| self.names.get(&level).map(|names| names.iter().cloned().collect()).unwrap_or_default();
         let mut accesses: Vec<Vec<String>> = (1..=last).map(stage).collect();
         accesses.push(self.events.into_iter().collect());
-        Stages { accesses, ports: ports.into_iter().map(|(port, (count, _))| (port, count)).collect() }
+        let ports = ports.into_iter().map(|(port, (count, _))| (port, count)).collect();
+        Stages { accesses, ports, contradictory: self.contradictory }
     }
 
     /// What is known after a body; nothing if it is always left.
@@ -209,9 +219,10 @@ impl Analysis<'_> {
     /// The stage of an access: after all that it depends on, where the port is.
     fn access(&mut self, port: Port, name: &str, decided: u32, least: u32, known: &mut Known) -> u32 {
         let (count, last) = known.ports.get(&port).copied().unwrap_or_default();
+        let level = (decided + 1).max(last + u32::from(count > 0)).max(least);
         let place = self.stages.entry((port, count)).or_default();
-        let level = (decided + 1).max(last + u32::from(count > 0)).max(least).max(*place);
-        *place = level;
+        let level = if self.contradictory { level } else { level.max(*place) };
+        *place = level.max(*place);
         known.ports.insert(port, (count + 1, level));
         self.names.entry(level).or_default().insert(name.to_string());
         level
