@@ -119,6 +119,9 @@ fn congestion_controls_do_not_allocate() {
             assert_eq!(allocations() - before, 0, "{}: its events", C::NAME);
             self.0 += 1;
         }
+        fn visit_with_telemetry<C: CongestionControl>(&mut self) {
+            self.visit::<C>();
+        }
     }
     let mut watch = Watch(0);
     visit_congestion_controls(&mut watch);

@@ -244,3 +244,127 @@ fn complete(cfg: &NicConfig, request: &RxMsgInfoRequest) -> RxMsgInfo {
     let ack_no = request.msg_len.div_ceil(cfg.mtu).max(1);
     RxMsgInfo { fail: false, rx_msg_id: RxMsgInfo::COMPLETE, ack_no, ..FAIL }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::buffers::BufferClass;
+    use super::*;
+
+    fn cfg() -> NicConfig {
+        NicConfig { mtu: 100, garbage: us(50), ..NicConfig::default() }
+    }
+
+    const fn us(us: u64) -> Time {
+        Time::from_us(us)
+    }
+
+    /// Packet `pkt_offset` of the message of 250 bytes with generation `generation` in slot 3 of NIC 7.
+    fn packet(generation: u32, pkt_offset: u32) -> RxMsgInfoRequest {
+        let tx_msg_id = generation << 16 | 3;
+        RxMsgInfoRequest { src_ip: 7, src_context: 1, tx_msg_id, msg_len: 250, pkt_offset, mark_received: true }
+    }
+
+    /// rx_msg_id, new message, new packet, last packet, first packet missing.
+    type Short = (u16, bool, bool, bool, u32);
+
+    fn ask(block: &mut Reassembly, at: u64, request: &RxMsgInfoRequest) -> Option<Short> {
+        let (info, _) = block.info(&cfg(), us(at), request);
+        (!info.fail).then_some((info.rx_msg_id, info.is_new_msg, info.is_new_pkt, info.is_last_pkt, info.ack_no))
+    }
+
+    #[test]
+    fn a_message_of_three_packets_out_of_order() {
+        let mut block = Reassembly::new(&cfg());
+        assert_eq!(ask(&mut block, 0, &packet(1, 1)), Some((0, true, true, false, 0)));
+        assert_eq!(ask(&mut block, 0, &packet(1, 1)), Some((0, false, false, false, 0)));
+        let trimmed = RxMsgInfoRequest { mark_received: false, ..packet(1, 0) };
+        assert_eq!(ask(&mut block, 0, &trimmed), Some((0, false, true, false, 0)));
+        assert_eq!(ask(&mut block, 0, &packet(1, 0)), Some((0, false, true, false, 2)));
+        assert_eq!(ask(&mut block, 0, &packet(1, 2)), Some((0, false, true, true, 3)));
+        let last = Marked { rx_msg_id: 0, pkt_offset: 2, is_last_pkt: true };
+        assert_eq!(block.payload(&cfg(), &last), 50);
+        assert_eq!(block.complete(0), Completed { src_ip: 7, tx_msg_id: 1 << 16 | 3, bytes: 250 });
+        assert_eq!(ask(&mut block, 0, &packet(1, 2)), Some((RxMsgInfo::COMPLETE, false, false, false, 3)));
+        assert!(block.all_free() && block.deadline().is_none());
+    }
+
+    #[test]
+    fn what_is_not_marked_is_missing() {
+        let mut block = Reassembly::new(&cfg());
+        ask(&mut block, 0, &packet(1, 0));
+        let (_, effect) = block.info(&cfg(), us(0), &packet(1, 1));
+        let Effect::Marked(marked) = effect else { panic!("{effect:?}") };
+        block.unmark(&marked);
+        assert_eq!(ask(&mut block, 0, &packet(1, 2)), Some((0, false, true, false, 1)));
+    }
+
+    #[test]
+    fn packets_that_cannot_be() {
+        let mut block = Reassembly::new(&cfg());
+        assert_eq!(ask(&mut block, 0, &packet(1, 3)), None, "beyond the message");
+        assert_eq!(block.active(), 0);
+        ask(&mut block, 0, &packet(1, 0));
+        assert_eq!(ask(&mut block, 0, &packet(1, u32::MAX)), None);
+        assert_eq!(ask(&mut block, 0, &RxMsgInfoRequest { msg_len: 260, ..packet(1, 0) }), None, "another length");
+    }
+
+    /// Generations 9, 10, 8 of one slot: 10 ends 9, and 8 and 9 are old from then on.
+    #[test]
+    fn a_newer_message_of_the_slot_ends_the_older() {
+        let mut block = Reassembly::new(&cfg());
+        ask(&mut block, 0, &packet(9, 0));
+        assert_eq!(ask(&mut block, 0, &packet(8, 0)), None);
+        assert_eq!(block.superseded(), None);
+        assert_eq!(ask(&mut block, 0, &packet(10, 0)), Some((0, true, true, false, 1)));
+        let event = NicEvent::ReceiveExpired { src_ip: 7, tx_msg_id: 9 << 16 | 3 };
+        assert_eq!(block.superseded(), Some((0, event)));
+        assert_eq!(ask(&mut block, 0, &packet(9, 0)), None);
+        assert_eq!(block.active(), 1);
+        // Another sender's and another slot's messages are others.
+        assert_eq!(
+            ask(&mut block, 0, &RxMsgInfoRequest { src_ip: 8, ..packet(1, 0) }),
+            Some((1, true, true, false, 1))
+        );
+        let other = RxMsgInfoRequest { tx_msg_id: 4, ..packet(1, 0) };
+        assert_eq!(ask(&mut block, 0, &other), Some((2, true, true, false, 1)));
+    }
+
+    #[test]
+    fn generations_wrap() {
+        let mut block = Reassembly::new(&cfg());
+        for generation in 0..200_000u32 {
+            for number in 0..3 {
+                let last = number == 2;
+                let info = ask(&mut block, 0, &packet(generation & 0xffff, number));
+                assert_eq!(info, Some((0, number == 0, true, last, number + 1)));
+            }
+            block.complete(0);
+        }
+    }
+
+    /// Every packet sets the timer anew; after 50 us of silence the message is over for good.
+    #[test]
+    fn garbage_is_collected() {
+        let mut block = Reassembly::new(&cfg());
+        ask(&mut block, 0, &packet(1, 0));
+        ask(&mut block, 30, &packet(1, 0));
+        assert_eq!((block.timeout(us(50)), block.deadline()), (None, Some(us(80))));
+        assert_eq!(block.timeout(us(80)).map(|(number, _)| number), Some(0));
+        assert!(block.all_free());
+        assert_eq!(ask(&mut block, 81, &packet(1, 1)), None, "its first packet is lost");
+        assert_eq!(ask(&mut block, 82, &packet(2, 1)), Some((0, true, true, false, 0)));
+    }
+
+    #[test]
+    fn without_a_buffer_the_packet_is_refused_and_a_later_one_may_do() {
+        let cfg = NicConfig { rx_buffers: vec![BufferClass { bytes: 250, count: 1 }], ..cfg() };
+        let mut block = Reassembly::new(&cfg);
+        ask(&mut block, 0, &packet(1, 0));
+        let other = RxMsgInfoRequest { src_ip: 8, ..packet(5, 0) };
+        assert_eq!(block.info(&cfg, us(0), &other), (FAIL, Effect::NoBuffer));
+        block.timeout(us(50));
+        assert_eq!(ask(&mut block, 60, &other), Some((0, true, true, false, 1)));
+        let long = RxMsgInfoRequest { src_ip: 9, msg_len: 251, ..packet(1, 0) };
+        assert_eq!(block.info(&cfg, us(0), &long), (FAIL, Effect::NoBuffer));
+    }
+}
