@@ -34,9 +34,6 @@ mod table;
 mod typed;
 mod types;
 
-#[cfg(test)]
-mod tests;
-
 use crate::ast::Module;
 use crate::diagnostic::Diagnostic;
 use crate::hir::{self, HeaderId, SlotId, Stmt};
@@ -195,6 +192,11 @@ impl<'a> Analyser<'a> {
             ));
         }
         !self.stopped
+    }
+
+    /// Counts the work of looking through so many things.
+    fn search(&mut self, things: usize, span: Span) {
+        self.spend((things / 16) as u32, span);
     }
 
     /// Does something that nests; what is nested too deep is an error.
