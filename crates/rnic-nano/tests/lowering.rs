@@ -405,6 +405,71 @@ fn controls_within_controls_begin_anew() {
     assert_eq!(names, ["twice.inner.t", "single.t"]);
 }
 
+#[test]
+fn exit_ends_controls_within_controls() {
+    let top = "control Last(inout bit<32> x) { apply { x = x + 1; if (x == 6) { exit; } x = 0; } }
+        control Outer(out bit<32> y) { Last() last; apply { y = 5; last.apply(y); y = 100; } }";
+    let program = compile(&around(top, "Outer() outer;", "outer.apply(meta.a); meta.a = 50;"));
+    let mut run = Run::ingress(&program);
+    assert_eq!(run.control(), Flow::Exit);
+    assert_eq!(run.get("meta.a"), 6);
+}
+
+#[test]
+fn parameters_of_applied_controls_begin_anew() {
+    let top = "control Give(out bit<32> x, in bool set) { bit<32> local; apply { if (set) { local = 7; x = 9; } x = x + local; } }";
+    let apply = "give.apply(meta.a, true); give.apply(meta.b, false); meta.a = (meta.a << 8) | meta.b;";
+    assert_eq!(a_after(top, "Give() give;", apply), 0x1000);
+}
+
+#[test]
+fn tables_run_more_than_once() {
+    let locals = "action add(inout bit<32> x, bit<32> y) { bit<32> local; local = local + y; x = x + local; }
+        table t { key = { meta.a: exact; } actions = { add(meta.a); NoAction; }
+            const default_action = add(meta.a, 100); entries = { 0: add(3); 3: add(meta.a, 4); } }";
+    assert_eq!(a_after("", locals, "t.apply(); t.apply(); t.apply();"), 107);
+}
+
+#[test]
+fn conditions_choose_whole_structs() {
+    let top = "extern inner_t next(in bit<8> x);";
+    let program =
+        compile(&around(top, "", "meta.i = meta.f ? next(1) : { 7, 8 }; meta.j = meta.f ? { 1, 2 } : meta.i;"));
+    let after = |f| {
+        let mut run = Run::ingress(&program);
+        run.set("meta.f", f);
+        run.answers = vec![vec![5, 6]];
+        run.control();
+        (run.calls.len(), ["meta.i.p", "meta.i.q", "meta.j.p", "meta.j.q"].map(|name| run.get(name)))
+    };
+    assert_eq!(after(1), (1, [5, 6, 1, 2]));
+    assert_eq!(after(0), (0, [7, 8, 7, 8]));
+}
+
+#[test]
+fn enumerations_have_values() {
+    let top = "enum bit<4> kind_t { A = 3, B = 9 } enum plain_t { X, Y, Z } error { Mine }";
+    let locals =
+        "kind_t kind = kind_t.B; plain_t plain = plain_t.Z; error what = error.Mine; kind_t cast = (kind_t) 3;";
+    let apply = "switch (kind) { kind_t.A: { meta.a = 1; } kind_t.B: { meta.a = 2; } }
+        switch (plain) { plain_t.Y: { meta.a = 0; } plain_t.Z: { meta.a = meta.a + 16; } }
+        switch (meta.f) { true: { meta.a = 0; } default: { meta.a = meta.a + 32; } }
+        if (what == error.Mine && what != error.NoError && cast == kind_t.A && kind > 8) { meta.a = meta.a + 64; }
+        meta.a = meta.a + (bit<32>) kind * 1000;";
+    assert_eq!(a_after(top, locals, apply), 9114);
+}
+
+#[test]
+fn what_is_emitted_may_be_nested() {
+    let top = "struct outer_t { pair_t first; headers_t rest; }";
+    let text = around(top, "", "")
+        .replace("packet.emit(hdr);", "outer_t all; all.first = { 1, 2 }; all.rest.two = { 3, 4 }; packet.emit(all);");
+    let program = compile(&text);
+    let mut run = Run::new(&program.egress);
+    run.body(&program.egress.deparser);
+    assert_eq!(run.packet, [1, 2, 3, 4]);
+}
+
 const PARSER: &str = "#include <core.p4>
 #include <nanotransport.p4>
 header tag_t { bit<4> kind; bit<4> more; }
