@@ -6,7 +6,7 @@ use crate::{load_selected, output, set_up};
 use rnic_fabric::config::TopologySpec;
 use rnic_sim::catalogue::Catalogue;
 use rnic_sim::resolve::Resolved;
-use rnic_sim::scenario::{RunSpec, Traffic, TrafficPattern, hosts};
+use rnic_sim::scenario::{QueueingSetup, RunSpec, Traffic, TrafficPattern, hosts};
 
 /// Prints a headline, and for each run one line, its settings on request, and what a reader of its results should know.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
@@ -46,11 +46,13 @@ fn describe_fabric(run: &RunSpec) -> String {
         TopologySpec::Graph { switches, .. } => format!("graph of {} switches", switches.len()),
     };
     let hosts = hosts(&run.fabric.topology);
-    let buffer = match (run.fabric.switch.shared, run.fabric.switch.buffer) {
-        (None, Some(buffer)) => format!("{buffer} buffers"),
-        (None, None) => "default buffers".to_string(),
-        (Some(_), Some(buffer)) => format!("shared buffers of {buffer}"),
-        (Some(_), None) => "shared buffers".to_string(),
+    let buffer = match (run.fabric.switch.queueing, run.fabric.switch.buffer) {
+        (QueueingSetup::Input, Some(buffer)) => format!("{buffer} buffers"),
+        (QueueingSetup::Input, None) => "default buffers".to_string(),
+        (QueueingSetup::Shared(_), Some(buffer)) => format!("shared buffers of {buffer}"),
+        (QueueingSetup::Shared(_), None) => "shared buffers".to_string(),
+        (QueueingSetup::Output(_), Some(buffer)) => format!("{buffer} buffers at outputs"),
+        (QueueingSetup::Output(_), None) => "buffers at outputs".to_string(),
     };
     format!("{topology}, {hosts} hosts, {}, {} per cable, {buffer}", run.fabric.link.rate, run.fabric.link.delay)
 }

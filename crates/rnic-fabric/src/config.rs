@@ -117,16 +117,89 @@ pub struct SharedSpec {
     pub mark_departures: bool,
 }
 
+/// An output-queued switch with a buffer for each output and priority; it has no PFC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutputSpec {
+    /// Buffers by priority, lowest first; `None`: [`SwitchSpec::buffer`] for each.
+    pub buffers: Option<[Bytes; 8]>,
+    /// What does not fit loses its payload only; `None`: it is dropped.
+    pub trim: Option<TrimSpec>,
+    /// ECN looks at the queue that a packet leaves behind, not at the one that it joins.
+    pub mark_departures: bool,
+}
+
+impl OutputSpec {
+    /// The buffer of a priority, in a switch whose `buffer` is given.
+    pub fn buffer_of(&self, priority: usize, buffer: Bytes) -> Bytes {
+        self.buffers.map_or(buffer, |buffers| buffers[priority])
+    }
+}
+
+/// What is left of a data packet that finds no room, as in NDP (Handley et al., SIGCOMM 2017).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrimSpec {
+    /// Length that a packet is cut to, at least [`MIN_FRAME`](crate::MIN_FRAME); a shorter packet loses its payload all the same, and keeps
+    /// its length.
+    pub to: u16,
+    /// Where the header goes on.
+    pub headers: Headers,
+    /// A header that has no room either goes back to its sender, if its body tells who that is; else it is dropped.
+    pub return_to_sender: bool,
+}
+
+/// The priority of a trimmed packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Headers {
+    /// The highest.
+    #[default]
+    Highest,
+    /// One above that of the packet, the highest at most.
+    Above,
+}
+
+/// How a switch stores what waits.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum QueueingSpec {
+    /// At its inputs, with virtual output queues and round-robin over inputs.
+    #[default]
+    Input,
+    /// At its outputs, in one buffer that all ports share.
+    Shared(SharedSpec),
+    /// At its outputs, each of which has a buffer of its own for each priority.
+    Output(OutputSpec),
+}
+
+impl QueueingSpec {
+    /// Whether ECN looks at the queue that a packet leaves behind.
+    pub fn mark_departures(&self) -> bool {
+        match self {
+            QueueingSpec::Input => false,
+            QueueingSpec::Shared(shared) => shared.mark_departures,
+            QueueingSpec::Output(output) => output.mark_departures,
+        }
+    }
+}
+
+/// Which of several shortest paths packets take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Paths {
+    /// All packets of a flow the same one, by its hash.
+    #[default]
+    Ecmp,
+    /// Each packet its own: every switch picks among its ports at random.
+    Spray,
+}
+
 /// A switch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SwitchSpec {
-    /// How it queues: with one buffer that all ports share, or (`None`) at its inputs, with virtual output queues and round-robin over
-    /// inputs.
-    pub shared: Option<SharedSpec>,
+    /// How it queues.
+    pub queueing: QueueingSpec,
     /// Input-queued: buffer of each input port and priority in a lossy fabric; a frame that does not fit is dropped. With PFC the limit is
-    /// `xoff` plus `headroom`. Shared: the whole buffer, which with PFC includes the headroom of all ports and priorities.
+    /// `xoff` plus `headroom`. Shared: the whole buffer, which with PFC includes the headroom of all ports and priorities. Output-queued:
+    /// buffer of each output port and priority.
     pub buffer: Bytes,
-    /// PFC, or `None` for a lossy fabric. In a shared buffer `xon` has no meaning.
+    /// PFC, or `None` for a lossy fabric. In a shared buffer `xon` has no meaning; with buffers at the outputs PFC has none.
     pub pfc: Option<PfcThresholds>,
     /// ECN marking of data packets by the egress queue that they join, or `None` for no marks. The egress queue of an output and
     /// priority is what this switch holds for it, whatever inputs it came by: neither the packet that arrives nor the one that is being
@@ -149,6 +222,8 @@ pub struct FabricSpec {
     pub routes: Vec<NamedRoute>,
     /// Every switch.
     pub switch: SwitchSpec,
+    /// Which of several shortest paths packets take.
+    pub paths: Paths,
     /// Bytes that each frame takes on a cable beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).
     pub frame_gap: u32,
 }

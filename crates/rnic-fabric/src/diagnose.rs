@@ -1,6 +1,7 @@
 //! Why transmitters stand still: who is paused by whom and what for, and whether the pauses form a cycle.
 
 use crate::engine::Fabric;
+use crate::packet::Body;
 use crate::routing::find_cycle;
 use rnic_transport::Time;
 
@@ -71,7 +72,7 @@ pub struct PauseTree {
 /// A paused transmitter waits for buffer at its peer's input. That input waits for the outputs that it holds packets for, first of all
 /// for the one for which it holds the most. An output that is paused, or was shortly before, waits in turn: pauses come and go, and what a
 /// pause piled up takes a while to drain. Any other output is where packets come out too slowly.
-pub fn pause_tree<B: Copy + Default>(fabric: &Fabric<B>) -> PauseTree {
+pub fn pause_tree<B: Body>(fabric: &Fabric<B>) -> PauseTree {
     let mut tree = PauseTree::default();
     if !fabric.any_paused() {
         return tree;
@@ -112,7 +113,7 @@ pub fn pause_tree<B: Copy + Default>(fabric: &Fabric<B>) -> PauseTree {
     tree
 }
 
-fn node<B: Copy + Default>(fabric: &Fabric<B>, port: usize, priority: u8, on: bool) -> Paused {
+fn node<B: Body>(fabric: &Fabric<B>, port: usize, priority: u8, on: bool) -> Paused {
     let input = fabric.topology().ports[port].peer as usize;
     Paused {
         port,
@@ -127,7 +128,7 @@ fn node<B: Copy + Default>(fabric: &Fabric<B>, port: usize, priority: u8, on: bo
 }
 
 /// The output for which the peer of a paused port holds the most of its packets, or the NIC that pauses it.
-fn most_held<B: Copy + Default>(fabric: &Fabric<B>, asking: &Paused) -> Wait {
+fn most_held<B: Body>(fabric: &Fabric<B>, asking: &Paused) -> Wait {
     let topology = fabric.topology();
     let input = topology.ports[asking.port].peer as usize;
     let node = topology.ports[input].node;
@@ -142,7 +143,7 @@ fn most_held<B: Copy + Default>(fabric: &Fabric<B>, asking: &Paused) -> Wait {
 
 /// Whether a port that is not paused now was when the pause of `asking` was sent for, or later, or not longer before than its own pause had
 /// lasted: what that piled up may not have drained by then.
-fn was_paused_during<B: Copy + Default>(fabric: &Fabric<B>, port: usize, asking: &Paused) -> bool {
+fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: usize, asking: &Paused) -> bool {
     let priority = usize::from(asking.priority);
     let asked = asking.since.saturating_sub(fabric.topology().ports[asking.port].link.delay);
     let recent = |at: Time| at + (at - fabric.paused_since(port, priority)) > asked;
@@ -150,7 +151,7 @@ fn was_paused_during<B: Copy + Default>(fabric: &Fabric<B>, port: usize, asking:
 }
 
 /// The paused ports that one of them waits for in any way, by index.
-fn blockers<B: Copy + Default>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec<usize> {
+fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec<usize> {
     let (topology, asking) = (fabric.topology(), &paused[index]);
     let input = topology.ports[asking.port].peer as usize;
     let node = topology.ports[input].node;

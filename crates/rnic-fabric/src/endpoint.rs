@@ -1,7 +1,7 @@
 //! What a fabric needs from the hosts attached to it.
 
 use crate::engine::Fabric;
-use crate::packet::Packet;
+use crate::packet::{Body, Packet};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 /// windows of the engine, so a method must touch only the state of the host that it is called for.
 pub trait Endpoint {
     /// What a packet carries for the hosts.
-    type Body: Copy + Default;
+    type Body: Body;
 
     /// A packet arrived.
     fn receive(&mut self, host: u32, now: Time, packet: &Packet<Self::Body>);

@@ -5,14 +5,14 @@
 //! of that length. In each, every node that has something to do handles its own events in order of (time, class, port); what it
 //! sends arrives in a later window. So results do not depend on the order in which nodes are simulated, or on who simulates them.
 
-use crate::config::FabricSpec;
+use crate::config::{FabricSpec, QueueingSpec};
 use crate::endpoint::{Endpoint, Watcher};
 use crate::event::EventTree;
 use crate::headroom::required_headroom;
-use crate::packet::MIN_FRAME;
+use crate::packet::{Body, MIN_FRAME};
 use crate::port::{Pause, PauseLog, Ports, PriorityCounters, Tapped};
 use crate::routing::Routes;
-use crate::switch::{InputQueued, Queueing, SharedBuffer, Switch};
+use crate::switch::{InputQueued, OutputQueued, Queueing, SharedBuffer, Switch};
 use crate::topology::{Topology, TopologyError};
 use rnic_transport::{Bytes, Time};
 use std::sync::Arc;
@@ -32,22 +32,22 @@ pub enum Ending {
 enum Switches<B> {
     InputQueued(Vec<Switch<B, InputQueued<B>>>),
     SharedBuffer(Vec<Switch<B, SharedBuffer<B>>>),
+    OutputQueued(Vec<Switch<B, OutputQueued<B>>>),
 }
 
-impl<B: Copy + Default> Switches<B> {
+impl<B: Body> Switches<B> {
     fn new(topology: &Topology, spec: &FabricSpec, seed: u64) -> Switches<B> {
-        fn build<B: Copy + Default, Q: Queueing<B>>(
-            topology: &Topology, spec: &FabricSpec, seed: u64,
-        ) -> Vec<Switch<B, Q>> {
+        fn build<B: Body, Q: Queueing<B>>(topology: &Topology, spec: &FabricSpec, seed: u64) -> Vec<Switch<B, Q>> {
             let switch = |node| {
                 let range = topology.ports_of(node);
-                Switch::new(node, range.start, range.len(), &spec.switch, seed)
+                Switch::new(node, range.start, range.len(), spec, seed)
             };
             (topology.hosts..topology.nodes()).map(switch).collect()
         }
-        match spec.switch.shared {
-            None => Switches::InputQueued(build(topology, spec, seed)),
-            Some(_) => Switches::SharedBuffer(build(topology, spec, seed)),
+        match spec.switch.queueing {
+            QueueingSpec::Input => Switches::InputQueued(build(topology, spec, seed)),
+            QueueingSpec::Shared(_) => Switches::SharedBuffer(build(topology, spec, seed)),
+            QueueingSpec::Output(_) => Switches::OutputQueued(build(topology, spec, seed)),
         }
     }
 
@@ -56,6 +56,7 @@ impl<B: Copy + Default> Switches<B> {
         match self {
             Switches::InputQueued(switches) => look(&switches[index].queueing),
             Switches::SharedBuffer(switches) => look(&switches[index].queueing),
+            Switches::OutputQueued(switches) => look(&switches[index].queueing),
         }
     }
 }
@@ -74,8 +75,8 @@ pub struct Fabric<B> {
     now: u64,
 }
 
-impl<B: Copy + Default> Fabric<B> {
-    /// Builds the fabric; `seed` determines ECMP salts and random loss.
+impl<B: Body> Fabric<B> {
+    /// Builds the fabric; `seed` determines ECMP salts, random loss, and what else is random.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let topology = Arc::new(Topology::build(spec)?);
         let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
@@ -172,6 +173,7 @@ impl<B: Copy + Default> Fabric<B> {
         match &mut self.switches {
             Switches::InputQueued(switches) => run_switches(switches, first, links, routes, tree, start, end),
             Switches::SharedBuffer(switches) => run_switches(switches, first, links, routes, tree, start, end),
+            Switches::OutputQueued(switches) => run_switches(switches, first, links, routes, tree, start, end),
         }
     }
 
@@ -214,7 +216,7 @@ impl<B: Copy + Default> Fabric<B> {
 }
 
 /// Simulates every event before `end` of the switches, the first of which is node `first`.
-fn run_switches<B: Copy + Default, Q: Queueing<B>>(
+fn run_switches<B: Body, Q: Queueing<B>>(
     switches: &mut [Switch<B, Q>], first: usize, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree,
     start: u64, end: u64,
 ) {
@@ -227,7 +229,7 @@ fn run_switches<B: Copy + Default, Q: Queueing<B>>(
 }
 
 /// What can be seen from outside.
-impl<B: Copy + Default> Fabric<B> {
+impl<B: Body> Fabric<B> {
     /// The wiring.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
@@ -289,7 +291,7 @@ impl<B: Copy + Default> Fabric<B> {
     pub fn paused(&self, port: usize) -> u8 {
         self.links.ports[port].paused
     }
-    /// Bytes that a switch holds for an input port in a priority.
+    /// Bytes that came by a switch's input port in a priority and wait there.
     pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
         self.look(port, |queueing, input| queueing.occupancy(input, priority)).unwrap_or(0)
     }

@@ -31,7 +31,7 @@ pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+    use crate::config::{FabricSpec, LinkSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
     use rnic_transport::{BitRate, Bytes};
 
     fn dumbbell(middle: u64) -> Topology {
@@ -45,7 +45,14 @@ mod tests {
             link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
             links: vec![],
             routes: Vec::new(),
-            switch: SwitchSpec { shared: None, buffer: Bytes(240_000), pfc: None, marking: None, priorities: 1 },
+            switch: SwitchSpec {
+                queueing: QueueingSpec::Input,
+                buffer: Bytes(240_000),
+                pfc: None,
+                marking: None,
+                priorities: 1,
+            },
+            paths: Paths::Ecmp,
             frame_gap: 20,
         })
         .unwrap()

@@ -21,7 +21,7 @@ pub use endpoint::{Endpoint, Watcher};
 pub use engine::{Ending, Fabric, lossless_headroom};
 pub use headroom::required_headroom;
 pub use ideal::completion_time;
-pub use packet::{MIN_FRAME, PAUSE_FRAME, Packet};
+pub use packet::{Body, MIN_FRAME, PAUSE_FRAME, Packet};
 pub use port::{Pause, PriorityCounters, Tapped};
 pub use routing::{PathFacts, Routes, buffer_cycle, longest_path};
 pub use topology::{Topology, TopologyError};

@@ -1,5 +1,23 @@
 //! A packet in the fabric.
 
+use rnic_transport::telemetry::HopRecord;
+
+/// What a packet carries for the hosts, as far as switches have to do with it.
+pub trait Body: Copy + Default {
+    /// Whether switches write what they know into data packets ([`Body::stamp`]).
+    const TELEMETRY: bool = false;
+
+    /// A switch sends the packet on.
+    fn stamp(&mut self, _hop: HopRecord) {}
+    /// The host that sent the packet, if the body tells: a switch that cannot pass on even the header can return it.
+    fn source(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// A number of the owner's choice.
+impl Body for u32 {}
+
 /// What the fabric knows of a packet, around a body that only the hosts understand. Kept small: it is copied at every hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
@@ -12,7 +30,7 @@ pub struct Packet<B> {
     pub bytes: u16,
     /// Priority, 0 to 7; higher is served first.
     pub priority: u8,
-    /// Bits `MARKED`, `PAUSE`, `CONTROL`.
+    /// Bits `MARKED`, `PAUSE`, `CONTROL`, `TRIMMED`, `RETURNED`.
     pub flags: u8,
     /// What the host's transport put in.
     pub body: B,
@@ -25,6 +43,10 @@ impl<B: Default> Packet<B> {
     pub const PAUSE: u8 = 2;
     /// It carries no data but an acknowledgement or notification; drops of such packets are counted apart.
     pub const CONTROL: u8 = 4;
+    /// A switch took its payload.
+    pub const TRIMMED: u8 = 8;
+    /// A switch sent what was left of it back to its sender; it is `TRIMMED` too.
+    pub const RETURNED: u8 = 16;
 
     /// A PFC frame that pauses exactly the priorities in `mask` and resumes the others.
     pub(crate) fn pause(mask: u8) -> Packet<B> {
@@ -48,6 +70,14 @@ impl<B: Default> Packet<B> {
     /// Whether a switch marked it "congestion experienced".
     pub fn is_marked(&self) -> bool {
         self.flags & Self::MARKED != 0
+    }
+    /// Whether a switch took its payload.
+    pub fn is_trimmed(&self) -> bool {
+        self.flags & Self::TRIMMED != 0
+    }
+    /// Whether it comes back to its sender.
+    pub fn is_returned(&self) -> bool {
+        self.flags & Self::RETURNED != 0
     }
 }
 

@@ -1,8 +1,9 @@
 //! Ports and cables: the transmitter at one end, and the packets in flight towards the other.
 
-use crate::packet::{PAUSE_FRAME, Packet};
+use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::rng::{Purpose, Stream};
 use crate::topology::Topology;
+use rnic_transport::telemetry::HopRecord;
 use rnic_transport::{BitRate, Time};
 
 /// Counters of one port in one priority.
@@ -12,7 +13,7 @@ pub struct PriorityCounters {
     pub tx_packets: u64,
     /// Their bytes, without frame gap.
     pub tx_bytes: u64,
-    /// Frames that arrived here and found the input buffer full.
+    /// Frames that arrived here and found the buffer full.
     pub drops: u64,
     /// Control packets among them.
     pub control_drops: u64,
@@ -26,8 +27,12 @@ pub struct PriorityCounters {
     pub pause_received: u64,
     /// Time for which its transmitter was paused, in picoseconds.
     pub paused_ps: u64,
-    /// Highest occupancy of its input buffer, in bytes.
+    /// Highest occupancy of its input buffer, in bytes; where buffers are at the outputs alone, of its output buffer.
     pub queue_high_water: u64,
+    /// Packets of this priority that lost their payload because this output had no room for them, and went on without.
+    pub trimmed: u64,
+    /// Packets of this priority of which this output had no room even for the header, which was sent back.
+    pub returned: u64,
 }
 
 /// A packet on a cable and the instant at which its last bit arrives.
@@ -234,7 +239,7 @@ pub(crate) struct Ports<B> {
     pub(crate) hops: u64,
 }
 
-impl<B: Copy + Default> Ports<B> {
+impl<B: Body> Ports<B> {
     pub(crate) fn new(topology: &Topology, gap: u32, priorities: u8, seed: u64) -> Ports<B> {
         let ports: Vec<Port<B>> = topology
             .ports
@@ -272,6 +277,17 @@ impl<B: Copy + Default> Ports<B> {
             gap: u64::from(gap),
             priorities: priorities as usize,
             hops: 0,
+        }
+    }
+
+    /// What a switch tells of an output as a packet leaves it at `now`, with `queue` bytes behind it.
+    pub(crate) fn hop(&self, number: usize, now: u64, queue: u64) -> HopRecord {
+        let cells = &self.counters[number * self.priorities..(number + 1) * self.priorities];
+        HopRecord {
+            timestamp_ns: (now / 1_000) as u32,
+            tx_bytes: cells.iter().map(|cell| cell.tx_bytes).sum::<u64>() as u32,
+            queue_bytes: u32::try_from(queue).unwrap_or(u32::MAX),
+            rate_mbps: u32::try_from(self.ports[number].rate_bps / 1_000_000).unwrap_or(u32::MAX),
         }
     }
 

@@ -18,6 +18,8 @@ pub enum Purpose {
     FlowHash = 3,
     /// Random marks at one output port of a switch.
     Marking = 4,
+    /// Paths of single packets at a switch.
+    Spray = 5,
     /// Arrivals, destinations and sizes of flows.
     Workload = 0x776f_726b_6c6f_6164,
 }

@@ -1,11 +1,11 @@
-//! Shortest-path routing with per-flow ECMP.
+//! Shortest-path routing with per-flow ECMP, or with a choice for each packet.
 //!
 //! Hosts under the same switch share their routes, so a switch keeps one entry per such *group*, and each entry names one of
 //! the few distinct sets of equal-cost ports that the switch has. A flow's hash, salted per switch, picks the port. A host to which
 //! some switch has a route of its own is a group of its own.
 
 use crate::config::NamedRoute;
-use crate::rng::{Purpose, mix};
+use crate::rng::{Purpose, Stream, mix};
 use crate::topology::{NodeId, Topology, TopologyError};
 use rnic_transport::{BitRate, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,13 +111,25 @@ impl Routes {
     /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst`.
     #[inline]
     pub fn port(&self, switch: NodeId, dst: u32, flow_hash: u32) -> u32 {
+        self.pick(switch, dst, |salt, len| choose(flow_hash ^ salt, len))
+    }
+
+    /// The port on which `switch` sends a single packet to host `dst` if it sprays: any of its equal-cost ports, all as likely. A random
+    /// number is drawn only where there is a choice.
+    pub(crate) fn spray(&self, switch: NodeId, dst: u32, stream: &mut Stream) -> u32 {
+        self.pick(switch, dst, |_, len| ((u128::from(stream.next_u64()) * u128::from(len)) >> 64) as u32)
+    }
+
+    /// The port towards host `dst`; where there are several, `choose` picks one by the switch's salt and their number.
+    #[inline(always)]
+    fn pick(&self, switch: NodeId, dst: u32, choose: impl FnOnce(u32, u32) -> u32) -> u32 {
         let routes = &self.switches[(switch - self.hosts) as usize];
         let (group, host_port) = self.host_place[dst as usize];
         if group == routes.own_group {
             return host_port;
         }
         let (start, len) = routes.sets[routes.set_of_group[group as usize] as usize];
-        let choice = if len == 1 { 0 } else { choose(flow_hash ^ routes.salt, len) };
+        let choice = if len == 1 { 0 } else { choose(routes.salt, len) };
         u32::from(routes.ports[(start + choice) as usize])
     }
 

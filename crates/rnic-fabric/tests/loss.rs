@@ -9,34 +9,6 @@ use rnic_transport::Bytes;
 
 const F: u64 = FRAME as u64;
 
-/// Every packet that enters a switch leaves it, is dropped, or is still there.
-fn assert_conserved(fabric: &Fabric<u32>, script: &Script) {
-    let topology = fabric.topology();
-    let sum = |port: usize, of: fn(&rnic_fabric::PriorityCounters) -> u64| -> u64 {
-        fabric.counters(port).iter().map(of).sum()
-    };
-    for node in topology.hosts..topology.nodes() {
-        let (mut received, mut dropped, mut sent) = (0, 0, 0);
-        for port in topology.ports_of(node) {
-            let peer = topology.ports[port].peer as usize;
-            received += sum(peer, |c| c.tx_packets) - sum(peer, |c| c.lost);
-            dropped += sum(port, |c| c.drops);
-            sent += sum(port, |c| c.tx_packets);
-        }
-        assert_eq!(received, dropped + sent, "{}", topology.names[node as usize]);
-    }
-    for host in 0..topology.hosts {
-        let own = topology.host_port(host);
-        let peer = topology.ports[own].peer as usize;
-        assert_eq!(sum(own, |c| c.tx_packets), script.departures(host).len() as u64);
-        let received = sum(peer, |c| c.tx_packets) - sum(peer, |c| c.lost);
-        assert_eq!(received, script.arrivals(host).len() as u64);
-        assert_eq!(sum(own, |c| c.drops), 0, "a host drops nothing");
-    }
-    let all: u64 = (0..topology.ports.len()).map(|p| sum(p, |c| c.tx_packets)).sum();
-    assert_eq!(all, fabric.hops());
-}
-
 /// Two hosts send 100 frames each at line rate to a third; each input buffer holds exactly ten frames.
 ///
 /// Frames arrive in pairs every T, one leaves every T. After pair 2j + 1 both queues hold j + 1 frames. The second input is full

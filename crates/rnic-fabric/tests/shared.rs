@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use rnic_fabric::config::{FabricSpec, PfcThresholds, SharedSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, PfcThresholds, QueueingSpec, SharedSpec, TopologySpec};
 use rnic_fabric::{Ending, Fabric, lossless_headroom};
 use rnic_transport::congestion::Marking;
 use rnic_transport::{Bytes, Time};
@@ -17,7 +17,7 @@ fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
     let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap);
     spec.switch.buffer = Bytes(buffer + headroom.0 * u64::from(hosts));
-    spec.switch.shared = Some(SharedSpec { beta, resume: Bytes(2 * F), ..SharedSpec::default() });
+    spec.switch.queueing = QueueingSpec::Shared(SharedSpec { beta, resume: Bytes(2 * F), ..SharedSpec::default() });
     spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(xoff), xon: Bytes(0), headroom });
     spec
 }
@@ -67,7 +67,9 @@ fn marks_by_the_queue_that_a_packet_joins_or_leaves_behind() {
     for (departures, expected) in [(false, [3, 103, 4, 104]), (true, [101, 2, 102, 3])] {
         let mut spec = shared(3, 1_000_000, 500_000, None);
         spec.switch.marking = Some(Marking { kmin: Bytes(5 * F / 2), kmax: Bytes(5 * F / 2), pmax: 1.0 });
-        spec.switch.shared.as_mut().unwrap().mark_departures = departures;
+        if let QueueingSpec::Shared(shared) = &mut spec.switch.queueing {
+            shared.mark_departures = departures;
+        }
         let mut fabric = Fabric::new(&spec, 1).unwrap();
         let output = port(fabric.topology(), "s0", "h2");
         let mut script = Script::new(3);

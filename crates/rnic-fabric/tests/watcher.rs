@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::{FabricSpec, SharedSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, OutputSpec, QueueingSpec, SharedSpec, TopologySpec};
 use rnic_fabric::{Fabric, Watcher};
 use rnic_transport::congestion::Marking;
 use rnic_transport::{Bytes, Time};
@@ -38,14 +38,16 @@ fn collide(spec: &FabricSpec, at: Vec<u64>) -> (Vec<(u64, u64, u64)>, Script) {
     (look.seen, script)
 }
 
-fn switches() -> [FabricSpec; 3] {
+fn switches() -> [FabricSpec; 4] {
     let single = spec(TopologySpec::SingleSwitch { hosts: 3 });
     let mut counted = single.clone();
     counted.switch.marking = Some(Marking { kmin: Bytes(1_000_000), kmax: Bytes(1_000_000), pmax: 1.0 });
     let mut shared = single.clone();
-    shared.switch.shared = Some(SharedSpec::default());
+    shared.switch.queueing = QueueingSpec::Shared(SharedSpec::default());
     shared.switch.buffer = Bytes(1_000_000);
-    [single, counted, shared]
+    let mut output = single.clone();
+    output.switch.queueing = QueueingSpec::Output(OutputSpec::default());
+    [single, counted, shared, output]
 }
 
 #[test]

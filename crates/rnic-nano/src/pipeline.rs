@@ -170,6 +170,11 @@ impl<const N: usize> P4Pipeline<N> {
 impl<const N: usize> Pipeline for P4Pipeline<N> {
     type Header = P4Header<N>;
 
+    #[inline]
+    fn header_bytes(header: &P4Header<N>) -> u32 {
+        header.len.into()
+    }
+
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &P4Header<N>, arrival: &Arrival<'_>) -> Verdict {
         let len = usize::from(header.len).min(N);
         match arrival.telemetry {

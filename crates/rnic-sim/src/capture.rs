@@ -4,6 +4,7 @@
 //! the frame that an endpoint would send for it. Frames are as long as real ones, which the simulator's frames are only nearly: it does
 //! not count padding, the RETH of a RoCE Write's first packet, and what an IRN ACK has in common with a NACK.
 
+use crate::in_band::InBand;
 use crate::nic::{FlowPlace, Segment};
 use crate::resolve::{Resolved, SetupError, Stack};
 use crate::results::FlowRecord;
@@ -73,7 +74,7 @@ impl Capture {
     /// If there is no such link, or the run's packets are none of RoCE.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
         let impossible = |why: String| Err(SetupError::Impossible(why));
-        if resolved.stack == Stack::Tcp {
+        if resolved.stack == Stack::Tcp || resolved.messages.is_some() {
             let transport = &run.transport.transport;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));
         }
@@ -101,19 +102,19 @@ impl Capture {
     }
 
     /// Asks the fabric to note the frames of the link.
-    pub(crate) fn begin(&self, fabric: &mut Fabric<Segment>) {
+    pub(crate) fn begin<T: InBand>(&self, fabric: &mut Fabric<Segment<T>>) {
         self.ports.iter().for_each(|port| fabric.tap(*port));
     }
 
     /// Takes what the fabric has noted; `places` tells the slot and hashes of each flow, `flows` their records.
-    pub(crate) fn end(&mut self, fabric: &Fabric<Segment>, places: &[FlowPlace], flows: &[FlowRecord]) {
+    pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, places: &[FlowPlace], flows: &[FlowRecord]) {
         let mut data: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
         let mut replies: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
         for (record, place) in (0..).zip(places) {
             data.entry((place.slot, place.flow_hash)).or_default().push(record);
             replies.entry((place.slot, place.reply_hash)).or_default().push(record);
         }
-        let what = |packet: &SimulatedPacket<Segment>, at: Time| {
+        let what = |packet: &SimulatedPacket<Segment<T>>, at: Time| {
             if packet.is_pause() {
                 return What::Pause(packet.paused_priorities());
             }

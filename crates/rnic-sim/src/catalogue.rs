@@ -3,6 +3,8 @@
 //! An entry holds everything of an algorithm that is needed by name: its parameters, and the simulator compiled for it.
 
 use crate::capture::Capture;
+use crate::in_band::InBand;
+use crate::message_hosts::simulate_messages;
 use crate::resolve::{Resolved, Stack};
 use crate::results::RunOutput;
 use crate::run::{Observer, simulate_captured};
@@ -10,6 +12,7 @@ use crate::workload::{FlowStream, Loops};
 use rnic_transport::congestion::{CongestionControl, Marking, NoCongestionControl, Parameter, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
+use rnic_transport::telemetry::Telemetry;
 use rnic_transport::{FlowConfig, Time};
 use std::fmt;
 
@@ -44,6 +47,8 @@ pub struct CongestionEntry {
     pub parameters: &'static [Parameter],
     /// Whether it works only with acknowledgements.
     pub needs_acks: bool,
+    /// Whether its packets carry in-band telemetry.
+    pub telemetry: bool,
     pub(crate) demands: fn(&Settings, &FlowConfig) -> Result<Demands, String>,
     pub(crate) simulate: fn(Job<'_, '_>) -> RunOutput,
 }
@@ -51,16 +56,26 @@ pub struct CongestionEntry {
 impl CongestionEntry {
     /// The entry of an algorithm.
     pub fn of<C: CongestionControl>() -> CongestionEntry {
+        CongestionEntry::carrying::<C, ()>()
+    }
+
+    /// The entry of an algorithm that works with in-band telemetry.
+    pub fn with_telemetry<C: CongestionControl>() -> CongestionEntry {
+        CongestionEntry::carrying::<C, Telemetry>()
+    }
+
+    fn carrying<C: CongestionControl, T: InBand>() -> CongestionEntry {
         CongestionEntry {
             name: C::NAME,
             about: C::ABOUT,
             parameters: C::PARAMETERS,
             needs_acks: C::NEEDS_ACKS,
+            telemetry: T::TELEMETRY,
             demands: |settings, flow| {
                 let cnp_interval = C::cnp_interval(&C::params(settings, flow)?);
                 Ok(Demands { marking: C::marking(flow), cnp_interval })
             },
-            simulate: simulate_named::<C>,
+            simulate: simulate_named::<C, T>,
         }
     }
 }
@@ -85,8 +100,11 @@ impl Default for CongestionEntry {
     }
 }
 
-/// Picks the transport: from here on everything is compiled for it and for `C`.
-fn simulate_named<C: CongestionControl>(job: Job<'_, '_>) -> RunOutput {
+/// Picks the transport: from here on everything is compiled for it, for `C`, and for packets with room for `T`.
+fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutput {
+    if let Some(plan) = &job.resolved.messages {
+        return simulate_messages(plan, job);
+    }
     let Job { resolved, settings, seed, flows, loops, observer, capture } = job;
     let flows = (flows, loops);
     let params = match C::params(settings, &resolved.flow) {
@@ -94,9 +112,9 @@ fn simulate_named<C: CongestionControl>(job: Job<'_, '_>) -> RunOutput {
         Err(reason) => return RunOutput::not_started(reason),
     };
     match resolved.stack {
-        Stack::GoBackN => simulate_captured::<GoBackN, C, _>(resolved, params, seed, flows, observer, capture),
-        Stack::Irn => simulate_captured::<Irn, C, _>(resolved, params, seed, flows, observer, capture),
-        Stack::Tcp => simulate_captured::<Tcp, C, _>(resolved, params, seed, flows, observer, capture),
+        Stack::GoBackN => simulate_captured::<GoBackN, C, _, T>(resolved, params, seed, flows, observer, capture),
+        Stack::Irn => simulate_captured::<Irn, C, _, T>(resolved, params, seed, flows, observer, capture),
+        Stack::Tcp => simulate_captured::<Tcp, C, _, T>(resolved, params, seed, flows, observer, capture),
     }
 }
 
@@ -121,6 +139,13 @@ impl Catalogue {
         self
     }
 
+    /// As [`Catalogue::with`], for one that works with in-band telemetry.
+    pub fn with_telemetry<C: CongestionControl>(mut self) -> Catalogue {
+        self.congestion.retain(|entry| entry.name != C::NAME);
+        self.congestion.push(CongestionEntry::with_telemetry::<C>());
+        self
+    }
+
     /// All of them, in order of registration.
     pub fn congestion_controls(&self) -> &[CongestionEntry] {
         &self.congestion
@@ -136,5 +161,8 @@ impl Default for Catalogue {
 impl Visitor for Catalogue {
     fn visit<C: CongestionControl>(&mut self) {
         self.congestion.push(CongestionEntry::of::<C>());
+    }
+    fn visit_with_telemetry<C: CongestionControl>(&mut self) {
+        self.congestion.push(CongestionEntry::with_telemetry::<C>());
     }
 }

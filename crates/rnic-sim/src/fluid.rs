@@ -12,13 +12,14 @@
 //!
 //! The model's goodput is what the bottleneck sends of a flow: its rate while nothing waits, else its share of what arrives.
 
-use crate::nic::flow_hash;
+use crate::flow_book::flow_hash;
 use crate::resolve::{Resolved, Stack};
 use crate::results::model::Samples;
 use crate::results::samples::goodput;
 use crate::results::stats::mean;
 use crate::scenario::RunSpec;
 use crate::workload::{self, FlowSpec};
+use rnic_fabric::config::Paths;
 use rnic_fabric::{Routes, Topology};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
@@ -214,7 +215,7 @@ fn model(resolved: &Resolved, place: &Place, flows: u32) -> Result<(Dcqcn, Fixed
     let marking = resolved.fabric.switch.marking.ok_or("the switches mark nothing")?;
     let mut model = Dcqcn { packet: Bytes(frame), marking, delay: place.loop_time, ..parameters };
     let fixed_point = model.fixed_point(flows).map_err(|error| error.to_string())?;
-    if !resolved.fabric.switch.shared.is_some_and(|shared| shared.mark_departures) {
+    if !resolved.fabric.switch.queueing.mark_departures() {
         let queue = fixed_point.queue.min(marking.kmax.0 as f64) as u64;
         model.delay += BitRate::from_bps(capacity).time_for(queue);
     }
@@ -237,6 +238,9 @@ impl Place {
             Ok((topology, routes))
         });
         let (topology, routes) = built.map_err(|error| error.to_string())?;
+        if resolved.fabric.paths == Paths::Spray {
+            return Err("each packet has a path of its own, and the model has one bottleneck".to_string());
+        }
         let mut paths: Vec<Vec<usize>> = Vec::new();
         for (number, flow) in flows.iter().enumerate() {
             let same =

@@ -2,9 +2,12 @@
 
 pub mod capture;
 pub mod catalogue;
+mod flow_book;
 pub mod fluid;
 pub mod format;
+mod in_band;
 mod link;
+mod message_hosts;
 pub mod nic;
 pub mod pauses;
 pub mod reproduce;

@@ -4,31 +4,40 @@
 //! flow that its recovery, window or pacing holds back is not in the ring of ready flows. One retransmission timer entry per flow
 //! end is pending at most; re-arming it later costs nothing until it fires.
 
+use crate::flow_book::{FlowBook, Stop};
+use crate::in_band::InBand;
 use crate::results::FlowRecord;
-use crate::workload::{FlowSpec, Loops, Origin};
-use rnic_fabric::rng::{Purpose, mix};
-use rnic_fabric::{Endpoint, MIN_FRAME, Packet, Routes, Topology, completion_time};
+use crate::run::RunHosts;
+use crate::workload::{FlowSpec, Loops};
+use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
 use rnic_transport::congestion::CongestionControl;
-use rnic_transport::headers::ROCE_DATA;
 use rnic_transport::recovery::Protocol;
+use rnic_transport::telemetry::HopRecord;
 use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Sender, TcpConfig, Time, Timer};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::iter::Peekable;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// Priority of data packets.
 pub(crate) const DATA_PRIORITY: u8 = 0;
 
-/// What a packet carries: which flow, and the transport's part.
+/// What a packet carries: which flow, the transport's part, and what switches wrote on its way (an ACK: on that of its data packet).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Segment {
+pub struct Segment<T = ()> {
     slot: u32,
     pdu: Pdu,
+    in_band: T,
 }
 
-impl Segment {
+impl<T: InBand> Body for Segment<T> {
+    const TELEMETRY: bool = T::TELEMETRY;
+    #[inline]
+    fn stamp(&mut self, hop: HopRecord) {
+        self.in_band.push(hop);
+    }
+}
+
+impl<T> Segment<T> {
     /// The flow's slot.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
@@ -49,13 +58,6 @@ pub(crate) struct FlowPlace {
     pub(crate) reply_hash: u32,
     /// Number of its first packet.
     pub(crate) first_psn: Psn,
-}
-
-/// The hashes in a flow's data packets and in its control packets. Before it, `same_start` flows of its host started at its instant.
-pub(crate) fn flow_hash(seed: u64, flow: &FlowSpec, same_start: u32) -> (u32, u32) {
-    let entity = [u64::from(flow.src), u64::from(flow.dst), flow.start.as_ps(), u64::from(same_start)];
-    let hash = mix(seed, Purpose::FlowHash, &entity);
-    (hash as u32, (hash >> 32) as u32)
 }
 
 /// Settings of the NICs of a run, beside the transport's own.
@@ -131,8 +133,8 @@ struct ReceiveEnd<P: Protocol> {
 
 /// One host.
 #[derive(Default)]
-struct Host {
-    control: VecDeque<Packet<Segment>>,
+struct Host<T> {
+    control: VecDeque<Packet<Segment<T>>>,
     ready: VecDeque<u32>,
     /// The flow whose turn it is, and the packets it may still send in this turn.
     turn: (u32, u32),
@@ -142,9 +144,6 @@ struct Host {
     timers: BinaryHeap<Reverse<(Time, u32, bool)>>,
     /// Flows that start in the current window, and whether this is their receiving host.
     starts: VecDeque<(Time, u32, bool)>,
-    /// Start of the last flow, and how many started at that instant before it.
-    last_start: Time,
-    same_start: u32,
 }
 
 /// Counts over all hosts.
@@ -164,34 +163,17 @@ pub struct HostTotals {
     pub notifications: u64,
     /// Timeouts that fired.
     pub timeouts: u64,
-}
-
-/// Why the hosts ended a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
-    /// Every flow finished.
-    Finished,
-    /// The simulated time reached its limit.
-    TimeLimit,
-    /// No flow progressed for too long.
-    Stalled,
-    /// The caller asked.
-    Cancelled,
+    /// Messages that their senders gave up.
+    pub given_up: u64,
 }
 
 /// All hosts of a run with their flows.
-pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> {
+pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T = ()> {
     cfg: FlowConfig,
     params: C::Params,
     hosting: Hosting,
-    topology: Arc<Topology>,
-    routes: Arc<Routes>,
-    stream: Peekable<S>,
-    /// Flows that follow from what has arrived.
-    loops: Option<Loops>,
-    /// Start of the next flow of both.
-    next_start: Time,
-    hosts: Vec<Host>,
+    book: FlowBook<'a, S>,
+    hosts: Vec<Host<T>>,
     senders: Vec<SendEnd<P, C>>,
     receivers: Vec<ReceiveEnd<P>>,
     free: Vec<u32>,
@@ -201,71 +183,31 @@ pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowS
     closing: Vec<u32>,
     /// How many of them were there when the last window ended.
     waiting: usize,
-    records: Vec<FlowRecord>,
     /// One entry per record, if they are to be kept.
     places: Option<Vec<FlowPlace>>,
-    active: u64,
-    finished: u64,
     totals: HostTotals,
-    last_progress: Time,
-    stop: Option<Stop>,
-    observer: &'a mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
-    windows: u32,
 }
 
-impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<'a, P, C, S> {
-    /// Hosts that will start the flows of `stream`, which must be in order of start. `observer` is called now and then with the number
-    /// of finished flows, the simulated time and the packet transmissions so far; `Break` cancels the run.
-    pub fn new(
-        cfg: FlowConfig, params: C::Params, hosting: Hosting, topology: Arc<Topology>, routes: Arc<Routes>, stream: S,
-        observer: &'a mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
-    ) -> Self {
-        let mut stream = stream.peekable();
+impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Hosts<'a, P, C, S, T> {
+    /// Hosts that will start the flows of the book.
+    pub(crate) fn new(cfg: FlowConfig, params: C::Params, hosting: Hosting, hosts: u32, book: FlowBook<'a, S>) -> Self {
         Hosts {
             cfg,
             params,
             hosting,
-            next_start: stream.peek().map_or(Time::MAX, |flow: &FlowSpec| flow.start),
-            stream,
-            loops: None,
-            hosts: std::iter::repeat_with(Host::default).take(topology.hosts as usize).collect(),
-            topology,
-            routes,
+            book,
+            hosts: std::iter::repeat_with(Host::default).take(hosts as usize).collect(),
             senders: Vec::new(),
             receivers: Vec::new(),
             free: Vec::new(),
             connections: Vec::new(),
             closing: Vec::new(),
             waiting: 0,
-            records: Vec::new(),
             places: None,
-            active: 0,
-            finished: 0,
             totals: HostTotals::default(),
-            last_progress: Time::ZERO,
-            stop: None,
-            observer,
-            windows: 0,
         }
     }
 
-    /// Counts over all hosts.
-    pub fn totals(&self) -> HostTotals {
-        self.totals
-    }
-    /// Why the hosts ended the run, if they did.
-    pub fn stop(&self) -> Option<Stop> {
-        self.stop
-    }
-    /// Flows that have started and not finished.
-    pub fn unfinished(&self) -> u64 {
-        self.active
-    }
-    /// Starts the flows of these closed loops too.
-    pub(crate) fn set_loops(&mut self, loops: Loops) {
-        self.next_start = self.next_start.min(loops.next_start());
-        self.loops = Some(loops);
-    }
     /// Keeps the place of every flow that starts from now on.
     pub(crate) fn keep_places(&mut self) {
         self.places = Some(Vec::new());
@@ -274,46 +216,15 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
     pub(crate) fn take_places(&mut self) -> Vec<FlowPlace> {
         self.places.take().unwrap_or_default()
     }
-    /// Every flow that is under way before `now`: its number, sending and receiving host, and hash.
-    pub(crate) fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)> {
-        let flows = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
-        let flow =
-            |(send, receive): (&SendEnd<P, C>, &ReceiveEnd<P>)| (send.record, receive.src, send.dst, send.flow_hash);
-        flows.filter(move |(send, _)| self.records[send.record as usize].start < now).map(flow)
-    }
-    /// Number of every flow that is under way before `now`, and the payload bytes that it has delivered.
-    pub fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
-        let ends = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
-        let flows = ends.map(|(send, receive)| (&self.records[send.record as usize], receive));
-        flows
-            .filter(move |(record, _)| record.start < now)
-            .map(|(record, receive)| (record.id, receive.receiver.delivered(&self.cfg, record.bytes)))
-    }
-    /// One record per flow that has started, in order of start.
-    pub fn into_records(mut self) -> Vec<FlowRecord> {
-        let ends = self.senders.iter().zip(&self.receivers);
-        for (end, receive) in ends.filter(|(end, _)| end.phase != Phase::Idle) {
-            let record = &mut self.records[end.record as usize];
-            (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
-            if record.finish.is_none() {
-                record.delivered = receive.receiver.delivered(&self.cfg, record.bytes);
-            }
-        }
-        self.records
-    }
-
     /// Creates both ends of a flow on `connection`; returns its slot.
     fn open(&mut self, flow: &FlowSpec, connection: u32) -> u32 {
-        let host = &mut self.hosts[flow.src as usize];
-        host.same_start = if host.last_start == flow.start { host.same_start + 1 } else { 0 };
-        host.last_start = flow.start;
-        let same_start = host.same_start;
+        let hashes = self.book.hashes(flow);
         let before = self.connections.get(connection as usize).copied();
         let (flow_hash, reply_hash) = match before {
             Some(Connection { slot, .. }) => {
                 (self.senders[slot as usize].flow_hash, self.receivers[slot as usize].reply_hash)
             }
-            None => flow_hash(self.hosting.seed, flow, same_start),
+            None => hashes,
         };
         let (sender, receiver) = match before {
             Some(connection) => self.following_ends(flow, connection),
@@ -322,22 +233,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                 Receiver::new(&self.cfg, flow.bytes, flow.start),
             ),
         };
-        let record = self.records.len() as u32;
-        self.records.push(FlowRecord {
-            id: record,
-            src: flow.src,
-            dst: flow.dst,
-            bytes: flow.bytes,
-            start: flow.start,
-            finish: None,
-            ideal: self.ideal(flow, flow_hash),
-            delivered: 0,
-            retransmitted: 0,
-            timeouts: 0,
-            request: flow.request,
-            traffic: flow.traffic,
-            measured: flow.measured,
-        });
+        let record = self.book.start(flow, flow_hash);
         let send = SendEnd {
             sender,
             dst: flow.dst,
@@ -351,8 +247,6 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             timeouts: 0,
         };
         let receive = ReceiveEnd { receiver, src: flow.src, reply_hash, armed: Time::MAX, done: false };
-        self.active += 1;
-        self.last_progress = self.last_progress.max(flow.start);
         let slot = match self.kept_slot(before).or_else(|| self.free.pop()) {
             Some(slot) => {
                 self.senders[slot as usize] = send;
@@ -438,17 +332,6 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         }
     }
 
-    /// The slowdown's denominator: the flow alone, with plain RoCEv2 headers, on its own path.
-    fn ideal(&self, flow: &FlowSpec, flow_hash: u32) -> Time {
-        let path = self.routes.path(&self.topology, flow.src, flow.dst, flow_hash);
-        let packets = self.cfg.packets(flow.bytes);
-        let last = flow.bytes - (packets - 1) * u64::from(self.cfg.mtu);
-        let on_cable = |payload: u64| {
-            (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(self.hosting.frame_gap)
-        };
-        completion_time(&self.topology, &path, packets, on_cable(u64::from(self.cfg.mtu)), on_cable(last))
-    }
-
     /// Puts the flow where it belongs: ready now, ready later, or nowhere while it is blocked.
     #[inline]
     fn schedule(&mut self, host: u32, slot: u32, now: Time) {
@@ -498,7 +381,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                     self.totals.timeouts += 1;
                     self.senders[slot as usize].timeouts += 1;
                 }
-                self.reply(host, slot, pdu);
+                self.reply(host, slot, pdu, T::default());
             }
             self.arm_receiver(host, slot);
             return;
@@ -516,9 +399,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         self.schedule(host, slot, at);
     }
 
-    /// Queues a control packet from the receiving end to the sending end.
+    /// Queues a control packet from the receiving end to the sending end, with what switches wrote into the packet that caused it.
     #[inline]
-    fn reply(&mut self, host: u32, slot: u32, pdu: Pdu) {
+    fn reply(&mut self, host: u32, slot: u32, pdu: Pdu, in_band: T) {
         let end = &self.receivers[slot as usize];
         let bytes = match pdu.kind() {
             PduKind::Nack => self.hosting.nack_bytes,
@@ -530,79 +413,43 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             flow_hash: end.reply_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: self.hosting.control_priority,
-            flags: Packet::<Segment>::CONTROL,
-            body: Segment { slot, pdu },
+            flags: Packet::<Segment<T>>::CONTROL,
+            body: Segment { slot, pdu, in_band },
         });
     }
 
     #[inline]
-    fn receive_data(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
-        let Segment { slot, pdu } = packet.body;
+    fn receive_data(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+        let Segment { slot, pdu, in_band } = packet.body;
         if self.senders[slot as usize].flow_hash != packet.flow_hash {
             return; // of an earlier flow in this slot
         }
         let end = &mut self.receivers[slot as usize];
         let outcome = end.receiver.handle(&self.cfg, now, pdu, RxMeta { marked: packet.is_marked() });
         if !outcome.discarded {
-            self.last_progress = self.last_progress.max(now);
+            self.book.progress(now);
         }
         if outcome.completed {
             end.done = true;
-            let record = &mut self.records[self.senders[slot as usize].record as usize];
-            record.finish = Some(now);
-            record.delivered = record.bytes;
-            self.finished += 1;
-            self.active -= 1;
+            let record = self.senders[slot as usize].record;
+            self.book.finish(record, slot, end.reply_hash, now);
             self.closing.push(slot);
-            if self.loops.as_ref().is_some_and(|loops| loops.holds(slot)) {
-                self.tell_loops(host, slot, now);
-            }
         }
         if outcome.notify {
             self.totals.notifications += 1;
-            self.reply(host, slot, Pdu::cnp());
+            self.reply(host, slot, Pdu::cnp(), T::default());
         }
         if let Some(pdu) = outcome.reply {
-            self.reply(host, slot, pdu);
+            self.reply(host, slot, pdu, in_band);
         }
         if P::receiver_has_timer(&self.cfg) && !outcome.completed {
             self.arm_receiver(host, slot);
         }
     }
 
-    /// All of a closed loop's flow has arrived: its sender knows when a minimal frame has come back, at best.
-    #[cold]
-    fn tell_loops(&mut self, host: u32, slot: u32, now: Time) {
-        let end = &self.receivers[slot as usize];
-        let path = self.routes.path(&self.topology, host, end.src, end.reply_hash);
-        let frame = u64::from(MIN_FRAME) + u64::from(self.hosting.frame_gap);
-        let back = completion_time(&self.topology, &path, 1, frame, frame);
-        if let Some(loops) = &mut self.loops {
-            loops.complete(slot, now.saturating_add(back));
-        }
-    }
-
-    /// The next flow of the stream and the closed loops, if it starts before `end`, and what it is part of.
     #[inline]
-    fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, Origin)> {
-        if let Some(loops) = &mut self.loops
-            && let Some(head) = loops.head().filter(|(start, _)| *start < end)
-            && self.stream.peek().is_none_or(|flow| head < (flow.start, flow.traffic))
-        {
-            return loops.take();
-        }
-        self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::OUTSIDE))
-    }
-
-    /// Start of the next flow that is known of.
-    fn known_start(&mut self) -> Time {
-        let looped = self.loops.as_ref().map_or(Time::MAX, Loops::next_start);
-        self.stream.peek().map_or(Time::MAX, |flow| flow.start).min(looped)
-    }
-
-    #[inline]
-    fn receive_reply(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
-        let Segment { slot, pdu } = packet.body;
+    fn receive_reply(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+        let Segment { slot, pdu, ref in_band } = packet.body;
         if self.receivers[slot as usize].reply_hash != packet.flow_hash {
             return; // of an earlier flow in this slot
         }
@@ -610,13 +457,16 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         if end.phase != Phase::Active {
             return self.late_reply(host, slot, now, pdu);
         }
-        end.sender.handle(&self.cfg, &self.params, now, pdu);
+        match in_band.telemetry() {
+            None => end.sender.handle(&self.cfg, &self.params, now, pdu),
+            Some(telemetry) => end.sender.handle_with(&self.cfg, &self.params, now, pdu, telemetry),
+        };
         self.schedule(host, slot, now);
         self.arm_sender(host, slot);
     }
 
     #[inline]
-    fn data_packet(&mut self, host: u32, slot: u32, now: Time) -> Option<Packet<Segment>> {
+    fn data_packet(&mut self, host: u32, slot: u32, now: Time) -> Option<Packet<Segment<T>>> {
         let end = &mut self.senders[slot as usize];
         let desc = end.sender.poll_transmit(&self.cfg, &self.params, now);
         end.queued = false;
@@ -630,7 +480,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
                 bytes: ((desc.payload + self.cfg.header) as u16).max(MIN_FRAME),
                 priority: DATA_PRIORITY,
                 flags: 0,
-                body: Segment { slot, pdu: desc.pdu },
+                body: Segment { slot, pdu: desc.pdu, in_band: T::default() },
             }
         });
         self.schedule(host, slot, now);
@@ -668,7 +518,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
             let idle = !end.queued && (!learns || end.sender.is_complete());
             if idle {
                 end.phase = Phase::Idle;
-                let record = &mut self.records[end.record as usize];
+                let record = &mut self.book.records[end.record as usize];
                 (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
                 // The latest flow of a connection keeps its state, and so its slot.
                 if self.connections.get(end.connection as usize).is_none_or(|connection| connection.slot != slot) {
@@ -682,28 +532,18 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Hosts<
         self.closing.truncate(kept);
         self.waiting = kept;
     }
-
-    fn observe(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
-        self.windows = self.windows.wrapping_add(1);
-        if self.windows.is_multiple_of(256) && (self.observer)(self.finished, end, hops).is_break() {
-            self.stop = Some(Stop::Cancelled);
-        } else if end >= self.hosting.max_time {
-            self.stop = Some(Stop::TimeLimit);
-        } else if self.active > 0 && end.saturating_sub(self.last_progress) > self.hosting.stall_time {
-            self.stop = Some(Stop::Stalled);
-        }
-        if self.stop.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint for Hosts<'_, P, C, S> {
-    type Body = Segment;
+impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Endpoint for Hosts<'_, P, C, S, T> {
+    type Body = Segment<T>;
 
     #[inline]
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment>) {
+    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
-        if packet.body.pdu.kind() == PduKind::Data {
+        if packet.is_trimmed() {
+            // These transports know nothing of packets without payload: to them it is lost.
+        } else if packet.body.pdu.kind() == PduKind::Data {
             self.receive_data(host, now, packet);
         } else {
             self.receive_reply(host, now, packet);
@@ -749,7 +589,7 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     }
 
     #[inline]
-    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Segment>> {
+    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
         let host = &mut self.hosts[index as usize];
         if paused & (1 << self.hosting.control_priority) == 0
             && let Some(packet) = host.control.pop_front()
@@ -770,15 +610,13 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
     }
 
     fn next_start(&self) -> Time {
-        self.next_start
+        self.book.next_start()
     }
 
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
-        while let Some((flow, origin)) = self.next_flow(end) {
+        while let Some((flow, origin)) = self.book.next_flow(end) {
             let slot = self.open(&flow, origin.connection);
-            if let Some(loops) = &mut self.loops {
-                loops.place(slot, origin.member);
-            }
+            self.book.place(slot, origin);
             self.hosts[flow.src as usize].starts.push_back((flow.start, slot, false));
             wake(flow.src, flow.start);
             if P::receiver_has_timer(&self.cfg) {
@@ -786,22 +624,49 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Endpoint f
                 wake(flow.dst, flow.start);
             }
         }
-        self.next_start = self.known_start();
+        self.book.window_is_open();
     }
 
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
         if !self.closing.is_empty() {
             self.retire();
         }
-        if let Some(loops) = &self.loops {
-            let next = loops.next_start();
-            assert!(next >= end, "a flow of a closed loop would start within the window that caused it");
-            self.next_start = self.next_start.min(next);
+        self.book.close_window(end, hops, self.closing.is_empty())
+    }
+}
+
+impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RunHosts for Hosts<'_, P, C, S, T> {
+    fn totals(&self) -> HostTotals {
+        self.totals
+    }
+    fn stop(&self) -> Option<Stop> {
+        self.book.stop()
+    }
+    fn unfinished(&self) -> u64 {
+        self.book.active()
+    }
+    fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)> {
+        let flows = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
+        let flow =
+            |(send, receive): (&SendEnd<P, C>, &ReceiveEnd<P>)| (send.record, receive.src, send.dst, send.flow_hash);
+        flows.filter(move |(send, _)| self.book.records[send.record as usize].start < now).map(flow)
+    }
+    fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
+        let ends = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
+        let flows = ends.map(|(send, receive)| (&self.book.records[send.record as usize], receive));
+        flows
+            .filter(move |(record, _)| record.start < now)
+            .map(|(record, receive)| (record.id, receive.receiver.delivered(&self.cfg, record.bytes)))
+    }
+    fn take_records(&mut self) -> Vec<FlowRecord> {
+        let ends = self.senders.iter().zip(&self.receivers);
+        for (end, receive) in ends.filter(|(end, _)| end.phase != Phase::Idle) {
+            let record = &mut self.book.records[end.record as usize];
+            (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
+            if record.finish.is_none() {
+                record.delivered = receive.receiver.delivered(&self.cfg, record.bytes);
+            }
         }
-        if self.active == 0 && self.closing.is_empty() && self.next_start == Time::MAX {
-            self.stop = Some(Stop::Finished);
-            return ControlFlow::Break(());
-        }
-        self.observe(end, hops)
+        std::mem::take(&mut self.book.records)
     }
 }

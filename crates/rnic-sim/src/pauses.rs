@@ -1,15 +1,13 @@
 //! Looking at the pauses of a run: who holds whom up, where it begins, and who suffers for others.
 
-use crate::nic::{DATA_PRIORITY, Hosts};
+use crate::nic::DATA_PRIORITY;
 use crate::results::model::{
     BufferCycle, FlowRecord, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, TreePort, Victim,
 };
 use crate::results::stats::goodput_bps;
-use crate::workload::FlowSpec;
-use rnic_fabric::{Cause, Endpoint, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use crate::run::RunHosts;
+use rnic_fabric::{Body, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
 use rnic_transport::Time;
-use rnic_transport::congestion::CongestionControl;
-use rnic_transport::recovery::Protocol;
 use std::collections::BTreeMap;
 
 /// Most pauses in the log of a run.
@@ -82,7 +80,7 @@ impl PauseWatch {
     }
 
     /// One sample; `flows` calls back with every flow that is under way: its number, hosts and hash.
-    fn sample<B: Copy + Default>(
+    fn sample<B: Body>(
         &mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(u32, u32, u32, u32)),
     ) {
         self.records.samples += 1;
@@ -123,7 +121,7 @@ impl PauseWatch {
     }
 
     /// Takes over the pauses that have ended since the last sample.
-    fn log<B: Copy + Default>(&mut self, fabric: &mut Fabric<B>) {
+    fn log<B: Body>(&mut self, fabric: &mut Fabric<B>) {
         let (mut ended, left_out) = fabric.take_pauses();
         self.records.pauses_left_out += left_out;
         ended.sort_unstable_by_key(|pause| (pause.from, pause.port, pause.priority));
@@ -205,7 +203,7 @@ impl PauseWatch {
     }
 
     /// What was found in a run that ended at `end` with these records; `cut`: by its duration.
-    pub(crate) fn finish<B: Copy + Default>(
+    pub(crate) fn finish<B: Body>(
         mut self, fabric: &mut Fabric<B>, end: Time, cut: bool, flows: &[FlowRecord], warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);
@@ -273,14 +271,11 @@ fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> Pau
     PauseTreeRecord { at, paused, ports }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Watcher<Hosts<'_, P, C, S>> for PauseWatch {
+impl<H: RunHosts> Watcher<H> for PauseWatch {
     fn next(&self) -> Time {
         self.next
     }
-    fn look(
-        &mut self, now: Time, fabric: &mut Fabric<<Hosts<'_, P, C, S> as Endpoint>::Body>,
-        hosts: &mut Hosts<'_, P, C, S>,
-    ) {
+    fn look(&mut self, now: Time, fabric: &mut Fabric<H::Body>, hosts: &mut H) {
         self.sample(now, fabric, |visit| {
             for (flow, src, dst, hash) in hosts.under_way(now) {
                 visit(flow, src, dst, hash);

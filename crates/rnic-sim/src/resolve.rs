@@ -3,17 +3,21 @@
 //! What a scenario leaves open follows from its fabric as the IRN paper does it (section 4.1): the BDP cap from the longest path, buffers
 //! of twice the BDP, `RTO_high` from one congested link.
 
+pub(crate) mod message;
+mod switch;
+
 use crate::nic::Hosting;
-use crate::scenario::{EcnSetup, Recovery, RunSpec, SharedSetup, Storm, TransportSpec};
+use crate::scenario::{EcnSetup, Recovery, RunSpec, Storm, TransportSpec};
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
-use rnic_fabric::config::{FabricSpec, PfcThresholds, SharedSpec, SwitchSpec, TopologySpec};
+use message::MessagePlan;
+use rnic_fabric::config::{FabricSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
 use rnic_transport::congestion::{Marking, Settings};
-use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, ROCE_ACK, ROCE_DATA};
+use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, MESSAGE_HEADER, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
@@ -46,7 +50,7 @@ pub enum Stack {
 pub struct Resolved {
     /// The fabric.
     pub fabric: FabricSpec,
-    /// The loss recovery.
+    /// The loss recovery; without meaning for a transport of messages.
     pub stack: Stack,
     /// Parameters of the congestion control.
     pub settings: Settings,
@@ -70,6 +74,8 @@ pub struct Resolved {
     pub parameters: Vec<(String, String)>,
     /// What a reader should know.
     pub warnings: Vec<String>,
+    /// Of a run whose transport is one of messages.
+    pub(crate) messages: Option<MessagePlan>,
 }
 
 /// Works out everything that the run leaves open, or says what is impossible.
@@ -79,7 +85,14 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         link: run.fabric.link,
         links: run.fabric.links.clone(),
         routes: run.fabric.routes.clone(),
-        switch: SwitchSpec { shared: None, buffer: Bytes(0), pfc: None, marking: None, priorities: priorities(run)? },
+        switch: SwitchSpec {
+            queueing: QueueingSpec::Input,
+            buffer: Bytes(0),
+            pfc: None,
+            marking: None,
+            priorities: switch::priorities(run)?,
+        },
+        paths: run.fabric.paths.unwrap_or_else(|| message::paths(&run.transport)),
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
     let topology = Topology::build(&fabric)?;
@@ -98,20 +111,19 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     let frames = Frames::new(run, &fabric)?;
     let needed = lossless_headroom(&topology, frames.longest, frames.gap);
     let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
-    fabric.switch = match &run.fabric.switch.shared {
-        None => switch(run, &fabric, needed, longest, &frames)?,
-        Some(shared) => shared_switch(run, shared, &fabric, needed, &frames, most_ports as u64)?,
-    };
+    fabric.switch = switch::switch(run, &fabric, needed, longest, &frames, most_ports as u64)?;
 
     let mut warnings = Vec::new();
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
     let lossless = fabric.switch.pfc.is_some_and(|pfc| pfc.headroom >= needed) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
     if let Some(pfc) = fabric.switch.pfc {
-        warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
+        switch::warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
     }
     warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
     warn_of_storms(run, fabric.switch.priorities, &mut warnings);
+    switch::warn_of_trimming(run, &fabric.switch, &mut warnings);
+    warn_of_many_paths(run, &fabric, &mut warnings);
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
@@ -137,12 +149,19 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         first_psn: Psn::new(0),
         tcp: tcp(&run.transport)?,
     };
+    let messages = run.transport.is_message().then(|| {
+        let timeout = run.transport.rto_high.unwrap_or_else(|| congested_round_trip(&fabric, most_ports, longest));
+        message::plan(run, &flow, &frames, timeout)
+    });
+    if let Some(plan) = &messages {
+        message::check_sizes(plan, workload::largest(&run.traffic))?;
+    }
     let cc = &run.transport.cc;
     let demands = (cc.demands)(&run.transport.cc_settings, &flow)
         .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
     flow.cnp_interval = demands.cnp_interval;
     fabric.switch.marking = marking(&run.fabric.switch.ecn, demands.marking)?;
-    warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
+    switch::warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
     if run.transport.transport == "irn" {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
@@ -164,7 +183,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
-        control_priority: fabric.switch.priorities - 1,
+        control_priority: switch::control_priority(run, &fabric.switch),
         // A duration is at most that, and ends the run well.
         max_time: run.limits.max_time.filter(|_| run.limits.duration.is_none()).unwrap_or(Time::MAX),
         stall_time: run.limits.stall_time,
@@ -173,7 +192,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let mut parameters = parameters(run, &fabric, &flow, &hosting, longest, &topology);
+    let mut parameters = parameters(run, &fabric, &flow, &hosting, messages.as_ref(), longest, &topology);
     if let Some(duration) = hosting.duration {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
@@ -197,6 +216,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         longest,
         parameters,
         warnings,
+        messages,
     })
 }
 
@@ -268,8 +288,10 @@ impl Frames {
         let (ack, nack) = match run.transport.transport.as_str() {
             "irn" => (ROCE_ACK, IRN_NACK),
             "iwarp" => (IWARP_ACK, IWARP_SACK),
-            _ => (ROCE_ACK, ROCE_ACK),
+            "roce" => (ROCE_ACK, ROCE_ACK),
+            _ => (MESSAGE_HEADER, MESSAGE_HEADER),
         };
+        let (ack, nack) = (ack + run.transport.telemetry(), nack + run.transport.telemetry());
         let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
         let header = crate::scenario::header(&run.transport).0;
         let frame = |what: &str, bytes: u64| match u16::try_from(bytes.max(u64::from(MIN_FRAME))) {
@@ -295,146 +317,17 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
     longest.delay * 2 + both * u64::from(longest.hops)
 }
 
-/// Priorities that switches have.
-fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
-    let used = if run.transport.control_priority { 2 } else { 1 };
-    let shared = run.fabric.switch.shared.unwrap_or_default();
-    let classes = shared.classes.unwrap_or(used);
-    if classes < used {
-        let message = format!("`classes` = {classes}, but with `control_priority` {used} are in use");
-        return Err(SetupError::Impossible(message));
+/// Warns where something is worked out from a flow's path, but each packet has its own.
+fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
+    if fabric.paths != Paths::Spray {
+        return;
     }
-    Ok(classes)
-}
-
-/// A shared buffer, when nothing else is said: that of the switches in the DCQCN paper (section 4).
-const SHARED_BUFFER: Bytes = Bytes(12_000_000);
-/// Its dynamic threshold (section 4.1).
-const SHARED_BETA: f64 = 8.0;
-
-/// A switch of `ports` ports with a shared buffer.
-fn shared_switch(
-    run: &RunSpec, shared: &SharedSetup, fabric: &FabricSpec, needed: Bytes, frames: &Frames, ports: u64,
-) -> Result<SwitchSpec, SetupError> {
-    let setup = &run.fabric.switch;
-    let impossible = |message: String| Err(SetupError::Impossible(message));
-    let buffer = setup.buffer.unwrap_or(SHARED_BUFFER);
-    let cells = ports * u64::from(fabric.switch.priorities);
-    let resume = shared.resume.unwrap_or(Bytes(2 * u64::from(frames.longest)));
-    let mut spec = SwitchSpec { buffer, ..fabric.switch };
-    if run.transport.pfc {
-        let headroom = setup.headroom.unwrap_or(needed);
-        let reserved = Bytes(headroom.0.saturating_mul(cells));
-        if reserved.0 + u64::from(frames.longest) > buffer.0 {
-            return impossible(format!(
-                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {} classes, {reserved} in all; set a larger `buffer`, fewer `classes` or a smaller `headroom`",
-                fabric.switch.priorities
-            ));
-        }
-        let pool = Bytes(buffer.0 - reserved.0);
-        if let Some(xoff) = setup.xoff.filter(|xoff| *xoff > pool) {
-            return impossible(format!(
-                "xoff = \"{xoff}\" is more than the {pool} that the headroom leaves of a shared buffer of {buffer}"
-            ));
-        }
-        if let Some(xoff) = setup.xoff.filter(|xoff| resume > *xoff) {
-            return impossible(format!("resume = \"{resume}\" is more than xoff = \"{xoff}\""));
-        }
-        let xoff = setup.xoff.unwrap_or_default();
-        spec.pfc = Some(PfcThresholds { xoff, xon: Bytes(xoff.0.saturating_sub(resume.0)), headroom });
-    } else if buffer.0 < u64::from(frames.longest) {
-        return impossible(format!("a shared buffer of {buffer} cannot hold one packet of {} bytes", frames.longest));
+    if run.watch.as_ref().is_some_and(|watch| watch.pauses) {
+        warnings.push("`paths` = \"spray\": victims of pauses are judged by one of each flow's paths".to_string());
     }
-    spec.shared = Some(SharedSpec {
-        beta: setup.xoff.is_none().then_some(shared.beta.unwrap_or(SHARED_BETA)),
-        resume,
-        egress_alpha: shared.egress_alpha,
-        weights: shared.weights,
-        mark_departures: shared.mark_departures,
-    });
-    Ok(spec)
-}
-
-/// Warns when PFC can come before the first mark: then congestion control learns of congestion too late (DCQCN paper, section 4.2).
-fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
-    let (Some(shared), Some(pfc), Some(marking)) = (switch.shared, switch.pfc, switch.marking) else { return };
-    let classes = u64::from(switch.priorities);
-    let pool = switch.buffer.0.saturating_sub(pfc.headroom.0 * ports * classes) as f64;
-    // All inputs may feed the one queue that ECN looks at.
-    let bound = match shared.beta {
-        Some(beta) => beta * pool / ((classes * ports) as f64 * (beta + 1.0)),
-        None => pfc.xoff.0 as f64 / ports as f64,
-    };
-    if marking.kmin.0 as f64 >= bound {
-        warnings.push(format!(
-            "PFC can pause before ECN marks: kmin = \"{}\" is not below {} bytes, where the inputs of a queue may reach their threshold",
-            marking.kmin, bound as u64
-        ));
-    }
-}
-
-fn switch(
-    run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames,
-) -> Result<SwitchSpec, SetupError> {
-    let bdp = longest.rate.bytes_in(longest.delay * 2);
-    let buffer = run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))));
-    if buffer.0 < u64::from(frames.longest) {
-        return Err(SetupError::Impossible(format!(
-            "a switch buffer of {buffer} cannot hold one packet of {} bytes",
-            frames.longest
-        )));
-    }
-    let mut spec = SwitchSpec { buffer, ..fabric.switch };
-    if !run.transport.pfc {
-        return Ok(spec);
-    }
-    let headroom = run.fabric.switch.headroom.unwrap_or(needed);
-    let xoff = match run.fabric.switch.xoff {
-        Some(xoff) => xoff,
-        None if buffer > headroom => Bytes(buffer.0 - headroom.0),
-        None => {
-            return Err(SetupError::Impossible(format!(
-                "a switch buffer of {buffer} is too small for PFC with a headroom of {headroom}; set a larger `buffer`, or `xoff` by hand"
-            )));
-        }
-    };
-    let headroom = run.fabric.switch.headroom.unwrap_or(Bytes(needed.0.max(buffer.0.saturating_sub(xoff.0))));
-    let xon = run.fabric.switch.xon.unwrap_or(xoff);
-    if xon > xoff {
-        return Err(SetupError::Impossible(format!(
-            "xon = \"{xon}\" is above xoff, which follows from the buffer as \"{xoff}\""
-        )));
-    }
-    if xoff.0 + headroom.0 < u64::from(frames.longest) {
-        return Err(SetupError::Impossible(format!(
-            "xoff = \"{xoff}\" and headroom = \"{headroom}\" together cannot hold one packet of {} bytes",
-            frames.longest
-        )));
-    }
-    spec.pfc = Some(PfcThresholds { xoff, xon, headroom });
-    Ok(spec)
-}
-
-/// Warns of headroom that is too small, or that takes more than the buffer.
-fn warn_of_headroom(
-    pfc: PfcThresholds, needed: Bytes, buffer: Bytes, timeouts: Option<Timeouts>, warnings: &mut Vec<String>,
-) {
-    let guard = if timeouts.is_some_and(|t| t.high == SAFETY_TIMEOUT) {
-        format!("; a timeout of {SAFETY_TIMEOUT} guards against a lost last packet")
-    } else {
-        String::new()
-    };
-    if pfc.headroom < needed {
-        warnings.push(format!(
-            "PFC can lose packets: headroom = \"{}\", but the links need \"{needed}\" at worst{guard}",
-            pfc.headroom
-        ));
-    } else if pfc.xoff.0 + pfc.headroom.0 > buffer.0 {
-        let beyond = Bytes(pfc.xoff.0 + pfc.headroom.0 - buffer.0);
-        warnings.push(format!(
-            "PFC headroom: {} above xoff = \"{}\" take {beyond} more than the buffer of {buffer}; set `headroom` to reserve less",
-            pfc.headroom, pfc.xoff
-        ));
+    if run.transport.cc.telemetry {
+        let name = run.transport.cc.name;
+        warnings.push(format!("`paths` = \"spray\": cc \"{name}\" takes what it hears of several links for one"));
     }
 }
 
@@ -454,15 +347,17 @@ fn timeouts(
         _ => {}
     }
     let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
-    // All that a switch can hold.
-    let buffers = if fabric.switch.shared.is_some() { 1 } else { most_ports as u64 };
-    let congested = longest.rate.time_for(fabric.switch.buffer.0 * buffers);
-    let high = transport.rto_high.unwrap_or(longest.delay * 2 + congested);
+    let high = transport.rto_high.unwrap_or_else(|| congested_round_trip(fabric, most_ports, longest));
     let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
     // RoCE has one timeout, whatever is in flight.
     let low = if transport.transport == "irn" { low } else { high };
     let dynamic = transport.dynamic_rto.then(|| transport.rto_min.unwrap_or(Time::from_us(100)));
     Some(Timeouts { high, low, low_packets, dynamic })
+}
+
+/// The round-trip propagation of the longest path, and all that a switch of so many ports can hold for one link.
+fn congested_round_trip(fabric: &FabricSpec, most_ports: usize, longest: PathFacts) -> Time {
+    longest.delay * 2 + longest.rate.time_for(switch::most_ahead(&fabric.switch, most_ports as u64))
 }
 
 /// A storm in words.
@@ -522,30 +417,9 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
     }
 }
 
-/// The settings of a shared buffer.
-fn put_shared(shared: &SharedSpec, pfc: Option<PfcThresholds>, classes: u8, put: &mut impl FnMut(&str, String)) {
-    put("queueing", "shared".to_string());
-    put("classes", classes.to_string());
-    if let Some(pfc) = pfc {
-        match shared.beta {
-            Some(beta) => put("beta", beta.to_string()),
-            None => put("xoff", pfc.xoff.to_string()),
-        }
-        put("resume", shared.resume.to_string());
-        put("headroom", pfc.headroom.to_string());
-    } else if let Some(alpha) = shared.egress_alpha {
-        put("egress_alpha", alpha.to_string());
-    }
-    if shared.mark_departures {
-        put("mark", "departures".to_string());
-    }
-    if let Some(weights) = shared.weights {
-        put("weights", format!("{:?}", &weights[..usize::from(classes)]));
-    }
-}
-
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, longest: PathFacts, topology: &Topology,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, messages: Option<&MessagePlan>,
+    longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
     let mut put = |key: &str, value: String| list.push((key.to_string(), value));
@@ -562,15 +436,14 @@ fn parameters(
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());
     put("frame_gap", Bytes(u64::from(fabric.frame_gap)).to_string());
-    put("buffer", fabric.switch.buffer.to_string());
-    match (fabric.switch.shared, fabric.switch.pfc) {
-        (Some(shared), pfc) => put_shared(&shared, pfc, fabric.switch.priorities, &mut put),
-        (None, Some(pfc)) => {
-            put("xoff", pfc.xoff.to_string());
-            put("xon", pfc.xon.to_string());
-            put("headroom", pfc.headroom.to_string());
-        }
-        (None, None) => {}
+    if fabric.paths == Paths::Spray {
+        put("paths", "spray".to_string());
+    }
+    switch::put_switch(&fabric.switch, &mut put);
+    if let Some(plan) = messages {
+        put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
+        message::put(plan, &mut put);
+        return list;
     }
     if run.transport.transport != "roce" {
         let recovery = match run.transport.recovery {

@@ -2,16 +2,18 @@
 
 use crate::capture::Capture;
 use crate::catalogue::Job;
-use crate::nic::{Hosts, Stop};
+use crate::flow_book::{FlowBook, Stop};
+use crate::in_band::InBand;
+use crate::nic::{HostTotals, Hosts, Segment};
 use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
-use crate::results::{Cut, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use crate::results::{Cut, FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Cause, Ending, Fabric, Watcher, pause_tree};
+use rnic_fabric::{Body, Cause, Ending, Endpoint, Fabric, Watcher, pause_tree};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -179,41 +181,72 @@ pub type Observer<'o> = &'o mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>;
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    simulate_captured::<P, C, S>(resolved, params, seed, (flows, None), observer, None)
+    simulate_captured::<P, C, S, ()>(resolved, params, seed, (flows, None), observer, None)
 }
 
-/// As [`simulate`], with closed loops beside the flows, and with the frames of a link captured if that is asked for.
-pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+/// As [`simulate`], with closed loops beside the flows, with the frames of a link captured if that is asked for, and with packets that
+/// have room for `T`.
+pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: (S, Option<Loops>), observer: Observer<'_>,
     capture: Option<&mut Capture>,
 ) -> RunOutput {
     match Fabric::new(&resolved.fabric, seed) {
-        Ok(fabric) => run_on::<P, C, S>(fabric, resolved, params, flows, observer, capture),
+        Ok(fabric) => run_on::<P, C, S, T>(fabric, resolved, params, flows, observer, capture),
         Err(error) => RunOutput::not_started(error.to_string()),
     }
 }
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
+    fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    run_on::<P, C, S>(fabric, resolved, params, (flows, None), observer, None)
+    run_on::<P, C, S, ()>(fabric, resolved, params, (flows, None), observer, None)
 }
 
-fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<crate::nic::Segment>, resolved: &Resolved, params: C::Params,
-    (flows, loops): (S, Option<Loops>), observer: Observer<'_>, capture: Option<&mut Capture>,
+fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
+    mut fabric: Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, flows: (S, Option<Loops>),
+    observer: Observer<'_>, capture: Option<&mut Capture>,
 ) -> RunOutput {
-    let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-    let mut hosts =
-        Hosts::<P, C, S>::new(resolved.flow.clone(), params, resolved.hosting, topology, routes, flows, observer);
-    if let Some(loops) = loops {
-        hosts.set_loops(loops);
-    }
+    let book = flow_book(&fabric, resolved, flows, observer);
+    let hosts = fabric.topology().hosts;
+    let mut hosts = Hosts::<P, C, S, T>::new(resolved.flow.clone(), params, resolved.hosting, hosts, book);
     if let Some(capture) = &capture {
         capture.begin(&mut fabric);
         hosts.keep_places();
     }
+    let output = run_hosts(&mut fabric, resolved, &mut hosts);
+    if let Some(capture) = capture {
+        capture.end(&fabric, &hosts.take_places(), &output.flows);
+    }
+    output
+}
+
+/// The flows of a run on a fabric.
+pub(crate) fn flow_book<'o, B: Body, S: Iterator<Item = FlowSpec>>(
+    fabric: &Fabric<B>, resolved: &Resolved, (flows, loops): (S, Option<Loops>), observer: Observer<'o>,
+) -> FlowBook<'o, S> {
+    let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
+    FlowBook::new(resolved.hosting, resolved.flow.mtu, topology, routes, flows, loops, observer)
+}
+
+/// What a run needs of its hosts, beside moving packets.
+pub(crate) trait RunHosts: Endpoint {
+    /// Counts over all hosts.
+    fn totals(&self) -> HostTotals;
+    /// Why the hosts ended the run, if they did.
+    fn stop(&self) -> Option<Stop>;
+    /// Flows that have started and not finished.
+    fn unfinished(&self) -> u64;
+    /// Every flow that is under way before `now`: its number, sending and receiving host, and hash.
+    fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)>;
+    /// Number of every flow that is under way before `now`, and the payload bytes that it has delivered.
+    fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)>;
+    /// One record per flow that has started, in order of start.
+    fn take_records(&mut self) -> Vec<FlowRecord>;
+}
+
+/// Runs hosts on a fabric until they are done or the run's time is over.
+pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<H::Body>, resolved: &Resolved, hosts: &mut H) -> RunOutput {
     let until = resolved.hosting.duration.unwrap_or(Time::MAX);
     let mut recorder = resolved.watch.as_ref().map(Recorder::new);
     let mut storms = Storms::new(&resolved.storms);
@@ -224,14 +257,14 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
-    let ending = fabric.run_watched(&mut hosts, &mut watchers, until);
+    let ending = fabric.run_watched(hosts, &mut watchers, until);
     let end = fabric.now();
     fabric.close_counters(end);
     let host_totals = hosts.totals();
     let unfinished = hosts.unfinished();
     let stop = hosts.stop();
-    let ports = port_records(&fabric);
-    let totals = totals(&fabric, &ports, host_totals);
+    let ports = port_records(fabric);
+    let totals = totals(fabric, &ports, host_totals);
     let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
     let status = if totals.data + totals.control != accounted {
         RunStatus::Failed(format!(
@@ -241,25 +274,21 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     } else if resolved.lossless && totals.dropped > 0 {
         RunStatus::Failed(format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
     } else {
-        status(&fabric, ending, stop, unfinished, end)
+        status(fabric, ending, stop, unfinished, end)
     };
     let mut warnings = resolved.warnings.clone();
     if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
-    let cycle = cut.map_or(Vec::new(), |_| pause_tree(&fabric).cycle);
+    let cycle = cut.map_or(Vec::new(), |_| pause_tree(fabric).cycle);
     if !cycle.is_empty() {
         let names: Vec<String> = cycle.iter().map(|port| fabric.topology().port_name(*port)).collect();
         warnings.push(format!("a cycle of pauses at the end of the run: through {}", names.join(", ")));
     }
-    let places = hosts.take_places();
-    let flows = hosts.into_records();
-    let pauses = pauses.map(|watch| watch.finish(&mut fabric, end, cut.is_some(), &flows, &mut warnings));
+    let flows = hosts.take_records();
+    let pauses = pauses.map(|watch| watch.finish(fabric, end, cut.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
-    if let Some(capture) = capture {
-        capture.end(&fabric, &places, &flows);
-    }
     RunOutput {
         status,
         offered: flows.len() as u64,
@@ -275,9 +304,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     }
 }
 
-fn status<B: Copy + Default>(
-    fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time,
-) -> RunStatus {
+fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
     let end = Time::from_ns(end.as_ps() / 1_000);
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
@@ -294,7 +321,7 @@ fn status<B: Copy + Default>(
 }
 
 /// A sentence on who is paused, empty if nobody is.
-fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
+fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
     let (tree, topology) = (pause_tree(fabric), fabric.topology());
     if !tree.cycle.is_empty() {
         let names: Vec<String> = tree.cycle.iter().map(|port| topology.port_name(*port)).collect();
@@ -318,7 +345,7 @@ fn blocked<B: Copy + Default>(fabric: &Fabric<B>) -> String {
     text
 }
 
-fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
+fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     let topology = fabric.topology();
     let record = |port: usize| {
         let info = topology.ports[port];
@@ -335,7 +362,7 @@ fn port_records<B: Copy + Default>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     (0..topology.ports.len()).map(record).collect()
 }
 
-fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
+fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
     let mut totals = Totals {
         data: hosts.data,
         control: hosts.control,
@@ -352,6 +379,8 @@ fn totals<B: Copy + Default>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: cr
     }
     for counters in ports.iter().flat_map(|port| &port.priorities) {
         totals.dropped += counters.drops;
+        totals.trimmed += counters.trimmed;
+        totals.returned += counters.returned;
         totals.lost += counters.lost;
         totals.pause_frames += counters.pause_sent;
         totals.paused_ps += counters.paused_ps;
@@ -371,6 +400,8 @@ impl From<&rnic_fabric::PriorityCounters> for PriorityCounters {
             pause_received: c.pause_received,
             paused_ps: c.paused_ps,
             queue_high_water: c.queue_high_water,
+            trimmed: c.trimmed,
+            returned: c.returned,
         }
     }
 }

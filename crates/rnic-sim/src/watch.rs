@@ -1,13 +1,10 @@
 //! Looking at a run while it goes on: queues and flows at regular instants.
 
-use crate::nic::Hosts;
 use crate::results::model::{FlowRecord, FlowSamples, QueueSamples, Samples};
+use crate::run::RunHosts;
 use crate::scenario::{Watch, WatchedQueues};
-use crate::workload::FlowSpec;
-use rnic_fabric::{Endpoint, Fabric, Topology, Watcher};
+use rnic_fabric::{Fabric, Topology, Watcher};
 use rnic_transport::Time;
-use rnic_transport::congestion::CongestionControl;
-use rnic_transport::recovery::Protocol;
 use std::collections::BTreeMap;
 
 /// Sampling ends when so many values are held: 160 MB of them.
@@ -106,15 +103,12 @@ impl<'p> Recorder<'p> {
     }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>> Watcher<Hosts<'_, P, C, S>> for Recorder<'_> {
+impl<H: RunHosts> Watcher<H> for Recorder<'_> {
     fn next(&self) -> Time {
         self.next
     }
 
-    fn look(
-        &mut self, now: Time, fabric: &mut Fabric<<Hosts<'_, P, C, S> as Endpoint>::Body>,
-        hosts: &mut Hosts<'_, P, C, S>,
-    ) {
+    fn look(&mut self, now: Time, fabric: &mut Fabric<H::Body>, hosts: &mut H) {
         let priorities = usize::from(fabric.priorities());
         for (queue, (_, ports)) in self.samples.queues.iter_mut().zip(&self.plan.queues) {
             let of_port = |port: &usize| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();

@@ -7,7 +7,7 @@ use rnic_fabric::config::TopologySpec;
 use rnic_sim::results::model::{PauseRecords, RootKind};
 use rnic_sim::results::{RunOutput, RunStatus, ScenarioSummary, summarise};
 use rnic_sim::run::{Progress, RunOptions, RunProgress, RunReport, run_scenario};
-use rnic_sim::scenario::{Scenario, Storm, Watch, WatchedQueues, load};
+use rnic_sim::scenario::{QueueingSetup, Scenario, Storm, Watch, WatchedQueues, load};
 use rnic_transport::Time;
 use std::path::Path;
 
@@ -201,7 +201,7 @@ proptest! {
         let mut run = common::run_on(leaf_spine, transport);
         run.transport.pfc = true;
         if shared {
-            run.fabric.switch.shared = Some(Default::default());
+            run.fabric.switch.queueing = QueueingSetup::Shared(Default::default());
             run.fabric.switch.buffer = Some(rnic_transport::Bytes(400_000));
         }
         let storm = |(host, start, duration): &(u32, u64, u64)| Storm {

@@ -11,6 +11,7 @@
 
 use crate::congestion::{AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Settings, Value, ceiling};
 use crate::recovery::{GoBackN, Irn, Protocol, Tcp};
+use crate::telemetry::{HopRecord, Telemetry};
 use crate::{
     BitRate, Bytes, FlowConfig, NackPolicy, Pdu, PduKind, Receiver, RxMeta, Sender, TcpConfig, Time, Timeouts,
 };
@@ -158,7 +159,7 @@ impl Random {
 
 /// Two flows of one congestion control, driven by the same random events and compared after each.
 ///
-/// A step is one event after a random time: a packet leaves, an ACK or NACK arrives, a congestion notification arrives, or a loss is
+/// A step is one event after a random time: a packet leaves, an ACK or NACK arrives (with what switches say, for those that listen), a congestion notification arrives, or a loss is
 /// noticed; congested times alternate with calm ones. Timers that fall due before it fire in time, sometimes late. Nothing here allocates.
 #[derive(Clone, Debug)]
 pub struct Driver<C: CongestionControl> {
@@ -242,6 +243,8 @@ impl<C: CongestionControl> Driver<C> {
                 let rtt = self.flow.base_rtt + Time::from_us(self.random.below(most_queued));
                 let marked = self.random.chance(if self.congested { 500 } else { 10 });
                 let sample = AckSample { now: at, rtt, acked, in_flight: self.in_flight, marked };
+                let telemetry = self.telemetry();
+                self.each(|control, params| control.on_telemetry(params, at, &telemetry));
                 self.each(|control, params| control.on_ack(params, &sample));
             }
             event if event < 80 + signals => self.each(|control, params| control.on_cnp(params, at)),
@@ -251,6 +254,23 @@ impl<C: CongestionControl> Driver<C> {
             }
         }
         self.check()
+    }
+
+    /// Of a path of some hops, seldom another one; what its records say may be anything.
+    fn telemetry(&mut self) -> Telemetry {
+        let mut telemetry = Telemetry::default();
+        let hops = if self.random.chance(990) { 3 } else { self.random.below(Telemetry::MOST as u64 + 2) };
+        let most_queued = if self.congested { 1 << 20 } else { 1 << 12 };
+        for _ in 0..hops {
+            let wild = self.random.chance(10);
+            telemetry.push(HopRecord {
+                timestamp_ns: if wild { self.random.next() as u32 } else { (self.now.as_ps() / 1_000) as u32 },
+                tx_bytes: if wild { self.random.next() as u32 } else { (self.now.as_ps() >> 8) as u32 },
+                queue_bytes: self.random.below(most_queued) as u32,
+                rate_mbps: if wild { 0 } else { (self.flow.line_rate.as_bps() / 1_000_000) as u32 },
+            });
+        }
+        telemetry
     }
 
     /// Fires what falls due up to and including `until`.

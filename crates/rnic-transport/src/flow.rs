@@ -6,6 +6,7 @@
 use crate::config::FlowConfig;
 use crate::congestion::{AckSample, CongestionControl, LossSignal};
 use crate::recovery::{GoBackN, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
+use crate::telemetry::Telemetry;
 use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
 
 /// What the timer of a flow is for.
@@ -118,6 +119,17 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         let progress = self.handle(cfg, params, now, pdu);
         std::mem::swap(&mut self.regulator, &mut follower.regulator);
         progress
+    }
+
+    /// As [`handle`](Sender::handle), for an ACK or NACK that brings back what switches wrote into its data packet.
+    #[inline]
+    pub fn handle_with(
+        &mut self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu, telemetry: &Telemetry,
+    ) -> Progress {
+        if matches!(pdu.kind(), PduKind::Ack | PduKind::Nack) {
+            self.regulator.congestion.on_telemetry(params, now, telemetry);
+        }
+        self.handle(cfg, params, now, pdu)
     }
 
     /// An ACK, NACK or CNP arrived; data is for the other half, and ignored.

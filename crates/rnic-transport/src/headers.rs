@@ -36,3 +36,7 @@ pub const IWARP_SACK: u32 = IWARP_ACK + 12;
 pub const FRAME_GAP: u32 = 20;
 /// A congestion notification packet: BTH and 16 reserved bytes (RoCEv2, annex A17.9.3).
 pub const CNP: u32 = ROCE_DATA + 16;
+/// What in-band telemetry adds to a data packet and to its ACK or NACK (HPCC, SIGCOMM 2019): 8 bytes for each of 5 hops, and 2.
+pub const TELEMETRY: u32 = 42;
+/// Headers and trailers around a segment of a message, and a control packet of a message transport (NanoTransport section 5.1: 64 bytes).
+pub const MESSAGE_HEADER: u32 = 64;

@@ -16,10 +16,13 @@ fn all_conform() {
             conformance::check::<C>().unwrap();
             self.0.push(C::NAME);
         }
+        fn visit_with_telemetry<C: CongestionControl>(&mut self) {
+            self.visit::<C>();
+        }
     }
     let mut check = Check(Vec::new());
     visit_congestion_controls(&mut check);
-    assert_eq!(check.0, ["none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd"]);
+    assert_eq!(check.0, ["none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "hpcc"]);
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +59,9 @@ impl Visitor for Run<'_> {
             let flow = FlowConfig { acks: false, ..flow.clone() };
             conformance::check_flow::<GoBackN, C>(&settings, &flow, *path, *packets).unwrap();
         }
+    }
+    fn visit_with_telemetry<C: CongestionControl>(&mut self) {
+        self.visit::<C>();
     }
 }
 

@@ -47,6 +47,9 @@ impl Visitor for Compare {
             let _ = writeln!(self.missing, "{heading}\n{expected}");
         }
     }
+    fn visit_with_telemetry<C: CongestionControl>(&mut self) {
+        self.visit::<C>();
+    }
 }
 
 #[test]

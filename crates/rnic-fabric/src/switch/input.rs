@@ -10,7 +10,7 @@
 use super::Queueing;
 use super::cells::{Cells, Queue};
 use crate::config::SwitchSpec;
-use crate::packet::Packet;
+use crate::packet::{Body, Packet};
 
 /// Thresholds in bytes; without PFC `xoff` is never reached.
 #[derive(Clone, Copy)]
@@ -36,12 +36,12 @@ pub(crate) struct InputQueued<B> {
     backlog: Vec<u8>,
     /// Per (input, priority): bytes queued.
     occupancy: Vec<u32>,
-    /// Per (output, priority): bytes that wait for it at all inputs. Counted only for ECN.
+    /// Per (output, priority): bytes that wait for it at all inputs. Counted only for ECN and telemetry.
     egress: Vec<u64>,
     cells: Cells<Packet<B>>,
 }
 
-impl<B: Copy + Default> InputQueued<B> {
+impl<B: Body> InputQueued<B> {
     /// `input` has had its turn.
     #[inline(always)]
     fn pass_turn(&mut self, lane: usize, input: usize) {
@@ -69,7 +69,7 @@ impl<B: Copy + Default> InputQueued<B> {
     }
 }
 
-impl<B: Copy + Default> Queueing<B> for InputQueued<B> {
+impl<B: Body> Queueing<B> for InputQueued<B> {
     fn new(ports: usize, spec: &SwitchSpec) -> InputQueued<B> {
         let priorities = spec.priorities as usize;
         let words = ports.div_ceil(64);
@@ -89,7 +89,7 @@ impl<B: Copy + Default> Queueing<B> for InputQueued<B> {
             turn: vec![0; ports * priorities],
             backlog: vec![0; ports],
             occupancy: vec![0; ports * priorities],
-            egress: if spec.marking.is_some() { vec![0; ports * priorities] } else { Vec::new() },
+            egress: vec![0; if spec.marking.is_some() || B::TELEMETRY { ports * priorities } else { 0 }],
             cells: Cells::new(),
         }
     }

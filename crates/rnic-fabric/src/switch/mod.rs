@@ -1,20 +1,25 @@
 //! A switch: what arrives whole is queued, and each output, when free, sends what its queueing gives it.
 //!
 //! The queueing decides who has room, what a port tells its peer to pause, and in which order packets leave: [`InputQueued`] is the switch
-//! of the IRN paper, [`SharedBuffer`] that of the DCQCN paper. A packet whose output is idle passes through, and takes no buffer.
+//! of the IRN paper, [`SharedBuffer`] that of the DCQCN paper, [`OutputQueued`] has a buffer for each output and priority. A packet whose
+//! output is idle passes through, and takes no buffer.
 
 mod cells;
 mod input;
 mod marker;
+mod output;
 mod shared;
+mod trim;
 
 pub(crate) use input::InputQueued;
+pub(crate) use output::OutputQueued;
 pub(crate) use shared::SharedBuffer;
 
-use crate::config::SwitchSpec;
+use crate::config::{FabricSpec, Paths, SwitchSpec, TrimSpec};
 use crate::event::EventTree;
-use crate::packet::Packet;
+use crate::packet::{Body, Packet};
 use crate::port::Ports;
+use crate::rng::{Purpose, Stream};
 use crate::routing::Routes;
 use marker::Marker;
 
@@ -32,8 +37,17 @@ pub(crate) trait Queueing<B> {
     fn waiting(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
     }
-    /// Stores a packet that has room; returns what its input holds in its priority now, and whether its peer is to pause.
+    /// What becomes of a data packet that has no room; `None`: it is dropped.
+    fn trim(&self) -> Option<&TrimSpec> {
+        None
+    }
+    /// Stores a packet that has room; returns what the port where it is counted holds in its priority now, and whether the input's peer is
+    /// to pause.
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> (u64, bool);
+    /// The port at which the occupancy that [`Queueing::push`] returns is counted.
+    fn counted_at(&self, input: usize, _output: usize) -> usize {
+        input
+    }
     /// Takes what an output sends next of the priorities in `sendable`, all of which have something waiting, and the input that it came by.
     fn pop(&mut self, output: usize, sendable: u8) -> (Packet<B>, usize);
     /// A packet went straight through.
@@ -58,11 +72,15 @@ pub(crate) struct Switch<B, Q> {
     priorities: usize,
     pub(crate) queueing: Q,
     marker: Option<Box<Marker>>,
+    /// What paths are drawn from, if each packet has its own.
+    spray: Option<Box<Stream>>,
     body: std::marker::PhantomData<B>,
 }
 
-impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
-    pub(crate) fn new(node: u32, first_port: usize, ports: usize, spec: &SwitchSpec, seed: u64) -> Switch<B, Q> {
+impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
+    pub(crate) fn new(node: u32, first_port: usize, ports: usize, fabric: &FabricSpec, seed: u64) -> Switch<B, Q> {
+        let spec = &fabric.switch;
+        let spray = fabric.paths == Paths::Spray;
         Switch {
             node,
             first_port,
@@ -70,9 +88,9 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
             priorities: spec.priorities as usize,
             queueing: Q::new(ports, spec),
             marker: spec.marking.map(|marking| {
-                let departures = spec.shared.is_some_and(|shared| shared.mark_departures);
-                Box::new(Marker::new(marking, departures, first_port, ports, seed))
+                Box::new(Marker::new(marking, spec.queueing.mark_departures(), first_port, ports, seed))
             }),
+            spray: spray.then(|| Box::new(Stream::new(seed, Purpose::Spray, &[u64::from(node)]))),
             body: std::marker::PhantomData,
         }
     }
@@ -129,13 +147,22 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
             self.wake(links, tree, input, now);
             return;
         }
-        let output = routes.port(self.node, packet.dst, packet.flow_hash) as usize;
-        if !self.queueing.admits(input, output, &packet) {
-            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
-            counters.drops += 1;
-            counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
-            return;
+        let output = match &self.spray {
+            None => routes.port(self.node, packet.dst, packet.flow_hash) as usize,
+            Some(_) => self.route(routes, &packet),
+        };
+        if self.queueing.admits(input, output, &packet) {
+            self.pass_on(links, tree, input, output, packet, now);
+        } else {
+            self.refuse(links, routes, tree, input, output, packet, now);
         }
+    }
+
+    /// Sends a packet that has room, or queues it.
+    #[inline(always)]
+    fn pass_on(
+        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, packet: Packet<B>, now: u64,
+    ) {
         let port = &links.ports[self.first_port + output];
         let blocked = port.busy_until > now || port.paused & (1 << packet.priority) != 0;
         if blocked || self.needs_service(links, output) {
@@ -143,8 +170,46 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
             self.wake(links, tree, output, now);
         } else {
             self.queueing.passed(input, output, packet.priority as usize);
-            links.transmit(self.first_port + output, now, packet);
+            self.transmit(links, output, packet, now);
         }
+    }
+
+    /// A packet has no room: what is left of it goes on, if anything is; else it is dropped.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "what `arrival` works with, out of its way")]
+    fn refuse(
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, output: usize,
+        packet: Packet<B>, now: u64,
+    ) {
+        if let Some((header, output)) = self.trimmed(links, routes, input, output, packet) {
+            self.pass_on(links, tree, input, output, header, now);
+        } else {
+            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
+            counters.drops += 1;
+            counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
+        }
+    }
+
+    /// The output by which a packet goes on.
+    #[inline(never)]
+    fn route(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
+        let port = match &mut self.spray {
+            None => routes.port(self.node, packet.dst, packet.flow_hash),
+            Some(stream) => routes.spray(self.node, packet.dst, stream),
+        };
+        port as usize
+    }
+
+    /// Puts a packet on the cable of an output whose transmitter is free.
+    #[inline]
+    fn transmit(&mut self, links: &mut Ports<B>, output: usize, mut packet: Packet<B>, now: u64) {
+        let number = self.first_port + output;
+        if B::TELEMETRY && packet.flags & (Packet::<B>::CONTROL | Packet::<B>::TRIMMED) == 0 {
+            let behind = (0..self.priorities).map(|priority| self.queueing.egress(output, priority)).sum();
+            packet.body.stamp(links.hop(number, now, behind));
+        }
+        links.transmit(number, now, packet);
     }
 
     #[inline]
@@ -155,9 +220,10 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
         let priority = packet.priority as usize;
         self.mark(links, output, &mut packet, false);
         let (occupancy, pause) = self.queueing.push(input, output, packet);
-        let number = self.first_port + input;
-        let high_water = &mut links.counters[number * self.priorities + priority].queue_high_water;
+        let counted = self.first_port + self.queueing.counted_at(input, output);
+        let high_water = &mut links.counters[counted * self.priorities + priority].queue_high_water;
         *high_water = (*high_water).max(occupancy);
+        let number = self.first_port + input;
         if pause && links.ports[number].pause_wanted & (1 << priority) == 0 {
             links.ports[number].pause_wanted |= 1 << priority;
             self.wake(links, tree, input, now);
@@ -170,7 +236,7 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
         let priority = packet.priority as usize;
         if let Some(marker) = &mut self.marker
             && marker.departures == departs
-            && packet.flags & Packet::<B>::CONTROL == 0
+            && packet.flags & (Packet::<B>::CONTROL | Packet::<B>::TRIMMED) == 0
             && marker.marks(output, self.queueing.egress(output, priority))
         {
             packet.flags |= Packet::<B>::MARKED;
@@ -191,7 +257,7 @@ impl<B: Copy + Default, Q: Queueing<B>> Switch<B, Q> {
         } else if sendable != 0 {
             let (mut packet, input) = self.queueing.pop(output, sendable);
             self.mark(links, output, &mut packet, true);
-            links.transmit(number, now, packet);
+            self.transmit(links, output, packet, now);
             self.release(links, tree, input, packet.priority as usize, now);
         }
         let again = self.needs_service(links, output);

@@ -14,8 +14,8 @@
 
 use super::Queueing;
 use super::cells::{Cells, Queue};
-use crate::config::{SharedSpec, SwitchSpec};
-use crate::packet::Packet;
+use crate::config::{QueueingSpec, SharedSpec, SwitchSpec};
+use crate::packet::{Body, Packet};
 
 /// Bytes that a priority of weight 1 may send in a round: a frame of the usual MTU.
 const QUANTUM: i64 = 1_600;
@@ -67,7 +67,7 @@ pub(crate) struct SharedBuffer<B> {
     cells: Cells<(Packet<B>, u32)>,
 }
 
-impl<B: Copy + Default> SharedBuffer<B> {
+impl<B: Body> SharedBuffer<B> {
     /// Bytes of the pool that nobody uses.
     #[inline]
     fn free(&self) -> u64 {
@@ -119,10 +119,13 @@ impl<B: Copy + Default> SharedBuffer<B> {
     }
 }
 
-impl<B: Copy + Default> Queueing<B> for SharedBuffer<B> {
+impl<B: Body> Queueing<B> for SharedBuffer<B> {
     fn new(ports: usize, spec: &SwitchSpec) -> SharedBuffer<B> {
         let priorities = spec.priorities as usize;
-        let shared = spec.shared.unwrap_or_default();
+        let shared = match spec.queueing {
+            QueueingSpec::Shared(shared) => shared,
+            _ => SharedSpec::default(),
+        };
         let SharedSpec { beta, resume, egress_alpha, weights, .. } = shared;
         let pause = spec.pfc.map(|pfc| Pause { xoff: pfc.xoff.0, beta, resume: resume.0, headroom: pfc.headroom.0 });
         let reserved = pause.map_or(0, |pause| pause.headroom * (ports * priorities) as u64);
@@ -256,7 +259,7 @@ mod tests {
             }
         };
         SwitchSpec {
-            shared: Some(SharedSpec { beta, resume: Bytes(resume), ..SharedSpec::default() }),
+            queueing: QueueingSpec::Shared(SharedSpec { beta, resume: Bytes(resume), ..SharedSpec::default() }),
             buffer: Bytes(buffer),
             pfc,
             marking: None,
@@ -330,7 +333,7 @@ mod tests {
         let taken = (0..20).filter(|_| offer(&mut buffer, 0, 1, 0).is_some()).count();
         assert_eq!((taken, buffer.may_resume(0, 0)), (10, true));
         // A queue q of at most what is free: q + 1,000 <= 10,000 - q.
-        lossy.shared = Some(SharedSpec { egress_alpha: Some(1.0), ..SharedSpec::default() });
+        lossy.queueing = QueueingSpec::Shared(SharedSpec { egress_alpha: Some(1.0), ..SharedSpec::default() });
         let mut buffer = SharedBuffer::new(2, &lossy);
         let taken = [1, 0].map(|output| (0..20).filter(|_| offer(&mut buffer, 0, output, 0).is_some()).count());
         // 5 for the first, then 5,000 are free: q + 1,000 <= 5,000 - q.
@@ -340,7 +343,8 @@ mod tests {
     #[test]
     fn weights_share_an_output_and_weight_0_goes_first() {
         let mut spec = spec(1_000_000, 3, None, 0);
-        spec.shared = Some(SharedSpec { weights: Some([1, 3, 0, 0, 0, 0, 0, 0]), ..SharedSpec::default() });
+        spec.queueing =
+            QueueingSpec::Shared(SharedSpec { weights: Some([1, 3, 0, 0, 0, 0, 0, 0]), ..SharedSpec::default() });
         let mut buffer = SharedBuffer::new(2, &spec);
         for _ in 0..60 {
             // Sizes do not change the shares.
@@ -372,8 +376,8 @@ mod tests {
         ) {
             let threshold = if dynamic { Threshold::Dynamic(1.0) } else { Threshold::Static(5_000) };
             let mut spec = spec(8 * HEADROOM + 20_000, 2, Some(threshold), 1_000);
-            if weighted {
-                spec.shared = spec.shared.map(|shared| SharedSpec { weights: Some([2, 1, 0, 0, 0, 0, 0, 0]), ..shared });
+            if weighted && let QueueingSpec::Shared(shared) = &mut spec.queueing {
+                shared.weights = Some([2, 1, 0, 0, 0, 0, 0, 0]);
             }
             let mut buffer = SharedBuffer::new(4, &spec);
             let mut model = vec![VecDeque::new(); 8];

@@ -2,8 +2,10 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
-use rnic_fabric::config::{FabricSpec, LinkSpec, NamedLink, PfcThresholds, SwitchSpec, TopologySpec};
-use rnic_fabric::{Endpoint, Fabric, Packet, Topology};
+use rnic_fabric::config::{
+    FabricSpec, LinkSpec, NamedLink, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
+};
+use rnic_fabric::{Body, Endpoint, Fabric, Packet, Topology};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -24,7 +26,14 @@ pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
         link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
         links: Vec::new(),
         routes: Vec::new(),
-        switch: SwitchSpec { shared: None, buffer: Bytes(240_000), pfc: None, marking: None, priorities: 1 },
+        switch: SwitchSpec {
+            queueing: QueueingSpec::Input,
+            buffer: Bytes(240_000),
+            pfc: None,
+            marking: None,
+            priorities: 1,
+        },
+        paths: Paths::Ecmp,
         frame_gap: 20,
     }
 }
@@ -78,39 +87,45 @@ pub(crate) struct Seen {
     pub(crate) id: u32,
 }
 
+/// A body with a number of the test's choice.
+pub(crate) trait Numbered: Body {
+    fn number(&self) -> u32;
+}
+impl Numbered for u32 {
+    fn number(&self) -> u32 {
+        *self
+    }
+}
+
 #[derive(Default)]
-struct ScriptedHost {
+struct ScriptedHost<B> {
     /// Packets to hand to the NIC and when, in order of time.
-    later: VecDeque<(u64, Packet<u32>)>,
+    later: VecDeque<(u64, Packet<B>)>,
     /// Packets that the NIC has; it sends the first one whose priority is not paused.
-    now: VecDeque<Packet<u32>>,
+    now: VecDeque<Packet<B>>,
 }
 
 /// Hosts that send given packets at given times and note what arrives.
 #[derive(Default)]
-pub(crate) struct Script {
-    hosts: Vec<ScriptedHost>,
+pub(crate) struct Script<B = u32> {
+    hosts: Vec<ScriptedHost<B>>,
     pub(crate) sent: Vec<Seen>,
     pub(crate) arrived: Vec<Seen>,
+    /// All that arrived, as they were then.
+    pub(crate) packets: Vec<Packet<B>>,
     /// Numbers of the packets that arrived with a congestion mark, in their order.
     pub(crate) marked: Vec<u32>,
     /// The run stops at the end of the first window that ends at this time or later.
     pub(crate) stop_at: u64,
 }
 
-impl Script {
-    pub(crate) fn new(hosts: u32) -> Script {
+impl<B: Numbered> Script<B> {
+    pub(crate) fn new(hosts: u32) -> Script<B> {
         Script { hosts: (0..hosts).map(|_| ScriptedHost::default()).collect(), stop_at: u64::MAX, ..Script::default() }
     }
     /// Hands `packet` to a host's NIC at `at`; per host in order of time.
-    pub(crate) fn send(&mut self, host: u32, at: u64, packet: Packet<u32>) {
+    pub(crate) fn send(&mut self, host: u32, at: u64, packet: Packet<B>) {
         self.hosts[host as usize].later.push_back((at, packet));
-    }
-    /// Hands `count` full packets, numbered from 0, to a host's NIC at once.
-    pub(crate) fn send_burst(&mut self, host: u32, at: u64, dst: u32, count: u32) {
-        for id in 0..count {
-            self.send(host, at, packet(dst, FRAME, id));
-        }
     }
     pub(crate) fn arrivals(&self, host: u32) -> Vec<(u64, u32)> {
         of(&self.arrived, host)
@@ -124,18 +139,28 @@ impl Script {
     }
 }
 
+impl Script {
+    /// Hands `count` full packets, numbered from 0, to a host's NIC at once.
+    pub(crate) fn send_burst(&mut self, host: u32, at: u64, dst: u32, count: u32) {
+        for id in 0..count {
+            self.send(host, at, packet(dst, FRAME, id));
+        }
+    }
+}
+
 fn of(seen: &[Seen], host: u32) -> Vec<(u64, u32)> {
     seen.iter().filter(|s| s.host == host).map(|s| (s.at, s.id)).collect()
 }
 
-impl Endpoint for Script {
-    type Body = u32;
+impl<B: Numbered> Endpoint for Script<B> {
+    type Body = B;
 
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<u32>) {
+    fn receive(&mut self, host: u32, now: Time, packet: &Packet<B>) {
         assert_eq!(packet.dst, host, "a packet arrives where it is addressed to");
-        self.arrived.push(Seen { host, at: now.as_ps(), id: packet.body });
+        self.arrived.push(Seen { host, at: now.as_ps(), id: packet.body.number() });
+        self.packets.push(*packet);
         if packet.is_marked() {
-            self.marked.push(packet.body);
+            self.marked.push(packet.body.number());
         }
     }
     fn next_wake(&self, host: u32) -> Time {
@@ -151,15 +176,15 @@ impl Endpoint for Script {
     fn wants_to_transmit(&self, host: u32) -> bool {
         !self.hosts[host as usize].now.is_empty()
     }
-    fn transmit(&mut self, host: u32, now: Time, paused: u8) -> Option<Packet<u32>> {
+    fn transmit(&mut self, host: u32, now: Time, paused: u8) -> Option<Packet<B>> {
         let ready = &mut self.hosts[host as usize].now;
         let first = ready.iter().position(|p| paused & (1 << p.priority) == 0)?;
         let packet = ready.remove(first)?;
-        self.sent.push(Seen { host, at: now.as_ps(), id: packet.body });
+        self.sent.push(Seen { host, at: now.as_ps(), id: packet.body.number() });
         Some(packet)
     }
     fn next_start(&self) -> Time {
-        let next = |h: &ScriptedHost| h.later.front().map_or(u64::MAX, |(at, _)| *at);
+        let next = |h: &ScriptedHost<B>| h.later.front().map_or(u64::MAX, |(at, _)| *at);
         Time::from_ps(self.hosts.iter().map(next).min().unwrap_or(u64::MAX))
     }
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
@@ -174,6 +199,34 @@ impl Endpoint for Script {
     fn close_window(&mut self, end: Time, _hops: u64) -> ControlFlow<()> {
         if end.as_ps() >= self.stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+}
+
+/// Every packet that enters a switch leaves it, is dropped, or is still there.
+pub(crate) fn assert_conserved<B: Numbered>(fabric: &Fabric<B>, script: &Script<B>) {
+    let topology = fabric.topology();
+    let sum = |port: usize, of: fn(&rnic_fabric::PriorityCounters) -> u64| -> u64 {
+        fabric.counters(port).iter().map(of).sum()
+    };
+    for node in topology.hosts..topology.nodes() {
+        let (mut received, mut dropped, mut sent) = (0, 0, 0);
+        for port in topology.ports_of(node) {
+            let peer = topology.ports[port].peer as usize;
+            received += sum(peer, |c| c.tx_packets) - sum(peer, |c| c.lost);
+            dropped += sum(port, |c| c.drops);
+            sent += sum(port, |c| c.tx_packets);
+        }
+        assert_eq!(received, dropped + sent, "{}", topology.names[node as usize]);
+    }
+    for host in 0..topology.hosts {
+        let own = topology.host_port(host);
+        let peer = topology.ports[own].peer as usize;
+        assert_eq!(sum(own, |c| c.tx_packets), script.departures(host).len() as u64);
+        let received = sum(peer, |c| c.tx_packets) - sum(peer, |c| c.lost);
+        assert_eq!(received, script.arrivals(host).len() as u64);
+        assert_eq!(sum(own, |c| c.drops), 0, "a host drops nothing");
+    }
+    let all: u64 = (0..topology.ports.len()).map(|p| sum(p, |c| c.tx_packets)).sum();
+    assert_eq!(all, fabric.hops());
 }
 
 /// Runs the script to its end, or on to the end of the window that contains `until`; returns the time reached.

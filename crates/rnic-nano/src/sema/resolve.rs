@@ -5,6 +5,7 @@ use super::{Analyser, Symbol};
 use crate::ast::{self, Expr, ExprKind, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
+use std::collections::BTreeMap;
 
 /// What type parameters stand for, by name; `None` while that is not known.
 pub(super) type Bindings<'a> = Vec<(&'a str, Option<Type>)>;
@@ -128,27 +129,28 @@ impl<'a> Analyser<'a> {
             size: u32::from(header),
             bits: 0,
             depth: 1,
+            parts: 1,
         };
-        let mut seen: Vec<&ast::Ident> = Vec::new();
+        let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
         let mut whole = true;
         for field in fields {
-            if let Some(first) = seen.iter().find(|first| first.name == field.name.name) {
+            if let Some(first) = seen.insert(&field.name.name, field.name.span) {
                 let twice = Diagnostic::new(
                     field.name.span,
                     format!("the field `{}` is declared twice", field.name.name),
                     "here again",
                 );
-                self.report(twice.with_related(first.span, "declared here first"));
+                self.report(twice.with_related(first, "declared here first"));
                 continue;
             }
-            seen.push(&field.name);
             let ty = self.field_type(field, header);
             whole &= ty != Type::Error;
             info.fields.push(super::types::FieldInfo { name: field.name.name.clone(), ty, offset: info.size });
             info.size = info.size.saturating_add(self.types.size(ty));
             info.bits = info.bits.saturating_add(self.types.bits(ty));
             info.depth = info.depth.max(1 + self.types.info(ty).map_or(0, |inner| inner.depth));
-            if info.depth > MOST_STRUCTS || info.size > MOST_FIELDS {
+            info.parts = info.parts.saturating_add(self.types.info(ty).map_or(1, |inner| inner.parts));
+            if info.depth > MOST_STRUCTS || info.parts > MOST_FIELDS {
                 let message =
                     format!("a struct holds at most {MOST_FIELDS} values and {MOST_STRUCTS} structs in each other");
                 self.error(field.name.span, message, "too much with this field");

@@ -24,7 +24,7 @@ pub enum FlowFormat {
 
 /// Columns of `ports.csv`, one row per run, port and priority. Rates in Gbps, times in microseconds, `utilisation` as a
 /// fraction of the run's duration (the whole port's, repeated for each of its priorities), the rest counts and bytes.
-pub const PORT_COLUMNS: [&str; 15] = [
+pub const PORT_COLUMNS: [&str; 17] = [
     "run",
     "node",
     "port",
@@ -40,6 +40,8 @@ pub const PORT_COLUMNS: [&str; 15] = [
     "pause_received",
     "paused_us",
     "queue_high_water_bytes",
+    "trimmed",
+    "returned",
 ];
 
 /// Writes `summary.json`, `ports.csv`, `report.html`, of watched runs `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
@@ -127,6 +129,8 @@ fn write_ports(out: impl Write, scenario: &Scenario, reports: &[RunReport]) -> i
                     &counters.pause_received.to_string(),
                     &exact_us(rnic_transport::Time::from_ps(counters.paused_ps)),
                     &counters.queue_high_water.to_string(),
+                    &counters.trimmed.to_string(),
+                    &counters.returned.to_string(),
                 ])?;
             }
         }
@@ -185,9 +189,9 @@ mod tests {
         assert_eq!(
             lines[0],
             "run,node,port,peer,rate_gbps,utilisation,priority,tx_packets,tx_bytes,drops,lost,pause_sent,\
-             pause_received,paused_us,queue_high_water_bytes"
+             pause_received,paused_us,queue_high_water_bytes,trimmed,returned"
         );
-        assert_eq!(lines[3], "RoCE + PFC,s0,2,s1,40,0.25,0,300,318600,1,1,2,3,0.0875,231003");
+        assert_eq!(lines[3], "RoCE + PFC,s0,2,s1,40,0.25,0,300,318600,1,1,2,3,0.0875,231003,0,0");
     }
 
     #[test]

@@ -102,6 +102,8 @@ fn ports() -> Vec<PortRecord> {
             pause_received: 3,
             paused_ps,
             queue_high_water: 231_003,
+            trimmed: 0,
+            returned: 0,
         }],
     };
     vec![port("h0", 0, "s0", 300, 0, 12_500_000), port("s0", 1, "h1", 150, 4, 0), port("s0", 2, "s1", 150, 1, 87_500)]
@@ -114,6 +116,8 @@ fn totals() -> Totals {
         retransmitted: 6,
         dropped: 5,
         dropped_data: 4,
+        trimmed: 0,
+        returned: 0,
         lost: 1,
         marked: 2,
         notifications: 0,
@@ -150,6 +154,7 @@ pub(crate) fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -
             storms: Vec::new(),
             mtu: Bytes(1_000),
             frame_gap: Bytes(20),
+            paths: None,
             switch: SwitchSetup::default(),
         },
         traffic: traffic.to_vec(),

@@ -167,6 +167,8 @@ fn packets(run: &RunSummary) -> Value {
         "delivered": t.delivered,
         "in_flight": t.in_flight,
         "hops": t.hops,
+        "trimmed": t.trimmed,
+        "returned": t.returned,
     })
 }
 
@@ -219,7 +221,7 @@ mod tests {
              "fct_us": {"mean": 350.0, "p50": 300.0, "p95": 400.0, "p99": 400.0, "p999": 400.0}, "unfinished": 0,
              "goodput_bps": {"flows": 2, "mean": 4666670000.0, "min": 4e9, "p10": 4e9, "p50": 4e9, "max": 5333330000.0}}],
         "packets": {"data": 600, "control": 20, "retransmitted": 6, "dropped": 5, "lost": 1, "marked": 2, "cnps": 0,
-                    "delivered": 610, "in_flight": 4, "hops": 1200},
+                    "delivered": 610, "in_flight": 4, "hops": 1200, "trimmed": 0, "returned": 0},
         "drop_rate": 0.00666667,
         "pause": {"frames": 3, "time_us": 12.5},
         "utilisation": {"hosts": {"mean": 0.375, "max": 0.5}, "links": {"mean": 0.333333, "max": 0.5}},

@@ -163,7 +163,7 @@ pub struct PriorityCounters {
     pub tx_packets: u64,
     /// Their bytes, without frame gap.
     pub tx_bytes: u64,
-    /// Frames that arrived here and found the input buffer full.
+    /// Frames that arrived here and found the buffer full.
     pub drops: u64,
     /// Frames transmitted here that the cable lost.
     pub lost: u64,
@@ -175,8 +175,12 @@ pub struct PriorityCounters {
     pub pause_received: u64,
     /// Time for which this port's transmitter was paused, in picoseconds.
     pub paused_ps: u64,
-    /// Highest occupancy of this port's input buffer, in bytes.
+    /// Highest occupancy of this port's input buffer, in bytes; with `queueing = "output"` of its output buffer.
     pub queue_high_water: u64,
+    /// Packets that found this output full and went on without their payload.
+    pub trimmed: u64,
+    /// Packets that found this output full, even for their header, which went back to its sender.
+    pub returned: u64,
 }
 
 /// Fabric-wide counts of one run.
@@ -192,6 +196,10 @@ pub struct Totals {
     pub dropped: u64,
     /// Data packets among the dropped.
     pub dropped_data: u64,
+    /// Data packets that lost their payload at a full buffer, and went on or back as headers.
+    pub trimmed: u64,
+    /// Headers that went back to their sender.
+    pub returned: u64,
     /// Packets lost on cables (random loss).
     pub lost: u64,
     /// Marked (ECN) packets that arrived at hosts.

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 /// The columns after those of the swept keys.
-pub const COLUMNS: [&str; 32] = [
+pub const COLUMNS: [&str; 34] = [
     "run",
     "base",
     "transport",
@@ -46,6 +46,8 @@ pub const COLUMNS: [&str; 32] = [
     "timeouts",
     "hops",
     "sim_time_us",
+    "trimmed",
+    "returned",
 ];
 
 /// The values of a column, one per run.
@@ -137,6 +139,8 @@ fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
         counts(|run| run.timeouts),
         counts(|run| run.totals.hops),
         Cells::Number(runs.iter().map(|run| Some(run.sim_time.as_us())).collect()),
+        counts(|run| run.totals.trimmed),
+        counts(|run| run.totals.returned),
     ]);
     let fixed = COLUMNS.iter().map(|name| name.to_string()).zip(cells);
     let swept = summary.swept().into_iter().enumerate().filter(|(_, key)| *key != "seed");
@@ -232,12 +236,12 @@ mod tests {
         assert_eq!(
             lines[1],
             "0.3,10 Gbps,\"RoCE + PFC, load=0.3\",RoCE + PFC,roce,none,true,8,completed,5,5,4,5,4,8,8,8,187.5,40,400,\
-             400,400,410,0.00666667,600,6,5,1,2,3,12.5,2,1200,600.000001"
+             400,400,410,0.00666667,600,6,5,1,2,3,12.5,2,1200,600.000001,0,0"
         );
         assert_eq!(
             lines[4],
             "1,40 Gbps,\"IRN, load=1\",IRN,irn,none,false,18446744073709551615,failed,5,5,4,,,,,,,,,,,,,600,6,5,1,2,3,\
-             12.5,2,1200,600.000001"
+             12.5,2,1200,600.000001,0,0"
         );
     }
 
@@ -273,7 +277,9 @@ mod tests {
                     _ => match name.as_str() {
                         "run" => &run["name"],
                         "rct_us_mean" => &run["rct_us"],
-                        "data" | "retransmitted" | "dropped" | "lost" | "marked" | "hops" => &run["packets"][name],
+                        "data" | "retransmitted" | "dropped" | "lost" | "marked" | "hops" | "trimmed" | "returned" => {
+                            &run["packets"][name]
+                        }
                         "traffic.load" | "fabric.rate" => &run["point"][name],
                         _ => &run[name],
                     },

@@ -5,7 +5,7 @@ use super::tree::{Documents, Entry, Node, Value};
 use std::path::{Component, Path, PathBuf};
 
 /// Keys of `[fabric]` that mean the same in every topology.
-const ANY_TOPOLOGY: [&str; 6] = ["rate", "delay", "loss", "mtu", "frame_gap", "switch"];
+const ANY_TOPOLOGY: [&str; 7] = ["rate", "delay", "loss", "mtu", "frame_gap", "paths", "switch"];
 
 /// Where the files are that scenarios extend.
 #[derive(Clone, Copy)]

@@ -2,10 +2,11 @@
 
 use super::faults;
 use super::graph;
-use super::model::{EcnSetup, FabricSetup, SharedSetup, SwitchSetup};
+use super::model::{EcnSetup, FabricSetup, QueueingSetup, SharedSetup, SwitchSetup};
 use super::names::{TOPOLOGIES, names};
+use super::output;
 use super::reader::{Item, Result, Table, Variant};
-use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
+use rnic_fabric::config::{LinkSpec, NamedLink, Paths, TopologySpec};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// Most hosts, and most of anything else that is counted in a topology.
@@ -15,8 +16,8 @@ const MOST_UPLINKS: u64 = 10_000_000;
 /// Largest `k` of a fat-tree: 65,536 hosts.
 const LARGEST_K: u64 = 64;
 
-const COMMON: [&str; 10] =
-    ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "switch", "link", "route", "storm"];
+const COMMON: [&str; 11] =
+    ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "paths", "switch", "link", "route", "storm"];
 const VARIANTS: [Variant; 5] = [
     Variant { name: "fat-tree", keys: &["k"] },
     Variant {
@@ -28,10 +29,14 @@ const VARIANTS: [Variant; 5] = [
     Variant { name: "graph", keys: &["hosts", "switches"] },
 ];
 
-const SWITCH_COMMON: [&str; 5] = ["queueing", "buffer", "xoff", "headroom", "ecn"];
-const SWITCH_VARIANTS: [Variant; 2] = [
-    Variant { name: "input", keys: &["xon"] },
-    Variant { name: "shared", keys: &["beta", "resume", "egress_alpha", "mark", "classes", "weights"] },
+const SWITCH_COMMON: [&str; 3] = ["queueing", "buffer", "ecn"];
+const SWITCH_VARIANTS: [Variant; 3] = [
+    Variant { name: "input", keys: &["xoff", "headroom", "xon"] },
+    Variant {
+        name: "shared",
+        keys: &["xoff", "headroom", "beta", "resume", "egress_alpha", "mark", "classes", "weights"],
+    },
+    Variant { name: "output", keys: &output::KEYS },
 ];
 
 /// Number of hosts of a topology.
@@ -69,6 +74,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
         links: links.into_iter().map(|(link, _)| link).collect(),
         mtu: table.get("mtu").map_or(Ok(Bytes(1_024)), |item| item.bytes(64..=9_000, "1024 B"))?,
         frame_gap: table.get("frame_gap").map_or(Ok(Bytes(20)), |item| item.bytes(0..=1_000, "20 B"))?,
+        paths: table.get("paths").map(|item| paths(&item)).transpose()?,
         switch: match table.get("switch") {
             Some(item) => read_switch(&item.table("[fabric.switch]")?)?,
             None => SwitchSetup::default(),
@@ -76,6 +82,10 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     };
     faults::check_routes(&fabric, &routes)?;
     Ok(fabric)
+}
+
+fn paths(item: &Item<'_>) -> Result<Paths> {
+    Ok(if item.choice(&["ecmp", "spray"])? == "spray" { Paths::Spray } else { Paths::Ecmp })
 }
 
 fn loss(item: &Item<'_>) -> Result<f64> {
@@ -191,15 +201,19 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
 }
 
 fn read_switch(table: &Table<'_>) -> Result<SwitchSetup> {
-    let queueing = table.get("queueing").map_or(Ok("input"), |item| item.choice(&["input", "shared"]))?;
+    let queueing = table.get("queueing").map_or(Ok("input"), |item| item.choice(&["input", "shared", "output"]))?;
     table.accept_variant(&SWITCH_COMMON, "queueing", queueing, &SWITCH_VARIANTS)?;
-    let shared = if queueing == "shared" { Some(read_shared(table)?) } else { None };
+    let queueing = match queueing {
+        "shared" => QueueingSetup::Shared(read_shared(table)?),
+        "output" => QueueingSetup::Output(output::read(table)?),
+        _ => QueueingSetup::Input,
+    };
     let at_least =
         |least: u64, key: &str| table.get(key).map(|item| item.bytes(least..=1_000_000_000_000, "240 KB")).transpose();
     let size = |key: &str| at_least(1, key);
     let ecn = table.get("ecn").map_or(Ok(EcnSetup::default()), |item| read_ecn(&item))?;
     let switch = SwitchSetup {
-        shared,
+        queueing,
         buffer: size("buffer")?,
         xoff: size("xoff")?,
         xon: size("xon")?,

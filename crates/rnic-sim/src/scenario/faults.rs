@@ -3,7 +3,7 @@
 use super::graph;
 use super::model::{FabricSetup, Storm};
 use super::reader::{Item, Result, Table};
-use rnic_fabric::config::{FabricSpec, NamedRoute, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, NamedRoute, Paths, QueueingSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{Routes, Topology, TopologyError};
 use rnic_transport::Bytes;
 
@@ -44,13 +44,15 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
     if routes.is_empty() {
         return Ok(());
     }
-    let switch = SwitchSpec { shared: None, buffer: Bytes(0), pfc: None, marking: None, priorities: 1 };
+    let queueing = QueueingSpec::Input;
+    let switch = SwitchSpec { queueing, buffer: Bytes(0), pfc: None, marking: None, priorities: 1 };
     let spec = FabricSpec {
         topology: fabric.topology.clone(),
         link: fabric.link,
         links: fabric.links.clone(),
         routes: Vec::new(),
         switch,
+        paths: Paths::Ecmp,
         frame_gap: 0,
     };
     // What is wrong with the topology itself is told elsewhere.

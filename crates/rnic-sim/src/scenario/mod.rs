@@ -11,9 +11,12 @@ mod extends;
 mod fabric;
 mod faults;
 mod graph;
+mod message;
 pub mod model;
 mod names;
+mod output;
 mod overrides;
+mod p4;
 mod read;
 mod reader;
 pub(crate) mod sweep;
@@ -23,11 +26,14 @@ mod tree;
 
 pub use error::{Mistake, ScenarioError};
 pub use fabric::hosts;
+pub use message::MessageSpec;
+pub(crate) use message::homa_levels;
 pub use model::{
-    EcnSetup, FabricSetup, Incast, Limits, Recovery, RunSpec, Scenario, SharedSetup, Storm, SwitchSetup, Traffic,
-    TrafficPattern, TransportSpec, Watch, WatchedQueues,
+    EcnSetup, FabricSetup, Incast, Limits, OutputSetup, QueueingSetup, Recovery, RunSpec, Scenario, SharedSetup, Storm,
+    SwitchSetup, Traffic, TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
+pub use p4::P4Program;
 pub(crate) use transport::header;
 
 use crate::catalogue::Catalogue;

@@ -2,10 +2,14 @@
 //!
 //! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
 
+use super::message::{self, MessageSpec};
+use super::p4::P4Program;
 use crate::catalogue::CongestionEntry;
 use crate::workload::{FlowSpec, SizeDistribution};
-use rnic_fabric::config::{LinkSpec, NamedLink, NamedRoute, TopologySpec};
+use rnic_fabric::config::{Headers, LinkSpec, NamedLink, NamedRoute, Paths, TopologySpec, TrimSpec};
 use rnic_transport::congestion::Settings;
+use rnic_transport::headers::TELEMETRY;
+use rnic_transport::registry::FLOWS;
 use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
 use std::sync::Arc;
 
@@ -62,6 +66,8 @@ pub struct FabricSetup {
     pub mtu: Bytes,
     /// Bytes on the cable around each frame (`frame_gap`, default 20 B).
     pub frame_gap: Bytes,
+    /// Which of several shortest paths packets take (`paths`); default `"ecmp"`.
+    pub paths: Option<Paths>,
     /// `[fabric.switch]`.
     pub switch: SwitchSetup,
 }
@@ -82,9 +88,9 @@ pub struct Storm {
 /// The `[fabric.switch]` table.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SwitchSetup {
-    /// `queueing = "shared"`: one buffer for all ports. Otherwise queues are at the inputs.
-    pub shared: Option<SharedSetup>,
-    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per input port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
+    /// `queueing`.
+    pub queueing: QueueingSetup,
+    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
     pub buffer: Option<Bytes>,
     /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless, in a shared buffer a dynamic one.
     pub xoff: Option<Bytes>,
@@ -94,6 +100,49 @@ pub struct SwitchSetup {
     pub headroom: Option<Bytes>,
     /// `ecn`.
     pub ecn: EcnSetup,
+}
+
+/// How a switch stores what waits: `queueing`.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum QueueingSetup {
+    /// `"input"`: at the inputs.
+    #[default]
+    Input,
+    /// `"shared"`: at the outputs, in one buffer for all ports.
+    Shared(SharedSetup),
+    /// `"output"`: at the outputs, in a buffer for each of them and each priority.
+    Output(OutputSetup),
+}
+
+/// What only a switch with a buffer for each output and priority has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutputSetup {
+    /// Priorities that it has (`priorities`, or as many as there are `buffers`); default those in use.
+    pub priorities: Option<u8>,
+    /// A buffer for each priority, lowest first; default the same for all.
+    pub buffers: Option<[Bytes; 8]>,
+    /// ECN marks packets that leave, by the queue behind them; default those that come, by the queue before them.
+    pub mark_departures: bool,
+    /// What is left of packets that do not fit (`trim`); default nothing.
+    pub trim: Option<TrimSpec>,
+}
+
+impl OutputSetup {
+    /// Whether headers of trimmed packets have the highest priority to themselves, and to control packets.
+    pub fn headers_apart(&self) -> bool {
+        self.trim.is_some_and(|trim| trim.headers == Headers::Highest)
+    }
+
+    /// The fewest priorities with which it serves a transport.
+    pub fn needed_priorities(&self, transport: &TransportSpec) -> u8 {
+        let above = self.trim.is_some_and(|trim| trim.headers == Headers::Above);
+        match transport.bands() {
+            // Headers of packets in the first band have one above it.
+            Some(bands) => (bands + u8::from(above)).max(if self.trim.is_some() { 2 } else { 1 }),
+            None if self.trim.is_some() || transport.control_priority => 2,
+            None => 1,
+        }
+    }
 }
 
 /// What only a switch with a shared buffer has.
@@ -260,6 +309,16 @@ pub enum Recovery {
 }
 
 impl TransportSpec {
+    /// Whether it is a transport of messages, and not of reliable flows.
+    pub fn is_message(&self) -> bool {
+        !FLOWS.contains(&self.transport.as_str())
+    }
+
+    /// Priorities that a message transport uses; `None` for one of flows.
+    pub fn bands(&self) -> Option<u8> {
+        self.is_message().then(|| message::bands(self))
+    }
+
     /// Whether packets in flight are capped.
     pub fn capped(&self) -> bool {
         self.bdp_fc.unwrap_or(self.transport == "irn" || self.bdp_cap.is_some())
@@ -276,6 +335,12 @@ impl TransportSpec {
         }
     }
 
+    /// Bytes of in-band telemetry in data packets, ACKs and NACKs.
+    pub fn telemetry(&self) -> u32 {
+        let of_program = self.program.as_ref().is_some_and(|program| program.telemetry);
+        if self.cc.telemetry || self.transport == "hpcc" || of_program { TELEMETRY } else { 0 }
+    }
+
     /// Whether every data packet is acknowledged.
     pub fn acknowledged(&self) -> bool {
         self.transport != "roce" || self.acks.unwrap_or_else(|| self.needs_acks().is_some())
@@ -285,7 +350,7 @@ impl TransportSpec {
 /// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TransportSpec {
-    /// Name of the transport, one of `rnic list transports`: `roce`, `irn`, `iwarp`.
+    /// Name of the transport, one of `rnic list transports`, or `p4:FILE`.
     pub transport: String,
     /// The congestion control, one of `rnic list congestion` (`cc`); default `none`.
     pub cc: CongestionEntry,
@@ -343,6 +408,10 @@ pub struct TransportSpec {
     pub nic_burst: Option<u32>,
     /// Rate of a lone flow if lower than the link's (`max_rate`); default the host link's rate.
     pub max_rate: Option<BitRate>,
+    /// What only message transports have.
+    pub message: MessageSpec,
+    /// The program of `transport = "p4:FILE"`.
+    pub program: Option<P4Program>,
 }
 
 /// What is looked at while a run goes on: the `[watch]` table.

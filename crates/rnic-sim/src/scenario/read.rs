@@ -4,6 +4,7 @@ use super::error::ScenarioError;
 use super::extends::{self, Files};
 use super::fabric;
 use super::model::{Limits, RunSpec, Scenario, Watch, WatchedQueues};
+use super::output;
 use super::overrides;
 use super::reader::{Item, Result, Table};
 use super::sweep::{Point, Sweep};
@@ -142,7 +143,9 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
         transport::check_defaults(defaults, source.catalogue)?;
     }
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.catalogue)?;
-    fabric::check_buffer(&fabric_table, &fabric, transport::header(&transport))?;
+    let header = transport::header(&transport);
+    fabric::check_buffer(&fabric_table, &fabric, header)?;
+    output::check(&fabric_table, &fabric, &transport, header)?;
     let limits = limits(&root)?;
     let watch = root.get("watch").map(|item| watch(&item, limits.duration)).transpose()?;
     traffic::check_end(&traffic_item, &traffic, limits.duration)?;

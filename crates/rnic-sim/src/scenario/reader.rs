@@ -33,11 +33,11 @@ pub(super) struct Table<'a> {
 }
 
 /// One of several shapes that a table takes, chosen by one of its keys.
-pub(super) struct Variant {
+pub(super) struct Variant<'k> {
     /// The value of the choosing key.
     pub(super) name: &'static str,
     /// The keys that belong to this shape.
-    pub(super) keys: &'static [&'static str],
+    pub(super) keys: &'k [&'static str],
 }
 
 impl<'a> Table<'a> {
@@ -113,7 +113,7 @@ impl<'a> Table<'a> {
     /// Fails at the first key that is neither in `common` nor in the variant that `selector` chose; says so when it
     /// belongs to another variant.
     pub(super) fn accept_variant(
-        &self, common: &[&str], selector: &str, chosen: &str, variants: &[Variant],
+        &self, common: &[&str], selector: &str, chosen: &str, variants: &[Variant<'_>],
     ) -> Result<()> {
         let own = variants.iter().find(|variant| variant.name == chosen).map_or(&[][..], |variant| variant.keys);
         let accepted = [common, own].concat();

@@ -1,29 +1,22 @@
 //! How the hosts of a run send: the keys of `[[run]]` and their defaults in `[transport]`.
 
+use super::message;
 use super::model::{Recovery, TransportSpec};
 use super::names::names;
+use super::p4::P4Program;
 use super::reader::{Item, Result, Table, Variant};
 use crate::catalogue::{Catalogue, CongestionEntry};
 use rnic_transport::congestion::{Kind, Parameter, Settings, Value};
-use rnic_transport::headers::{IRN_DATA, IWARP_DATA, ROCE_DATA};
-use rnic_transport::registry::TRANSPORTS;
+use rnic_transport::headers::{IRN_DATA, IWARP_DATA, MESSAGE_HEADER, ROCE_DATA};
+use rnic_transport::registry::{FLOWS, TRANSPORTS};
 use rnic_transport::{Bytes, NackPolicy, Time};
 
 /// Keys that every transport uses, beside the congestion controls' names.
-const COMMON: [&str; 10] = [
-    "cc",
-    "pfc",
-    "rto_min",
-    "header",
-    "ack_size",
-    "nack_size",
-    "cnp_size",
-    "control_priority",
-    "nic_burst",
-    "max_rate",
-];
+const COMMON: [&str; 4] = ["cc", "pfc", "header", "ack_size"];
+/// Keys of the transports that are reliable flows.
+const FLOW: [&str; 6] = ["rto_min", "nack_size", "cnp_size", "control_priority", "nic_burst", "max_rate"];
 /// Keys that only some use.
-const VARIANTS: [Variant; 3] = [
+const VARIANTS: [Variant<'static>; 8] = [
     Variant { name: "roce", keys: &["timeouts", "rto", "rto_high", "acks", "nacks", "bdp_fc", "bdp_cap"] },
     Variant {
         name: "irn",
@@ -42,7 +35,22 @@ const VARIANTS: [Variant; 3] = [
             "handshake",
         ],
     },
+    Variant { name: "ndp", keys: &[] },
+    Variant { name: "homa", keys: &HOMA },
+    Variant { name: "homa-tr", keys: &HOMA },
+    Variant { name: "hpcc", keys: &["eta", "max_stage", "w_ai"] },
+    Variant { name: "p4", keys: &["constants"] },
 ];
+/// Keys of Homa.
+const HOMA: [&str; 3] = ["unscheduled_levels", "scheduled_levels", "overcommitment"];
+
+/// Keys of a kind of transport that all of the kind use.
+fn kind_keys(transport: &str) -> &'static [&'static str] {
+    if FLOWS.contains(&transport) { &FLOW } else { &message::KEYS }
+}
+
+/// What `transport` begins with where it names a P4 program.
+const P4: &str = "p4:";
 /// What `recovery` can be, for whom.
 const RECOVERIES: [(&str, &str, Recovery); 5] = [
     ("irn", "selective", Recovery::Selective),
@@ -81,7 +89,7 @@ fn parameter_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static str>
 /// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
 pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result<()> {
     let mut used: Vec<&'static str> = COMMON.to_vec();
-    for key in VARIANTS.iter().flat_map(|variant| variant.keys) {
+    for key in VARIANTS.iter().flat_map(|variant| variant.keys).chain(&FLOW).chain(&message::KEYS) {
         if !used.contains(key) {
             used.push(key);
         }
@@ -99,13 +107,21 @@ pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result
 pub(super) fn read(
     run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], catalogue: &Catalogue,
 ) -> Result<TransportSpec> {
-    let transport = run.require("transport", "transport = \"irn\"")?.choice(&names(TRANSPORTS))?;
+    let named = run.require("transport", "transport = \"irn\"")?;
+    let file = named.text().and_then(|text| text.strip_prefix(P4));
+    let transport = if file.is_some() { "p4" } else { named.choice(&names(TRANSPORTS))? };
     let tables: Vec<&str> = parameter_tables(catalogue).collect();
-    run.accept_variant(&[own, &COMMON, &tables].concat(), "transport", transport, &VARIANTS)?;
+    let all_keys = VARIANTS.map(|variant| (variant.name, [kind_keys(variant.name), variant.keys].concat()));
+    let variants: Vec<Variant<'_>> = all_keys.iter().map(|(name, keys)| Variant { name, keys }).collect();
+    run.accept_variant(&[own, &COMMON, &tables].concat(), "transport", transport, &variants)?;
     let specific = VARIANTS.iter().filter(|variant| variant.name == transport).flat_map(|variant| variant.keys);
-    let used = COMMON.iter().chain(specific).copied().collect();
+    let used = COMMON.iter().chain(kind_keys(transport)).chain(specific).copied().collect();
     let layers = Layers { run, defaults, used };
     let mut spec = read_settings(transport, &layers, catalogue)?;
+    if let Some(file) = file {
+        spec.transport = format!("{P4}{file}");
+        spec.program = Some(P4Program::read(&named, file, &spec.message.constants)?);
+    }
     spec.cc_settings = Settings::new(spec.cc.parameters);
     for table in [defaults, Some(run)].into_iter().flatten() {
         read_parameters(&spec.cc, table.get(spec.cc.name), &mut spec.cc_settings)?;
@@ -118,6 +134,7 @@ pub(super) fn read(
     check_timeouts(run, defaults, &spec)?;
     check_acks(&layers, &spec)?;
     check_idle(run, &spec)?;
+    check_messages(&layers, &spec)?;
     Ok(spec)
 }
 
@@ -165,6 +182,8 @@ fn read_settings(transport: &str, layers: &Layers<'_, '_>, catalogue: &Catalogue
         control_priority: flag("control_priority")?.unwrap_or(false),
         nic_burst: packets("nic_burst", 1)?,
         max_rate: layers.get("max_rate").map(|item| item.rate()).transpose()?,
+        message: message::read(&|key| layers.get(key))?,
+        program: None,
     };
     Ok(spec)
 }
@@ -268,12 +287,24 @@ fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
     Ok(())
 }
 
+/// Checks what a message transport excludes: it is a congestion control itself.
+fn check_messages(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
+    match layers.get("cc").filter(|_| spec.is_message() && spec.cc.name != "none") {
+        Some(item) => {
+            let message = format!("transport \"{}\" controls congestion itself", spec.transport);
+            Err(item.error(message, "leave `cc` out in this run, or write cc = \"none\""))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Headers and trailers of a data packet: what the run says, else the transport's own.
 pub(crate) fn header(spec: &TransportSpec) -> Bytes {
     let own = match spec.transport.as_str() {
         "irn" => IRN_DATA,
         "iwarp" => IWARP_DATA,
-        _ => ROCE_DATA,
+        "roce" => ROCE_DATA,
+        _ => MESSAGE_HEADER,
     };
-    spec.header.unwrap_or(Bytes(u64::from(own)))
+    spec.header.unwrap_or(Bytes(u64::from(own + spec.telemetry())))
 }

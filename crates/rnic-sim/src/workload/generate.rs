@@ -69,6 +69,24 @@ pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
     Ok(())
 }
 
+/// Bytes of the largest flow that there can be.
+pub fn largest(traffic: &[Traffic]) -> u64 {
+    let of_sizes = |sizes: &super::SizeDistribution| sizes.points.last().map_or(1, |point| point.0.ceil() as u64);
+    let striped = |total: u64, flows: u64| total.div_ceil(flows.max(1));
+    let of_pattern = |pattern: &TrafficPattern| match pattern {
+        TrafficPattern::Poisson { sizes, .. }
+        | TrafficPattern::Permutation { sizes, .. }
+        | TrafficPattern::AllToAll { sizes, .. }
+        | TrafficPattern::Pairs { sizes, .. } => of_sizes(sizes),
+        TrafficPattern::List { flows } => flows.iter().map(|flow| flow.bytes).max().unwrap_or(1),
+        TrafficPattern::Incast { senders, total, connections, .. } => {
+            striped(total.0, u64::from(*senders) * u64::from(*connections))
+        }
+        TrafficPattern::IncastLoop { incast, .. } => striped(incast.total.0, incast.flows()),
+    };
+    traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)
+}
+
 /// Why one source cannot run on this network.
 fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
     match &traffic.pattern {

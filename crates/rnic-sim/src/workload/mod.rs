@@ -16,7 +16,7 @@ pub mod sizes;
 #[cfg(test)]
 mod tests;
 
-pub use generate::{FlowStream, Network, check, closed_loops, generate};
+pub use generate::{FlowStream, Network, check, closed_loops, generate, largest};
 pub use list::{ListFormat, read_flow_list};
 pub use loops::Loops;
 pub(crate) use loops::Origin;

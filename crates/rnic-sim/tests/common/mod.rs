@@ -36,6 +36,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             storms: Vec::new(),
             mtu: Bytes(1_024),
             frame_gap: Bytes(20),
+            paths: None,
             switch: SwitchSetup::default(),
         },
         traffic: Vec::new(),

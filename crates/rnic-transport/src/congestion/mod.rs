@@ -3,6 +3,7 @@
 mod aimd;
 mod dcqcn;
 mod dctcp;
+mod hpcc;
 mod none;
 mod parameter;
 mod timely;
@@ -11,11 +12,13 @@ mod window;
 pub use aimd::{Aimd, AimdParams};
 pub use dcqcn::{Dcqcn, DcqcnParams};
 pub use dctcp::{Dctcp, DctcpParams};
+pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
 pub use parameter::{Kind, Parameter, Settings, Value};
 pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
 
 use crate::config::FlowConfig;
+use crate::telemetry::Telemetry;
 use crate::{BitRate, Bytes, Time};
 
 /// What one ACK or NACK tells the sender.
@@ -100,6 +103,9 @@ pub trait CongestionControl: Clone + Send + 'static {
 
     /// A packet of `bytes` (headers included) left.
     fn on_send(&mut self, _params: &Self::Params, _now: Time, _bytes: u32) {}
+    /// What switches wrote into a data packet came back with its ACK or NACK, of which [`on_ack`](CongestionControl::on_ack) tells next. Only
+    /// algorithms that are registered as such ([`Visitor::visit_with_telemetry`](crate::registry::Visitor::visit_with_telemetry)) are told.
+    fn on_telemetry(&mut self, _params: &Self::Params, _now: Time, _telemetry: &Telemetry) {}
     /// An ACK or NACK arrived.
     fn on_ack(&mut self, _params: &Self::Params, _sample: &AckSample) {}
     /// A congestion notification packet arrived.

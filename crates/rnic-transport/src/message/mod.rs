@@ -227,6 +227,11 @@ pub trait Pipeline {
 
     /// A packet has arrived.
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &Self::Header, arrival: &Arrival<'_>) -> Verdict;
+    /// Bytes of a header, where they differ from packet to packet; frames have room for at least the run's usual header.
+    #[inline]
+    fn header_bytes(_header: &Self::Header) -> u32 {
+        0
+    }
     /// A packet is about to leave.
     fn egress(&mut self, departure: &Departure) -> Framed<Self::Header>;
     /// A message is no longer waited for; its number will be used again. A scheduler must not keep a place for it.

@@ -113,10 +113,12 @@ impl Ready {
 /// What a timeout led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timeout {
-    /// Nothing, or packets to be sent again.
-    Goes,
-    /// The last packet is sent again to get an answer.
-    Probes,
+    /// It changes nothing.
+    Idle,
+    /// Packets of the message with this tag are to be sent again.
+    Resends(u32),
+    /// The last packet of the message with this tag is sent again to get an answer.
+    Probes(u32),
     /// The message with this tag was given up.
     GaveUp(u32),
 }
@@ -342,13 +344,20 @@ impl Packetization {
                 return Some(Timeout::GaveUp(self.free(place)));
             }
         }
+        let waiting = state.rtx.count();
         state.send_again();
+        let resends = state.rtx.count() > waiting;
+        let tag = state.message.tag;
         let stuck = cfg.probe && !state.heard && !state.may_send();
         state.probe |= stuck;
         (state.heard, state.left, state.timed) = (false, false, state.sent.max(1));
         self.timers.set(slot, now.saturating_add(cfg.timeout), cfg.timer_scan);
         self.list(cfg.order, place);
-        Some(if stuck { Timeout::Probes } else { Timeout::Goes })
+        Some(match (stuck, resends) {
+            (true, _) => Timeout::Probes(tag),
+            (false, true) => Timeout::Resends(tag),
+            (false, false) => Timeout::Idle,
+        })
     }
 
     /// Messages being sent.
@@ -359,5 +368,223 @@ impl Packetization {
     /// Whether every buffer is free.
     pub(super) fn all_free(&self) -> bool {
         self.buffers.all_free() && self.slots.in_use() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Segments of 100 bytes, 4 unscheduled packets, 10 us.
+    fn cfg() -> NicConfig {
+        NicConfig { mtu: 100, rtt_pkts: 4, timeout: us(10), most_timeouts: 3, probe: false, ..NicConfig::default() }
+    }
+
+    const fn us(us: u64) -> Time {
+        Time::from_us(us)
+    }
+
+    fn block(cfg: &NicConfig, bytes: u32) -> (Packetization, u32) {
+        let mut block = Packetization::new(cfg);
+        let id = block.send(cfg, Time::ZERO, &Message { bytes, tag: 42, dst_ip: 8, ..Message::default() }).unwrap();
+        (block, id)
+    }
+
+    /// All packets that may leave: number, again.
+    fn drain(block: &mut Packetization, cfg: &NicConfig) -> Vec<(u32, bool)> {
+        std::iter::from_fn(|| block.poll(cfg, Time::ZERO))
+            .map(|(packet, _)| (packet.pkt_offset, packet.is_rtx))
+            .collect()
+    }
+
+    fn ack(id: u32, before: u32, pkt_offset: u32, bitmap: u64) -> DeliveredEvent {
+        DeliveredEvent { tx_msg_id: id, before, pkt_offset, bitmap }
+    }
+
+    fn credit(block: &mut Packetization, id: u32, rtx: Option<u32>, credit: Option<u32>) {
+        block.credit_to_btx(&CreditToBtxEvent { tx_msg_id: id, rtx, credit }, Order::RoundRobin);
+    }
+
+    #[test]
+    fn segments_and_their_metadata() {
+        let cfg = cfg();
+        let (mut block, id) = block(&cfg, 350);
+        assert_eq!(id, 1 << 16, "slot 0, generation 1");
+        let packets: Vec<_> = std::iter::from_fn(|| block.poll(&cfg, us(1))).collect();
+        assert_eq!(packets.iter().map(|(packet, _)| packet.payload).collect::<Vec<_>>(), [100, 100, 100, 50]);
+        assert!(packets.iter().map(|(packet, _)| packet.is_new_msg).eq([true, false, false, false]));
+        let (last, tag) = packets[3];
+        assert_eq!((last.msg_len, last.credit, last.flags, last.dst_ip, tag), (350, 4, flags::DATA, 8, 42));
+        assert!(!block.may_send());
+    }
+
+    #[test]
+    fn a_message_without_bytes_is_one_packet() {
+        let cfg = cfg();
+        let (mut block, id) = block(&cfg, 0);
+        assert_eq!(block.poll(&cfg, us(1)).map(|(packet, _)| packet.payload), Some(0));
+        assert_eq!(drain(&mut block, &cfg), []);
+        assert_eq!(block.delivered(&ack(id, 0, 0, 1)), Some(42));
+        assert!(block.all_free());
+    }
+
+    /// Algorithm 1: bits add up whatever the order, and the last one frees the message.
+    #[test]
+    fn delivered_packets_add_up() {
+        let cfg = NicConfig { rtt_pkts: 200, ..cfg() };
+        let (mut block, id) = block(&cfg, 13_000);
+        assert_eq!(drain(&mut block, &cfg).len(), 130);
+        assert_eq!(block.delivered(&ack(id, 60, 0, 0)), None);
+        assert_eq!(block.delivered(&ack(id, 0, 62, u64::MAX)), None); // 62 to 125, over two words
+        assert_eq!(block.messages[0].delivered_to, 60);
+        assert_eq!(block.delivered(&ack(id, 0, 60, 0b11)), None);
+        assert_eq!((block.messages[0].delivered_to, block.messages[0].delivered.count()), (126, 126));
+        assert_eq!(block.delivered(&ack(id ^ 1 << 16, 130, 0, 0)), None, "another generation");
+        assert_eq!(block.delivered(&ack(id + 1, 130, 0, 0)), None, "no such slot");
+        assert_eq!(block.delivered(&ack(id, 0, 126, u64::MAX)), Some(42), "bits beyond the end mean nothing");
+        assert!(block.all_free());
+        assert_eq!(block.delivered(&ack(id, 130, 0, 0)), None);
+        assert_eq!(block.deadline(), None);
+    }
+
+    #[test]
+    fn what_was_never_sent_has_not_arrived() {
+        let cfg = cfg();
+        let (mut block, id) = block(&cfg, 1_000);
+        assert_eq!(drain(&mut block, &cfg).len(), 4);
+        assert_eq!(block.delivered(&ack(id, u32::MAX, u32::MAX, u64::MAX)), None);
+        assert_eq!(block.delivered(&ack(id, 0, 3, u64::MAX)), None);
+        credit(&mut block, id, Some(9), Some(u32::MAX));
+        credit(&mut block, id, Some(u32::MAX), None);
+        assert_eq!(drain(&mut block, &cfg), (4..10).map(|packet| (packet, false)).collect::<Vec<_>>());
+    }
+
+    /// Algorithm 2: the lowest packet first; credit never shrinks; what has arrived is not sent again.
+    #[test]
+    fn credit_and_packets_to_send_again() {
+        let cfg = cfg();
+        let (mut block, id) = block(&cfg, 1_000);
+        assert_eq!(drain(&mut block, &cfg), [(0, false), (1, false), (2, false), (3, false)]);
+        credit(&mut block, id, Some(2), Some(6));
+        credit(&mut block, id, Some(1), Some(5));
+        assert_eq!(drain(&mut block, &cfg), [(1, true), (2, true), (4, false), (5, false)]);
+        block.delivered(&ack(id, 3, 0, 0));
+        credit(&mut block, id, Some(2), None);
+        credit(&mut block, id, Some(3), None);
+        block.delivered(&ack(id, 0, 3, 1));
+        assert_eq!(drain(&mut block, &cfg), [], "2 had arrived; 3 arrived while it waited");
+        credit(&mut block, id, None, Some(10));
+        assert_eq!(drain(&mut block, &cfg).len(), 4);
+    }
+
+    /// Algorithm 3. Ten packets, credit 4. The timer of the start is about packet 0 alone, as `maxTxPktOffset` was 0 then.
+    #[test]
+    fn timeouts_send_again_what_was_sent_before_the_timer_was_set() {
+        let cfg = cfg();
+        let (mut block, id) = block(&cfg, 1_000);
+        drain(&mut block, &cfg);
+        assert_eq!((block.deadline(), block.timeout(&cfg, us(9))), (Some(us(10)), None));
+        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Resends(42)));
+        assert_eq!(drain(&mut block, &cfg), [(0, true)]);
+        credit(&mut block, id, None, Some(6));
+        drain(&mut block, &cfg);
+        block.delivered(&ack(id, 0, 1, 0b11));
+        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Resends(42)));
+        assert_eq!(drain(&mut block, &cfg), [(0, true), (3, true)], "4 and 5 left after the timer was set");
+        // Now it is about all six. Three timeouts in silence end it.
+        assert_eq!(block.timeout(&cfg, us(30)), Some(Timeout::Resends(42)));
+        assert_eq!(drain(&mut block, &cfg), [(0, true), (3, true), (4, true), (5, true)]);
+        assert_eq!(block.timeout(&cfg, us(40)), Some(Timeout::Resends(42)));
+        drain(&mut block, &cfg);
+        assert_eq!(block.timeout(&cfg, us(50)), Some(Timeout::GaveUp(42)));
+        assert!(block.all_free() && block.deadline().is_none());
+    }
+
+    #[test]
+    fn a_word_of_the_receiver_starts_the_count_anew() {
+        let cfg = cfg();
+        let (mut block, id) = block(&cfg, 400);
+        drain(&mut block, &cfg);
+        for round in 1..10 {
+            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Resends(42)));
+            drain(&mut block, &cfg);
+            if round % 2 == 0 {
+                credit(&mut block, id, None, Some(1));
+            }
+        }
+    }
+
+    /// While another message has the wire, silence is not the receiver's: the count stands still.
+    #[test]
+    fn waiting_in_the_nic_is_not_silence() {
+        let cfg = cfg();
+        let (mut block, _) = block(&cfg, 400);
+        for round in 1..20 {
+            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Idle));
+        }
+        // Now its packets leave. The first timeout sees that more was sent than before, the next three are silence.
+        let ends: Vec<_> = (20..24)
+            .filter_map(|round| {
+                drain(&mut block, &cfg);
+                block.timeout(&cfg, us(10 * round))
+            })
+            .collect();
+        assert_eq!(ends, [Timeout::Resends(42), Timeout::Resends(42), Timeout::Resends(42), Timeout::GaveUp(42)]);
+    }
+
+    /// All that the credit allows has arrived, and the credit for the rest is lost.
+    #[test]
+    fn a_probe_is_the_last_packet_once_more() {
+        let cfg = NicConfig { probe: true, ..cfg() };
+        let (mut block, id) = block(&cfg, 1_000);
+        drain(&mut block, &cfg);
+        block.delivered(&ack(id, 4, 0, 0));
+        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Idle), "the receiver was heard of");
+        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Probes(42)));
+        assert_eq!(drain(&mut block, &cfg), [(3, true)]);
+        credit(&mut block, id, None, Some(5));
+        assert_eq!(drain(&mut block, &cfg), [(4, false)]);
+    }
+
+    #[test]
+    fn messages_take_turns_or_the_shortest_goes_first() {
+        for (order, expected) in
+            [(Order::RoundRobin, [0, 1, 2, 0, 1, 0, 1, 1]), (Order::ShortestFirst, [2, 0, 0, 0, 1, 1, 1, 1])]
+        {
+            let cfg = NicConfig { order, ..cfg() };
+            let mut block = Packetization::new(&cfg);
+            for (tag, bytes) in [(0, 300), (1, 400), (2, 100)] {
+                block.send(&cfg, Time::ZERO, &Message { bytes, tag, ..Message::default() }).unwrap();
+            }
+            let tags: Vec<_> = std::iter::from_fn(|| block.poll(&cfg, us(1))).map(|(_, tag)| tag).collect();
+            assert_eq!(tags, expected, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn slots_are_used_again_in_a_new_generation() {
+        let cfg = cfg();
+        let mut block = Packetization::new(&cfg);
+        let message = Message { bytes: 1, dst_ip: 5, ..Message::default() };
+        for round in 1..200_000u32 {
+            let id = block.send(&cfg, Time::ZERO, &message).unwrap();
+            assert_eq!(id, (round & 0xffff) << 16, "generations wrap");
+            drain(&mut block, &cfg);
+            assert!(block.delivered(&ack(id, 1, 0, 0)).is_some());
+        }
+        assert!(block.timers.next().is_none() && block.messages.len() == 1);
+    }
+
+    /// A receiver last heard of generation 10. What it takes for newer reaches up to 10 + 32,767.
+    #[test]
+    fn a_generation_is_new_to_its_receiver() {
+        assert_eq!(next_generation(0, None), 1);
+        assert_eq!(next_generation(50_000, None), 50_001);
+        assert_eq!(next_generation(10, Some(10)), 11);
+        assert_eq!(next_generation(32_776, Some(10)), 32_777);
+        assert_eq!(next_generation(32_777, Some(10)), 16_394, "32,778 would look old");
+        assert_eq!(next_generation(9, Some(10)), 16_394, "a whole turn later");
+        assert_eq!(next_generation(u16::MAX, Some(u16::MAX)), 0);
+        assert!(is_newer(0, u16::MAX) && !is_newer(7, 7) && !is_newer(7, 8));
     }
 }

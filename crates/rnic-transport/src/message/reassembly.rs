@@ -74,8 +74,8 @@ pub(super) struct Reassembly {
     known: Vec<Known>,
     buffers: Buffers,
     timers: Timers,
-    /// A message that a newer one in its sender's slot ended: its local number and who it was.
-    superseded: Option<(u16, NicEvent)>,
+    /// Messages that newer ones in their senders' slots ended: their local numbers and who they were.
+    superseded: Vec<(u16, NicEvent)>,
 }
 
 const FAIL: RxMsgInfo =
@@ -90,7 +90,7 @@ impl Reassembly {
             known: Vec::new(),
             buffers: Buffers::new(&cfg.rx_buffers),
             timers: Timers::default(),
-            superseded: None,
+            superseded: Vec::new(),
         }
     }
 
@@ -109,9 +109,13 @@ impl Reassembly {
             }
             Fate::Complete if known.generation == generation => (complete(cfg, request), Effect::None),
             Fate::Active(rx_msg_id) if is_newer(generation, known.generation) => {
-                // The sender has put another message into the slot: it is done with the one before.
-                self.superseded = Some((rx_msg_id, self.expire(rx_msg_id)));
-                self.begin(cfg, now, request, number)
+                // The sender has put another message into the slot: it is done with the one before. Its buffer may serve the new
+                // one, but not its number: the program has not heard yet that it is free.
+                let event = self.end(rx_msg_id, Fate::Expired);
+                self.superseded.push((rx_msg_id, event));
+                let begun = self.begin(cfg, now, request, number);
+                self.slots.release(rx_msg_id);
+                begun
             }
             _ if is_newer(generation, known.generation) => self.begin(cfg, now, request, number),
             _ => (FAIL, Effect::None),
@@ -189,31 +193,25 @@ impl Reassembly {
     pub(super) fn complete(&mut self, rx_msg_id: u16) -> Completed {
         let state = &self.messages[usize::from(rx_msg_id)];
         let done = Completed { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id, bytes: state.bytes };
-        self.free(rx_msg_id, Fate::Complete);
+        self.end(rx_msg_id, Fate::Complete);
+        self.slots.release(rx_msg_id);
         done
     }
 
-    /// The message is no longer waited for.
-    fn expire(&mut self, rx_msg_id: u16) -> NicEvent {
-        let state = &self.messages[usize::from(rx_msg_id)];
-        let event = NicEvent::ReceiveExpired { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id };
-        self.free(rx_msg_id, Fate::Expired);
-        event
-    }
-
-    fn free(&mut self, rx_msg_id: u16, fate: Fate) {
+    /// Frees all that a message has but its number; returns what to say if it was not delivered.
+    fn end(&mut self, rx_msg_id: u16, fate: Fate) -> NicEvent {
         let state = &mut self.messages[usize::from(rx_msg_id)];
         state.live = false;
         self.known[state.known].fate = fate;
         self.buffers.release(state.buffer);
         self.timers.cancel(rx_msg_id);
-        self.slots.release(rx_msg_id);
+        NicEvent::ReceiveExpired { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id }
     }
 
-    /// The message that the packet just asked about has ended, if one has.
+    /// The next message that was ended by the packet just asked about.
     #[inline]
     pub(super) fn superseded(&mut self) -> Option<(u16, NicEvent)> {
-        self.superseded.take()
+        self.superseded.pop()
     }
 
     /// When the next timer expires, or earlier.
@@ -224,7 +222,9 @@ impl Reassembly {
     /// The next message whose timer has expired by `now`.
     pub(super) fn timeout(&mut self, now: Time) -> Option<(u16, NicEvent)> {
         let rx_msg_id = self.timers.expired(now)?;
-        Some((rx_msg_id, self.expire(rx_msg_id)))
+        let event = self.end(rx_msg_id, Fate::Expired);
+        self.slots.release(rx_msg_id);
+        Some((rx_msg_id, event))
     }
 
     /// Messages being received.
@@ -243,4 +243,128 @@ impl Reassembly {
 fn complete(cfg: &NicConfig, request: &RxMsgInfoRequest) -> RxMsgInfo {
     let ack_no = request.msg_len.div_ceil(cfg.mtu).max(1);
     RxMsgInfo { fail: false, rx_msg_id: RxMsgInfo::COMPLETE, ack_no, ..FAIL }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::buffers::BufferClass;
+    use super::*;
+
+    fn cfg() -> NicConfig {
+        NicConfig { mtu: 100, garbage: us(50), ..NicConfig::default() }
+    }
+
+    const fn us(us: u64) -> Time {
+        Time::from_us(us)
+    }
+
+    /// Packet `pkt_offset` of the message of 250 bytes with generation `generation` in slot 3 of NIC 7.
+    fn packet(generation: u32, pkt_offset: u32) -> RxMsgInfoRequest {
+        let tx_msg_id = generation << 16 | 3;
+        RxMsgInfoRequest { src_ip: 7, src_context: 1, tx_msg_id, msg_len: 250, pkt_offset, mark_received: true }
+    }
+
+    /// rx_msg_id, new message, new packet, last packet, first packet missing.
+    type Short = (u16, bool, bool, bool, u32);
+
+    fn ask(block: &mut Reassembly, at: u64, request: &RxMsgInfoRequest) -> Option<Short> {
+        let (info, _) = block.info(&cfg(), us(at), request);
+        (!info.fail).then_some((info.rx_msg_id, info.is_new_msg, info.is_new_pkt, info.is_last_pkt, info.ack_no))
+    }
+
+    #[test]
+    fn a_message_of_three_packets_out_of_order() {
+        let mut block = Reassembly::new(&cfg());
+        assert_eq!(ask(&mut block, 0, &packet(1, 1)), Some((0, true, true, false, 0)));
+        assert_eq!(ask(&mut block, 0, &packet(1, 1)), Some((0, false, false, false, 0)));
+        let trimmed = RxMsgInfoRequest { mark_received: false, ..packet(1, 0) };
+        assert_eq!(ask(&mut block, 0, &trimmed), Some((0, false, true, false, 0)));
+        assert_eq!(ask(&mut block, 0, &packet(1, 0)), Some((0, false, true, false, 2)));
+        assert_eq!(ask(&mut block, 0, &packet(1, 2)), Some((0, false, true, true, 3)));
+        let last = Marked { rx_msg_id: 0, pkt_offset: 2, is_last_pkt: true };
+        assert_eq!(block.payload(&cfg(), &last), 50);
+        assert_eq!(block.complete(0), Completed { src_ip: 7, tx_msg_id: 1 << 16 | 3, bytes: 250 });
+        assert_eq!(ask(&mut block, 0, &packet(1, 2)), Some((RxMsgInfo::COMPLETE, false, false, false, 3)));
+        assert!(block.all_free() && block.deadline().is_none());
+    }
+
+    #[test]
+    fn what_is_not_marked_is_missing() {
+        let mut block = Reassembly::new(&cfg());
+        ask(&mut block, 0, &packet(1, 0));
+        let (_, effect) = block.info(&cfg(), us(0), &packet(1, 1));
+        let Effect::Marked(marked) = effect else { panic!("{effect:?}") };
+        block.unmark(&marked);
+        assert_eq!(ask(&mut block, 0, &packet(1, 2)), Some((0, false, true, false, 1)));
+    }
+
+    #[test]
+    fn packets_that_cannot_be() {
+        let mut block = Reassembly::new(&cfg());
+        assert_eq!(ask(&mut block, 0, &packet(1, 3)), None, "beyond the message");
+        assert_eq!(block.active(), 0);
+        ask(&mut block, 0, &packet(1, 0));
+        assert_eq!(ask(&mut block, 0, &packet(1, u32::MAX)), None);
+        assert_eq!(ask(&mut block, 0, &RxMsgInfoRequest { msg_len: 260, ..packet(1, 0) }), None, "another length");
+    }
+
+    /// Generations 9, 10, 8 of one slot: 10 ends 9, and 8 and 9 are old from then on.
+    #[test]
+    fn a_newer_message_of_the_slot_ends_the_older() {
+        let mut block = Reassembly::new(&cfg());
+        ask(&mut block, 0, &packet(9, 0));
+        assert_eq!(ask(&mut block, 0, &packet(8, 0)), None);
+        assert_eq!(block.superseded(), None);
+        assert_eq!(ask(&mut block, 0, &packet(10, 0)), Some((1, true, true, false, 1)), "another number");
+        let event = NicEvent::ReceiveExpired { src_ip: 7, tx_msg_id: 9 << 16 | 3 };
+        assert_eq!(block.superseded(), Some((0, event)));
+        assert_eq!(ask(&mut block, 0, &packet(9, 0)), None);
+        assert_eq!(block.active(), 1);
+        // Another sender's and another slot's messages are others.
+        assert_eq!(
+            ask(&mut block, 0, &RxMsgInfoRequest { src_ip: 8, ..packet(1, 0) }),
+            Some((0, true, true, false, 1))
+        );
+        let other = RxMsgInfoRequest { tx_msg_id: 4, ..packet(1, 0) };
+        assert_eq!(ask(&mut block, 0, &other), Some((2, true, true, false, 1)));
+    }
+
+    #[test]
+    fn generations_wrap() {
+        let mut block = Reassembly::new(&cfg());
+        for generation in 0..200_000u32 {
+            for number in 0..3 {
+                let last = number == 2;
+                let info = ask(&mut block, 0, &packet(generation & 0xffff, number));
+                assert_eq!(info, Some((0, number == 0, true, last, number + 1)));
+            }
+            block.complete(0);
+        }
+    }
+
+    /// Every packet sets the timer anew; after 50 us of silence the message is over for good.
+    #[test]
+    fn garbage_is_collected() {
+        let mut block = Reassembly::new(&cfg());
+        ask(&mut block, 0, &packet(1, 0));
+        ask(&mut block, 30, &packet(1, 0));
+        assert_eq!((block.timeout(us(50)), block.deadline()), (None, Some(us(80))));
+        assert_eq!(block.timeout(us(80)).map(|(number, _)| number), Some(0));
+        assert!(block.all_free());
+        assert_eq!(ask(&mut block, 81, &packet(1, 1)), None, "its first packet is lost");
+        assert_eq!(ask(&mut block, 82, &packet(2, 1)), Some((0, true, true, false, 0)));
+    }
+
+    #[test]
+    fn without_a_buffer_the_packet_is_refused_and_a_later_one_may_do() {
+        let cfg = NicConfig { rx_buffers: vec![BufferClass { bytes: 250, count: 1 }], ..cfg() };
+        let mut block = Reassembly::new(&cfg);
+        ask(&mut block, 0, &packet(1, 0));
+        let other = RxMsgInfoRequest { src_ip: 8, ..packet(5, 0) };
+        assert_eq!(block.info(&cfg, us(0), &other), (FAIL, Effect::NoBuffer));
+        block.timeout(us(50));
+        assert_eq!(ask(&mut block, 60, &other), Some((0, true, true, false, 1)));
+        let long = RxMsgInfoRequest { src_ip: 9, msg_len: 251, ..packet(1, 0) };
+        assert_eq!(block.info(&cfg, us(0), &long), (FAIL, Effect::NoBuffer));
+    }
 }

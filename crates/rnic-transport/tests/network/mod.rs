@@ -58,6 +58,8 @@ pub(crate) struct Record {
     pub(crate) delivered: u32,
     pub(crate) delivered_at: Option<Time>,
     pub(crate) outcome: Option<(Time, Outcome)>,
+    /// Its receiver no longer waited for it.
+    pub(crate) expired: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -249,7 +251,11 @@ impl<P: Pipeline> Network<P> {
             let (tag, outcome) = match event {
                 NicEvent::Sent { tag } => (tag, Outcome::Sent),
                 NicEvent::GaveUp { tag } => (tag, Outcome::GaveUp),
-                NicEvent::ReceiveExpired { .. } => continue,
+                NicEvent::Timeout { .. } => continue,
+                NicEvent::ReceiveExpired { src_ip, tx_msg_id } => {
+                    self.records[self.names[&(src_ip, tx_msg_id)]].expired = true;
+                    continue;
+                }
             };
             let earlier = self.records[tag as usize].outcome.replace((self.now, outcome));
             assert_eq!(earlier, None, "message {tag} ended twice");

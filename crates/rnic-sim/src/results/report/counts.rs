@@ -110,7 +110,7 @@ type Quantity = (&'static str, fn(&RunSummary) -> String);
 
 /// Counts of the fabric: a row per quantity and a column per run, or the other way round.
 pub(super) fn counts(summary: &ScenarioSummary) -> String {
-    let quantities: [Quantity; 15] = [
+    let mut quantities: Vec<Quantity> = vec![
         ("Transport", |r| escape(&r.transport)),
         ("Congestion control", |r| escape(&r.cc)),
         ("PFC", |r| if r.pfc { "on" } else { "off" }.to_string()),
@@ -127,6 +127,15 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
         ("All links busy: mean, busiest", |r| utilisation(r.link_utilisation)),
         ("Simulated time", |r| time(r.sim_time.as_us())),
     ];
+    if summary.runs.iter().any(|run| run.totals.trimmed > 0) {
+        let dropped = quantities.iter().position(|(name, _)| name.starts_with("Packets dropped"));
+        let trimmed: [Quantity; 2] = [
+            ("Packets trimmed to their headers", |r| count(r.totals.trimmed)),
+            ("Headers returned to their senders", |r| count(r.totals.returned)),
+        ];
+        let after = dropped.map_or(quantities.len(), |index| index + 1);
+        quantities.splice(after..after, trimmed);
+    }
     let names = summary.runs.iter().map(|run| escape(&run.name));
     let (head, rows): (Vec<String>, Vec<String>) = if summary.runs.len() >= ROWS_FROM {
         let head = std::iter::once("Run").chain(quantities.iter().map(|(name, _)| *name)).map(String::from).collect();

@@ -1,0 +1,83 @@
+//! A transport written in P4: `transport = "p4:FILE"`.
+//!
+//! What a program needs of its NIC and of the network, beside what it computes, stands in annotations of its package's instance:
+//!
+//! | annotation | meaning | without |
+//! |---|---|---|
+//! | `@bands(N)` | it uses bands 0 to N - 1 | 2 |
+//! | `@order("shortest-first")` | which message sends next | `"round-robin"` |
+//! | `@paths("spray")` | each packet takes a path of its own | `"ecmp"` |
+//! | `@telemetry` | switches write telemetry into its data packets | they do not |
+
+use super::error::ScenarioError;
+use super::reader::{Item, Result};
+use rnic_fabric::config::Paths;
+use rnic_nano::{CompileError, Program, compile_file};
+use rnic_transport::message::Order;
+
+/// A compiled program and what it needs.
+#[derive(Clone, Debug)]
+pub struct P4Program {
+    /// The program.
+    pub program: Program,
+    /// Bands that it uses, 1 to 8.
+    pub bands: u8,
+    /// Which message sends next.
+    pub order: Order,
+    /// Whether packets are sprayed.
+    pub paths: Paths,
+    /// Whether switches write telemetry.
+    pub telemetry: bool,
+}
+
+/// Programs are the same if they do the same.
+impl PartialEq for P4Program {
+    fn eq(&self, other: &P4Program) -> bool {
+        self.program.hir() == other.program.hir()
+    }
+}
+
+impl P4Program {
+    /// Compiles the program in `file`, which `item` names.
+    pub(super) fn read(item: &Item<'_>, file: &str, constants: &[(String, u128)]) -> Result<P4Program> {
+        let path = item.folder().join(file);
+        let program = compile_file(&path, constants).map_err(|error| match error {
+            CompileError::Unreadable { error, .. } => {
+                item.error(format!("cannot read the P4 program `{file}`: {error}"), "a file beside the scenario")
+            }
+            CompileError::Rejected(rejected) => {
+                let count = rejected.errors.len();
+                let errors = if count == 1 { "an error".to_string() } else { format!("{count} errors") };
+                item.error(format!("the P4 program `{file}` has {errors}"), rejected.to_string())
+            }
+        })?;
+        P4Program::of(program).map_err(|(annotation, accepted)| wrong(item, file, &annotation, accepted))
+    }
+
+    /// Takes what the program needs out of its annotations; else the one that is wrong, and what is accepted.
+    fn of(program: Program) -> std::result::Result<P4Program, (String, &'static str)> {
+        let (mut bands, mut order, mut paths, mut telemetry) = (2, Order::RoundRobin, Paths::Ecmp, false);
+        for (name, argument) in &program.hir().annotations {
+            let refused = |accepted| (format!("@{name}({argument})"), accepted);
+            match (name.as_str(), argument.as_str()) {
+                ("bands", number) => {
+                    let number = number.parse().ok().filter(|number| (1..=8).contains(number));
+                    bands = number.ok_or_else(|| refused("@bands(1) to @bands(8)"))?;
+                }
+                ("order", "round-robin") => order = Order::RoundRobin,
+                ("order", "shortest-first") => order = Order::ShortestFirst,
+                ("order", _) => return Err(refused("@order(\"round-robin\"), @order(\"shortest-first\")")),
+                ("paths", "ecmp") => paths = Paths::Ecmp,
+                ("paths", "spray") => paths = Paths::Spray,
+                ("paths", _) => return Err(refused("@paths(\"ecmp\"), @paths(\"spray\")")),
+                ("telemetry", "") => telemetry = true,
+                _ => return Err(refused("@bands, @order, @paths, @telemetry")),
+            }
+        }
+        Ok(P4Program { program, bands, order, paths, telemetry })
+    }
+}
+
+fn wrong(item: &Item<'_>, file: &str, annotation: &str, accepted: &str) -> ScenarioError {
+    item.error(format!("the P4 program `{file}` has the annotation {annotation}"), format!("accepted: {accepted}"))
+}
