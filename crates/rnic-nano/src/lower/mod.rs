@@ -5,6 +5,7 @@
 
 mod allocate;
 pub mod code;
+mod constants;
 mod expression;
 mod optimise;
 mod packet;
@@ -97,12 +98,12 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn new(pipeline: &'a hir::Pipeline, architecture: &'a Architecture<'a>) -> Lowering<'a> {
-        let (ops, wide, loads, stores, calls, applies) = Default::default();
+        let (ops, wide, numbers, loads, stores, calls, applies) = Default::default();
         let (inputs, pinned, outputs, constants) = Default::default();
         let mut lowering = Lowering {
             pipeline,
             architecture,
-            code: Code { ops, wide, loads, stores, calls, applies, inputs, pinned, outputs, constants },
+            code: Code { ops, wide, numbers, loads, stores, calls, applies, inputs, pinned, outputs, constants },
             registers: 0,
             slots: Vec::new(),
             constants: BTreeMap::new(),
