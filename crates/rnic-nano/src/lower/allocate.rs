@@ -62,9 +62,7 @@ pub(super) fn allocate(code: &Code<u32>) -> Result<Executable, Diagnostic> {
 }
 
 fn too_many() -> Diagnostic {
-    let message = format!(
-        "the program keeps too many values at once: a pipeline has {REGISTERS} registers of 64 bits, constants included"
-    );
+    let message = format!("the program keeps too many values at once: a pipeline has {REGISTERS} registers of 64 bits");
     Diagnostic::new(Span::default(), message, "").with_help("use fewer headers or variables at the same time")
 }
 
