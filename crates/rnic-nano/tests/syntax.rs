@@ -363,7 +363,6 @@ fn one_mistake_gives_one_error() {
         "x = a ? b;",
         "return 1;",
         "h_t[2] h;",
-        "{#} = x;",
         "x = {#};",
         "tuple<bit<8>> t = {1};",
         "@name(\"x\" x = 1;",
