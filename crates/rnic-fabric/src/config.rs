@@ -143,6 +143,9 @@ pub struct TrimSpec {
     pub to: u16,
     /// Where the header goes on.
     pub headers: Headers,
+    /// While other packets wait, an output sends at most so many of the highest priority in a row; `None`: strictly first. NDP's switches do
+    /// it (SIGCOMM 2017, section 3.1), so that a flood of headers leaves room for data.
+    pub in_a_row: Option<u32>,
     /// A header that has no room either goes back to its sender, if its body tells who that is; else it is dropped.
     pub return_to_sender: bool,
 }

@@ -32,7 +32,7 @@ impl Numbered for Signed {
     }
 }
 
-const TRIM: TrimSpec = TrimSpec { to: 64, headers: Headers::Highest, return_to_sender: false };
+const TRIM: TrimSpec = TrimSpec { to: 64, headers: Headers::Highest, in_a_row: None, return_to_sender: false };
 
 /// `hosts` on one switch with these buffers, lowest priority first.
 fn output(hosts: u32, buffers: &[u64], trim: Option<TrimSpec>) -> FabricSpec {
@@ -137,7 +137,7 @@ fn a_header_without_room_is_dropped_or_goes_back() {
     assert_eq!(order, [0, 3, 4, 1, 2]);
     assert_eq!((total(&fabric, 5, |c| c.drops), total(&fabric, 6, |c| c.trimmed)), (1, 2));
 
-    let back = TrimSpec { return_to_sender: true, ..TRIM };
+    let back = TrimSpec { in_a_row: None, return_to_sender: true, ..TRIM };
     let (fabric, script) = all_to_the_last(&output(7, &[2 * F, 128], Some(back)), 7);
     assert_eq!(script.arrivals(6).len(), 5);
     assert_eq!(script.arrivals(5), [(A + H + 2 * US, 5)], "it passes, as the output to its sender is idle");
@@ -157,7 +157,7 @@ fn a_header_without_room_is_dropped_or_goes_back() {
 /// A body that does not name its sender cannot be returned; a control packet is not trimmed.
 #[test]
 fn what_cannot_be_trimmed_or_returned_is_dropped() {
-    let back = TrimSpec { return_to_sender: true, ..TRIM };
+    let back = TrimSpec { in_a_row: None, return_to_sender: true, ..TRIM };
     let mut fabric = Fabric::new(&output(5, &[F, 64], Some(back)), 1).unwrap();
     let mut script = Script::new(5);
     // 0 passes, 1 waits, of 2 the header, 3 has no room. Nor has what comes while these wait: a control packet and two small frames.
@@ -217,7 +217,7 @@ proptest! {
         bursts in prop::collection::vec((0u32..8, 0u32..8, 0u64..20, 1u32..30, 64u16..=FRAME, 0u8..5, any::<bool>()), 1..40),
     ) {
         let headers = if above { Headers::Above } else { Headers::Highest };
-        let mut spec = output(8, &buffers, trimming.then_some(TrimSpec { headers, return_to_sender, ..TRIM }));
+        let mut spec = output(8, &buffers, trimming.then_some(TrimSpec { headers, in_a_row: None, return_to_sender, ..TRIM }));
         let (uplink_rate, uplink_delay) = (None, None);
         spec.topology = TopologySpec::LeafSpine { leaves: 2, spines: 2, hosts_per_leaf: 4, uplink_rate, uplink_delay };
         spec.paths = if spray { Paths::Spray } else { Paths::Ecmp };

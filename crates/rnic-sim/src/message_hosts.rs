@@ -335,10 +335,10 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T
         let sum = |of: fn(&Counters) -> u64| self.hosts.iter().map(|host| of(&host.nic.counters())).sum::<u64>();
         let given_up = self.given_up.len();
         if given_up > 0 {
+            let messages =
+                if given_up == 1 { "1 message was".to_string() } else { format!("{given_up} messages were") };
             let timeouts = self.cfg.most_timeouts;
-            warnings.push(format!(
-                "{given_up} messages were given up after {timeouts} timeouts in a row without an answer"
-            ));
+            warnings.push(format!("{messages} given up after {timeouts} timeouts in a row without an answer"));
         }
         for (count, what) in [
             (sum(|counters| counters.rx_failures), "packets found no buffer for their message"),

@@ -75,7 +75,10 @@ fn what_is_left_open_follows_from_the_run() {
     let irn = resolved(&trimming, "irn");
     assert_eq!((irn.fabric.switch.priorities, irn.hosting.control_priority), (3, 0), "control packets go with data");
     let QueueingSpec::Output(output) = irn.fabric.switch.queueing else { panic!("{:?}", irn.fabric.switch) };
-    assert_eq!(output.trim, Some(TrimSpec { to: 80, headers: Headers::Highest, return_to_sender: false }));
+    assert_eq!(
+        output.trim,
+        Some(TrimSpec { to: 80, headers: Headers::Highest, in_a_row: Some(10), return_to_sender: false })
+    );
     assert_eq!([0, 1, 2].map(|priority| output.buffer_of(priority, Bytes(0)).0), [8_000, 16_000, 1_000]);
     assert_eq!(irn.flow.timeouts.unwrap().high, Time::from_ns(4_000 + 2_000));
     assert_eq!(irn.warnings, ["transport \"irn\" takes a trimmed packet for a lost one"]);

@@ -74,7 +74,7 @@ prop_compose! {
         run.transport.pfc = pfc && output.is_none();
         if let Some((trimming, above)) = output {
             let headers = if above { Headers::Above } else { Headers::Highest };
-            let trim = trimming.then_some(TrimSpec { to: 64, headers, return_to_sender: false });
+            let trim = trimming.then_some(TrimSpec { to: 64, headers, in_a_row: Some(10), return_to_sender: false });
             run.fabric.switch.queueing = QueueingSetup::Output(OutputSetup { trim, ..OutputSetup::default() });
         }
         run.transport.acks = Some(acks || cc.needs_acks);

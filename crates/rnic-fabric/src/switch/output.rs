@@ -1,7 +1,7 @@
 //! An output-queued switch with a buffer for each output and priority, as NDP (SIGCOMM 2017) and Homa (SIGCOMM 2018) assume it.
 //!
 //! A packet waits in the queue of its output and priority, first in, first out. What does not fit there is dropped, or loses its payload
-//! ([`TrimSpec`]). An output serves its priorities strictly, the highest first. There is no PFC: what a queue holds came by any
+//! ([`TrimSpec`]). An output serves its priorities strictly, the highest first, or lets the highest have only so many turns in a row. There is no PFC: what a queue holds came by any
 //! input.
 
 use super::Queueing;
@@ -15,6 +15,8 @@ pub(crate) struct OutputQueued<B> {
     /// Bytes that a queue may hold, by priority.
     limits: [u64; 8],
     trim: Option<TrimSpec>,
+    /// Per output: turns of the highest priority in a row while others waited.
+    row: Vec<u32>,
     /// Per (output, priority).
     queues: Vec<Queue>,
     egress: Vec<u64>,
@@ -22,6 +24,26 @@ pub(crate) struct OutputQueued<B> {
     backlog: Vec<u8>,
     /// Packets and the inputs that they came by.
     cells: Cells<(Packet<B>, u32)>,
+}
+
+impl<B: Body> OutputQueued<B> {
+    /// The priority that an output serves next.
+    #[inline]
+    fn next_priority(&mut self, output: usize, sendable: u8) -> usize {
+        let highest = 7 - sendable.leading_zeros() as usize;
+        let Some(most) = self.trim.as_ref().and_then(|trim| trim.in_a_row) else { return highest };
+        let others = sendable & !(1 << highest);
+        if highest + 1 < self.priorities || others == 0 {
+            self.row[output] = 0;
+            return highest;
+        }
+        if self.row[output] < most {
+            self.row[output] += 1;
+            return highest;
+        }
+        self.row[output] = 0;
+        7 - others.leading_zeros() as usize
+    }
 }
 
 impl<B: Body> Queueing<B> for OutputQueued<B> {
@@ -35,6 +57,7 @@ impl<B: Body> Queueing<B> for OutputQueued<B> {
             priorities,
             limits: std::array::from_fn(|priority| output.buffer_of(priority, spec.buffer).0),
             trim: output.trim,
+            row: vec![0; ports],
             queues: vec![Queue::EMPTY; ports * priorities],
             egress: vec![0; ports * priorities],
             backlog: vec![0; ports],
@@ -73,7 +96,7 @@ impl<B: Body> Queueing<B> for OutputQueued<B> {
 
     #[inline]
     fn pop(&mut self, output: usize, sendable: u8) -> (Packet<B>, usize) {
-        let priority = 7 - sendable.leading_zeros() as usize;
+        let priority = self.next_priority(output, sendable);
         let lane = output * self.priorities + priority;
         let (packet, input) = self.cells.pop(&mut self.queues[lane]);
         self.egress[lane] -= u64::from(packet.bytes);

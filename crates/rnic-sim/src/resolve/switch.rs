@@ -7,14 +7,23 @@ use rnic_fabric::PathFacts;
 use rnic_fabric::config::{FabricSpec, Headers, OutputSpec, PfcThresholds, QueueingSpec, SharedSpec, SwitchSpec};
 use rnic_transport::{Bytes, Timeouts};
 
+/// As many as a pause frame has bits for.
+const MOST_PRIORITIES: u8 = 8;
+
 /// Priorities that switches have.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     let used = run.transport.bands().unwrap_or(if run.transport.control_priority { 2 } else { 1 });
     let (key, given, used) = match run.fabric.switch.queueing {
-        QueueingSetup::Input => return Ok(used),
+        QueueingSetup::Input => ("", None, used),
         QueueingSetup::Shared(shared) => ("classes", shared.classes, used),
         QueueingSetup::Output(output) => ("priorities", output.priorities, output.needed_priorities(&run.transport)),
     };
+    if used > MOST_PRIORITIES {
+        return Err(SetupError::Impossible(format!(
+            "transport \"{}\" needs {used} priorities, with those of trimmed headers; a fabric has at most {MOST_PRIORITIES}",
+            run.transport.transport
+        )));
+    }
     match given {
         Some(given) if given < used => {
             let why = match run.transport.bands() {
@@ -295,6 +304,9 @@ fn put_output(output: &OutputSpec, switch: &SwitchSpec, put: &mut impl FnMut(&st
             Headers::Above => "one priority above",
         };
         put("trim", format!("to {} into {headers}", Bytes(u64::from(trim.to))));
+        if let Some(most) = trim.in_a_row {
+            put("in_a_row", format!("{most} of the highest priority while others wait"));
+        }
         put("return_to_sender", trim.return_to_sender.to_string());
     }
 }

@@ -45,12 +45,12 @@ fn read_buffers(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, [Bytes; 
 
 /// `trim = true`, or a table of how.
 fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
-    let default = TrimSpec { to: 64, headers: Headers::Highest, return_to_sender: false };
+    let default = TrimSpec { to: 64, headers: Headers::Highest, in_a_row: Some(10), return_to_sender: false };
     if !item.is_table() {
         return Ok(item.boolean()?.then_some(default));
     }
     let table = item.table("[fabric.switch.trim]")?;
-    table.accept(&["to", "headers", "return_to_sender"])?;
+    table.accept(&["to", "headers", "in_a_row", "return_to_sender"])?;
     let headers = table.get("headers").map(|item| item.choice(&["highest", "above"])).transpose()?;
     Ok(Some(TrimSpec {
         to: table
@@ -58,6 +58,11 @@ fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
             .map(|item| item.bytes(64..=9_000, "64 B"))
             .transpose()?
             .map_or(default.to, |to| to.0 as u16),
+        in_a_row: match table.get("in_a_row") {
+            Some(item) => Some(item.integer(0..=1_000_000)? as u32).filter(|most| *most > 0),
+            // One above is not always the highest.
+            None => default.in_a_row.filter(|_| headers != Some("above")),
+        },
         headers: if headers == Some("above") { Headers::Above } else { Headers::Highest },
         return_to_sender: table.get("return_to_sender").map_or(Ok(false), |item| item.boolean())?,
     }))

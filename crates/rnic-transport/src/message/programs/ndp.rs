@@ -44,11 +44,11 @@ impl Ndp {
         let pull_offset = self.pull_offset.apply(usize::from(info.rx_msg_id), info.is_new_msg, first, later);
 
         // A trimmed packet is missing, unless another copy was there before.
-        reply.immediate = if trimmed && info.is_new_pkt { NACK } else { ACK };
+        let missing = trimmed && info.is_new_pkt; reply.immediate = if missing { 0 } else { ACK };
         // A pull for a packet beyond the message would only cost pace. What brought nothing new is pulled in any case: for the packet
         // sent again, or because an earlier pull may be lost.
         let beyond = (pull_offset - 1) * u64::from(self.mtu) >= u64::from(header.msg_len);
-        reply.paced = if gained && beyond { 0 } else { PULL };
+        reply.paced = if missing { NACK | PULL } else if gained && beyond { 0 } else { PULL };
         reply.credit = pull_offset as u32;
         blocks.ctrl_pkt(&reply);
         if !gained {

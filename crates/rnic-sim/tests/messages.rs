@@ -1,0 +1,207 @@
+//! Transports of messages in the simulator.
+
+use rnic_sim::resolve::resolve;
+use rnic_sim::results::{RunOutput, RunStatus};
+use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
+use rnic_sim::scenario::{Scenario, from_str};
+use rnic_transport::Time;
+use std::path::Path;
+
+struct Quiet;
+impl Progress for Quiet {
+    fn update(&self, _run: usize, _state: RunProgress) {}
+}
+
+const WINDOW: &str = "p4:../../p4/window.p4";
+const ALL: [&str; 5] = ["ndp", "homa", "homa-tr", "hpcc", WINDOW];
+
+const TREE: &str = r#"
+[fabric]
+topology = "fat-tree"
+k = 4
+rate = "40 Gbps"
+delay = "1 us"
+"#;
+const STAR: &str = r#"
+[fabric]
+topology = "single-switch"
+hosts = 3
+rate = "40 Gbps"
+delay = "2 us"
+mtu = "1000 B"
+frame_gap = "0 B"
+"#;
+
+/// A scenario with a run for each transport, and these keys in each run.
+fn scenario(text: &str, transports: &[&str], keys: &str) -> Result<Scenario, String> {
+    let runs = transports.iter().map(|t| format!("[[run]]\nname = \"{t}\"\ntransport = \"{t}\"\n{keys}\n"));
+    let text = format!("{text}\n{}", runs.collect::<String>());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    from_str(&text, "test.toml", folder, &[], None).map_err(|error| error.to_string())
+}
+
+fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
+    let reports = run_scenario(scenario, &RunOptions { threads }, &Quiet).unwrap();
+    reports.into_iter().map(|report| report.output).collect()
+}
+
+/// Everything has arrived, and every packet is accounted for (a run for which that does not hold has failed).
+fn check(scenario: &Scenario, output: &RunOutput, run: usize) {
+    let name = &scenario.runs[run].name;
+    assert_eq!(output.status, RunStatus::Completed, "{name}");
+    assert!(!output.flows.is_empty(), "{name}");
+    assert!(output.flows.iter().all(|flow| flow.finish.is_some() && flow.delivered == flow.bytes), "{name}");
+    assert_eq!(output.totals.given_up, 0, "{name}");
+}
+
+#[test]
+fn every_transport_in_every_pattern() {
+    for traffic in [
+        "pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 150",
+        "pattern = \"incast\"\nsenders = 12\ntotal = \"1500 KB\"\nrepeats = 2",
+        "pattern = \"incast\"\nsenders = 12\ntotal = \"600 KB\"\nrepeats = 2\ninterval = \"completion\"",
+        "pattern = \"permutation\"\nsizes = \"uniform 1 B - 200 KB\"\nrepeats = 2\ninterval = \"50 us\"",
+        "pattern = \"all-to-all\"\nsizes = \"fixed 9 KB\"\nrepeats = 1\ninterval = \"50 us\"",
+        "pattern = \"pairs\"\npairs = 20\nsizes = \"fixed 30 KB\"\nmessages = 3",
+    ] {
+        let scenario = scenario(&format!("{TREE}\n[traffic]\n{traffic}"), &ALL, "").unwrap();
+        for (run, output) in outputs(&scenario, 2).iter().enumerate() {
+            check(&scenario, output, run);
+        }
+    }
+}
+
+/// Small buffers, with and without trimming, and cables that lose packets.
+#[test]
+fn everything_arrives_in_bad_weather() {
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 12\ntotal = \"1500 KB\"\nrepeats = 2";
+    let mut trimmed = 0;
+    for switch in [
+        "switch = { buffer = \"30 KB\" }",
+        "switch = { queueing = \"output\", buffer = \"20 KB\" }",
+        "switch = { queueing = \"output\", buffer = \"20 KB\", trim = true }",
+        "switch = { queueing = \"output\", buffer = \"9 KB\", trim = { return_to_sender = true } }\nloss = 0.01",
+    ] {
+        // The window of a fixed size knows no congestion: some of its messages wait long.
+        let scenario = scenario(&format!("{TREE}\n{switch}\n{traffic}"), &ALL, "max_timeouts = 1000").unwrap();
+        for (run, output) in outputs(&scenario, 2).iter().enumerate() {
+            check(&scenario, output, run);
+            assert!(output.totals.retransmitted > 0, "{}: {switch}", scenario.runs[run].name);
+            trimmed += output.totals.trimmed;
+        }
+    }
+    assert!(trimmed > 0);
+}
+
+/// With PFC nothing is lost, so nothing is sent again.
+#[test]
+fn pauses_prevent_loss() {
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 12\ntotal = \"1500 KB\"\nrepeats = 1";
+    let fabric = format!("{TREE}\nswitch = {{ buffer = \"120 KB\" }}\n{traffic}");
+    let scenario = scenario(&fabric, &ALL, "pfc = true\nrto_high = \"50 ms\"").unwrap();
+    for (run, output) in outputs(&scenario, 2).iter().enumerate() {
+        check(&scenario, output, run);
+        assert_eq!((output.totals.dropped, output.totals.retransmitted), (0, 0), "{}", scenario.runs[run].name);
+    }
+}
+
+/// Three packets of 1,064, 1,064 and 564 bytes over a switch: 212.8 ns each, the last 112.8, the last one twice, and 2 x 2 us.
+#[test]
+fn a_lone_message_takes_what_its_bytes_take() {
+    let list = |flows: &str| {
+        format!("{STAR}\n[traffic]\npattern = \"poisson\"\nload = 0.0001\nsizes = \"{flows}\"\nflows = 1")
+    };
+    let scenario = scenario(&list("fixed 2500 B"), &ALL, "").unwrap();
+    for (run, output) in outputs(&scenario, 1).iter().enumerate() {
+        check(&scenario, output, run);
+        let header = if scenario.runs[run].name == "hpcc" { 106 } else { 64 };
+        let time = |payload: u64| (payload + header) * 200;
+        let flow = output.flows[0];
+        // Store and forward: the last packet begins when the switch has the one before.
+        let expected = 4_000_000 + 3 * time(1_000) + time(500);
+        let taken = flow.finish.unwrap().saturating_sub(flow.start);
+        assert_eq!(taken, Time::from_ps(expected), "{}", scenario.runs[run].name);
+        assert_eq!((output.totals.data, output.totals.retransmitted), (3, 0));
+    }
+}
+
+/// One buffer to send from: two messages of a host leave one after the other, the second when the first is known to have arrived.
+#[test]
+fn messages_wait_for_buffers() {
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 1\nconnections = 2\ntotal = \"20 KB\"\nreceiver = 1";
+    let two = scenario(&format!("{STAR}\n{traffic}"), &ALL, "").unwrap();
+    let one = scenario(&format!("{STAR}\n{traffic}"), &ALL, "tx_buffers = [{ size = \"10 KB\", count = 1 }]").unwrap();
+    for (run, (two_buffers, one_buffer)) in outputs(&two, 1).iter().zip(outputs(&one, 1)).enumerate() {
+        check(&two, two_buffers, run);
+        check(&one, &one_buffer, run);
+        let last = |output: &RunOutput| output.flows.iter().filter_map(|flow| flow.finish).max().unwrap();
+        let waited = last(&one_buffer).saturating_sub(last(two_buffers));
+        assert!(waited > Time::from_us(8), "a round trip of propagation at least, not {waited}");
+    }
+}
+
+/// One buffer to receive into, and a first message that takes long: the second is given up after the stated time, and the run goes on.
+#[test]
+fn messages_without_a_place_are_given_up() {
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"4 MB\"\nreceiver = 0";
+    let keys = "rx_buffers = [{ size = \"2 MB\", count = 1 }]\nrto_high = \"20 us\"\nmax_timeouts = 3\ngarbage_time = \"10 ms\"";
+    let scenario = scenario(&format!("{STAR}\n{traffic}"), &ALL, keys).unwrap();
+    for (run, output) in outputs(&scenario, 2).iter().enumerate() {
+        let name = &scenario.runs[run].name;
+        assert_eq!((&output.status, output.totals.given_up), (&RunStatus::Completed, 1), "{name}");
+        let finished = output.flows.iter().filter(|flow| flow.finish.is_some()).count();
+        assert_eq!(finished, 1, "{name}");
+        let told = |what: &str| output.warnings.iter().any(|warning| warning.contains(what));
+        assert!(told("1 message was given up after 3 timeouts"), "{name}: {:?}", output.warnings);
+        assert!(told("packets found no buffer"), "{name}");
+    }
+}
+
+/// The same bytes whatever the number of threads, and others with another seed.
+#[test]
+fn results_do_not_depend_on_threads() {
+    let text = format!(
+        "{TREE}\nswitch = {{ queueing = \"output\", buffer = \"30 KB\", trim = true }}\n[traffic]\npattern = \"poisson\"\nload = 0.8\nsizes = \"irn-heavy-tailed\"\nflows = 150"
+    );
+    let mut scenario = scenario(&text, &ALL, "").unwrap();
+    let one = outputs(&scenario, 1);
+    assert_eq!(one, outputs(&scenario, 2));
+    scenario.runs.iter_mut().for_each(|run| run.seed = 2);
+    assert!(outputs(&scenario, 2).iter().zip(&one).all(|(other, first)| other.flows != first.flows));
+}
+
+/// What is wrong, and what cannot be.
+#[test]
+fn mistakes_are_named() {
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"40 KB\"";
+    let wrong = |transport: &str, keys: &str| match scenario(&format!("{STAR}\n{traffic}"), &[transport], keys) {
+        Err(error) => error,
+        Ok(scenario) => match resolve(&scenario.runs[0]) {
+            Err(error) => error.to_string(),
+            Ok(_) => "accepted".to_string(),
+        },
+    };
+    for (transport, keys, expected) in [
+        ("ndp", "cc = \"dcqcn\"", "transport \"ndp\" controls congestion itself"),
+        ("homa", "bdp_cap = 3", "`bdp_cap` belongs to transport \"roce\" or \"irn\", not to \"homa\""),
+        ("ndp", "overcommitment = 2", "`overcommitment` belongs to transport \"homa\" or \"homa-tr\", not to \"ndp\""),
+        ("irn", "probe = true", "`probe` belongs to transport \"ndp\" or \"homa\""),
+        ("ndp", "rtt_packets = 0", "`rtt_packets` is out of range: 0"),
+        ("ndp", "tx_buffers = []", "no buffers at all"),
+        ("ndp", "tx_buffers = [{ size = \"2 KB\" }]", "`count` is missing in a class of buffers"),
+        (
+            "ndp",
+            "rx_buffers = [{ size = \"2 KB\", count = 9 }]",
+            "a flow of 20000 bytes has no buffer: the largest of `rx_buffers` has 2000 bytes",
+        ),
+        ("hpcc", "eta = 1.5", "`eta` is out of range: 1.5"),
+        ("homa", "unscheduled_levels = 4\nscheduled_levels = 5", "transport \"homa\" needs 9 priorities"),
+        ("p4:nowhere.p4", "", "cannot read the P4 program `nowhere.p4`"),
+        ("p4:Cargo.toml", "", "the P4 program `Cargo.toml` has"),
+        (WINDOW, "constants = { NOTHING = 3 }", "the P4 program `../../p4/window.p4` has an error"),
+        ("p5", "", "unknown"),
+    ] {
+        let error = wrong(transport, keys);
+        assert!(error.contains(expected), "{transport}, {keys}: {error}");
+    }
+}
