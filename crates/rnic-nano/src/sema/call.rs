@@ -169,6 +169,14 @@ impl<'a> Analyser<'a> {
         for (parameter, argument) in parameters.iter().zip(bound) {
             self.pass(parameter, argument, &mut callee.bindings, &mut passed);
         }
+        if let Some((open, _)) = callee.bindings.iter().find(|(_, bound)| bound.is_none())
+            && self.errors.len() == before
+        {
+            let what = Diagnostic::new(span, format!("the type `{open}` cannot be told from the arguments"), "no type");
+            let name = &prototype.name.name;
+            self.report(what.with_help(format!("write it: `{name}<bit<32>>(...)`")));
+            return Typed::error(span);
+        }
         let result = prototype.result.as_ref().map_or(Type::Void, |ty| self.type_with(ty, &callee.bindings));
         if self.errors.len() > before || self.stopped || result == Type::Error {
             return Typed::error(span);

@@ -403,7 +403,7 @@ impl<'a> Analyser<'a> {
         if let Some(object) = types.iter().position(|ty| *ty == Type::Error) {
             let name = &parameters[object].name;
             let what = format!("`apply` of a control with an object (`{}`) as a parameter", name.name);
-            self.unsupported(span, &what, None);
+            self.unsupported(span, &what, Some("use the object in the control that has it"));
             return Typed::error(span);
         }
         let Some(bound) = self.bind(&ast.name.name, &parameters, arguments, span) else { return Typed::error(span) };

@@ -61,9 +61,15 @@ impl<'a> Analyser<'a> {
             ItemKind::Extern(of) => {
                 self.types.externs.push(of);
                 let ty = Type::Extern(self.types.externs.len() as u32 - 1);
+                for prototype in of.constructors.iter().chain(&of.methods) {
+                    self.check_prototype(prototype, &of.type_parameters);
+                }
                 self.declare(&of.name, Symbol::Type(ty));
             }
-            ItemKind::ExternFunction(prototype) => self.declare(&prototype.name, Symbol::Function(prototype)),
+            ItemKind::ExternFunction(prototype) => {
+                self.check_prototype(prototype, &[]);
+                self.declare(&prototype.name, Symbol::Function(prototype));
+            }
             ItemKind::ParserType(prototype) => self.declare(&prototype.name, Symbol::ParserType(prototype)),
             ItemKind::ControlType(prototype) => self.declare(&prototype.name, Symbol::ControlType(prototype)),
             ItemKind::Package(prototype) => self.declare(&prototype.name, Symbol::Package(prototype)),

@@ -56,7 +56,12 @@ impl<'a> Analyser<'a> {
 
     /// A type that variables, fields and parameters may have: neither `int` nor an object.
     pub(super) fn stored_type(&mut self, ty: &'a ast::Type) -> Type {
-        match self.type_of(ty) {
+        self.stored_with(ty, &Vec::new())
+    }
+
+    /// The same, where names may be type parameters.
+    fn stored_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
+        match self.type_with(ty, bindings) {
             Type::Integer => {
                 let what = Diagnostic::new(ty.span, "`int` has no width: only constants can have it", "no width");
                 self.report(what.with_help("write a width: `int<32>` or `bit<32>`"));
@@ -68,6 +73,15 @@ impl<'a> Analyser<'a> {
                 Type::Error
             }
             other => other,
+        }
+    }
+
+    /// The types of a function or method of the architecture; `outer` are the type parameters of its object.
+    pub(super) fn check_prototype(&mut self, prototype: &'a ast::Prototype, outer: &'a [ast::Ident]) {
+        let open = outer.iter().chain(&prototype.type_parameters);
+        let bindings = open.map(|parameter| (&*parameter.name, Some(Type::Error))).collect();
+        for ty in prototype.result.iter().chain(prototype.parameters.iter().map(|parameter| &parameter.ty)) {
+            self.stored_with(ty, &bindings);
         }
     }
 

@@ -1,5 +1,3 @@
-#include <core.p4>
-#include <nanotransport.p4>
 control C(inout bit<8> x) {
     action a0() { x = x + 1; }
     action a1() { a0(); a0(); }
