@@ -3,7 +3,7 @@
 mod network;
 
 use network::cases::{Case, MTU, RTT_PKTS, cases};
-use network::{Network, Outcome, Weather};
+use network::{Network, Outcome, Planned, Weather};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
