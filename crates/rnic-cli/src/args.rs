@@ -328,7 +328,7 @@ pub(crate) enum P4Command {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic p4 check transport.p4\n  \
-    rnic p4 check transport.p4 --constant REGISTERS=64\n  \
+    rnic p4 check transport.p4 --constant REGISTERS=64 --cost\n  \
     rnic p4 check transport.p4 --format json | jq '.errors[].message'\n\n\
     Exit codes: 0 the program is right; 1 the output cannot be written; 2 the program is wrong or cannot be read.")]
 pub(crate) struct P4CheckArgs {
@@ -341,6 +341,10 @@ pub(crate) struct P4CheckArgs {
     /// The value is decimal, hexadecimal (0x), true or false.
     #[arg(long = "constant", value_name = "NAME=VALUE", value_parser = parse_constant)]
     pub(crate) constants: Vec<(String, u128)>,
+
+    /// Also print what the program would cost as hardware: stages, latency, least interval between packets, memory
+    #[arg(long)]
+    pub(crate) cost: bool,
 
     /// What to print on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]

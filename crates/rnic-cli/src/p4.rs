@@ -3,6 +3,7 @@
 use crate::args::{Format, P4Args, P4CheckArgs, P4Command};
 use crate::error::CliError;
 use crate::output;
+use rnic_nano::cost::{Cost, Hardware, PipelineCost, analyse};
 use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::hir::{self, MatchKind, Pipeline};
 use rnic_nano::source::Span;
@@ -31,9 +32,19 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
         Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
+    let cost = arguments.cost.then(|| analyse(&program, &Hardware::default()));
     output::print(|out| match arguments.format {
-        Format::Table => out.write_all(summary(&file, &program).as_bytes()),
-        Format::Json => print_document(out, &document(&file, &program)),
+        Format::Table => {
+            out.write_all(summary(&file, &program).as_bytes())?;
+            cost.iter().try_for_each(|cost| write!(out, "\n{cost}"))
+        }
+        Format::Json => {
+            let mut document = document(&file, &program);
+            if let Some(cost) = &cost {
+                document["cost"] = cost_document(cost);
+            }
+            print_document(out, &document)
+        }
     })
 }
 
@@ -141,6 +152,32 @@ fn tables(pipeline: &Pipeline) -> Vec<Value> {
         })
     };
     pipeline.tables.iter().map(table).collect()
+}
+
+fn cost_document(cost: &Cost) -> Value {
+    let hardware = &cost.hardware;
+    let pipeline =
+        |cost: &PipelineCost| json!({ "stages": cost.stages, "cycles": cost.cycles, "latency_ps": cost.picoseconds });
+    let memory: serde_json::Map<String, Value> =
+        cost.memory.parts().iter().map(|(name, bytes)| (name.replace(' ', "_"), json!(bytes))).collect();
+    json!({
+        "hardware": {
+            "clock_hz": hardware.clock_hz,
+            "rate_bps": hardware.rate_bps,
+            "messages": hardware.messages,
+            "message_bytes": hardware.message_bytes,
+            "segment_bytes": hardware.segment_bytes,
+            "header_unit": hardware.header_unit,
+        },
+        "word_bytes": cost.word_bytes,
+        "header_bytes": cost.header_bytes,
+        "ingress": pipeline(&cost.ingress),
+        "egress": pipeline(&cost.egress),
+        "pipeline_interval_ps": cost.pipeline_interval,
+        "link_interval_ps": cost.link_interval,
+        "memory_bytes": memory,
+        "notes": cost.notes,
+    })
 }
 
 /// What is wrong, for other programs: lines and columns count from 1.

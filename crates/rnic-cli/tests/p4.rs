@@ -42,6 +42,24 @@ fn json_says_the_same() {
 }
 
 #[test]
+fn the_cost_is_told_on_request() {
+    let (code, out, err) = rnic(&["check", TRANSPORT, "--cost"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    // 65 bytes at 200 Gbps take 2.6 ns: the header is padded to 64 bytes.
+    for part in [": ok\n", "ingress stage 1: ", "link: 2.6 ns, 65 bytes at 200 Gbps"] {
+        assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+    let (code, out, _) = rnic(&["check", TRANSPORT, "--cost", "--format", "json"]);
+    assert_eq!(code, Some(0));
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&value["cost"]["link_interval_ps"], &value["cost"]["header_bytes"]), (&2_600.into(), &64.into()));
+    // Two buffers each of 38 KiB for 16 messages.
+    assert_eq!(value["cost"]["memory_bytes"]["buffers"], 2 * 16 * 38 * 1_024);
+    let (_, out, _) = rnic(&["check", TRANSPORT]);
+    assert!(!out.contains("stage"), "{out}");
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {

@@ -52,7 +52,7 @@ const CASES: [(&str, &str); 4] = [
     ("scheduled.p4", "control"),
 ];
 
-#[divan::bench(args = CASES)]
+#[divan::bench(args = CASES, sample_size = 64)]
 fn ingress(bencher: Bencher, &(program, kind): &(&str, &str)) {
     let mut pipeline = pipeline(program);
     let header: P4Header<64> = pipeline.egress(&departure(kind)).header;
@@ -67,7 +67,7 @@ fn ingress(bencher: Bencher, &(program, kind): &(&str, &str)) {
     bencher.bench_local(|| pipeline.ingress(&mut Known, black_box(&header), black_box(&arrival)));
 }
 
-#[divan::bench(args = CASES)]
+#[divan::bench(args = CASES, sample_size = 64)]
 fn egress(bencher: Bencher, &(program, kind): &(&str, &str)) {
     let (mut pipeline, departure) = (pipeline(program), departure(kind));
     bencher.bench_local(|| pipeline.egress(black_box(&departure)));

@@ -453,7 +453,11 @@ fn normal(path: &str) -> String {
 
 /// The word most like `word`, if it is like it at all.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let most = if word.len() <= 3 { 1 } else { 2 };
+    let most = match word.len() {
+        0 | 1 => return None,
+        2 | 3 => 1,
+        _ => 2,
+    };
     let ranked = known.map(|known| (strsim::osa_distance(word, known), known));
     ranked
         .filter(|(distance, _)| (1..=most).contains(distance))

@@ -86,6 +86,7 @@ fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut 
         next += 1;
         match op {
             Op::Mov { d, a } => r!(d) = r!(a),
+            Op::Const { d, index } => r!(d) = code.numbers[usize::from(index)],
             Op::Add { d, a, b, s } => r!(d) = cut(r!(a).wrapping_add(r!(b)), s),
             Op::Sub { d, a, b, s } => r!(d) = cut(r!(a).wrapping_sub(r!(b)), s),
             Op::Mul { d, a, b, s } => r!(d) = cut(r!(a).wrapping_mul(r!(b)), s),

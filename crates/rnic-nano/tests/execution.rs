@@ -241,6 +241,17 @@ fn registers_end_where_they_end() {
     assert_eq!(credit(&mut nic, 2), 200);
 }
 
+/// More constants than there are registers.
+#[test]
+fn six_hundred_constants() {
+    let steps: String = (0..300).map(|n| format!("if (hdr.h.a == {n}) {{ hdr.h.b = {}; }}", 1000 + n)).collect();
+    let mut nic = pipeline(&small(INGRESS, &steps));
+    for a in [0, 1, 60, 63, 64, 65, 255, 256, 299] {
+        assert_eq!(credit(&mut nic, a), 1000 + a);
+    }
+    assert_eq!(credit(&mut nic, 300), 0);
+}
+
 const TABLE: &str = "
     action set(bit<32> value) { hdr.h.b = value; }
     action none() { hdr.h.b = 1; }";

@@ -330,3 +330,51 @@ fn hostile_programs_are_refused() {
         assert!(said.len() < 20_000, "{} bytes for {}", said.len(), &program[..80]);
     }
 }
+
+/// Each wrong statement stands among right ones: the parser says only what is wrong with it, whatever it is.
+#[test]
+fn one_mistake_gives_one_error() {
+    let mistakes = [
+        "x = ;",
+        "x = 1 2;",
+        "f(;",
+        "f(1;",
+        "x = (1;",
+        "x = {1, ;",
+        "x = {1, 2;",
+        "if x { y = 1; }",
+        "if (x y = 1;",
+        "if (x) { y = ; } else { z = 1; }",
+        "else { y = 1; }",
+        "switch (x) { 1 { y = 1; } }",
+        "switch x { 1: { y = 1; } }",
+        "for (;;) { x = 1; }",
+        "retrun;",
+        "x += 1;",
+        "x = y[1];",
+        "bit<8> = 1;",
+        "bit<8 y = 1;",
+        "x.1 = 2;",
+        "x = 8w256;",
+        "x = $;",
+        "x = \"text;",
+        "action a() { x = 1; }",
+        "x;",
+        "x = a ? b;",
+        "return 1;",
+        "h_t[2] h;",
+        "x = {#};",
+        "tuple<bit<8>> t = {1};",
+        "@name(\"x\" x = 1;",
+        "foo { x = 1; }",
+        "verify(x, y);",
+    ];
+    for mistake in mistakes {
+        let text = format!(
+            "control C() {{\n  apply {{\n    a = 1;\n    {mistake}\n    b = f(2);\n    if (c) {{ d = 3; }}\n  }}\n}}\ncontrol D() {{ apply {{ }} }}\n"
+        );
+        let said = parse(&text).expect_err(mistake);
+        assert_eq!(said.matches("error: ").count(), 1, "{mistake}\n{said}");
+        assert!(said.contains("program.p4:4:") || said.contains("program.p4:5:"), "{mistake}\n{said}");
+    }
+}

@@ -62,9 +62,7 @@ pub(super) fn allocate(code: &Code<u32>) -> Result<Executable, Diagnostic> {
 }
 
 fn too_many() -> Diagnostic {
-    let message = format!(
-        "the program keeps too many values at once: a pipeline has {REGISTERS} registers of 64 bits, constants included"
-    );
+    let message = format!("the program keeps too many values at once: a pipeline has {REGISTERS} registers of 64 bits");
     Diagnostic::new(Span::default(), message, "").with_help("use fewer headers or variables at the same time")
 }
 
@@ -116,9 +114,9 @@ mod tests {
     use crate::lower::code::{Apply, Pair, Wide};
 
     fn code(ops: Vec<Op<u32>>, inputs: &[u32], outputs: &[u32]) -> Code<u32> {
-        let (wide, loads, stores, calls, applies, pinned, constants) = Default::default();
+        let (wide, numbers, loads, stores, calls, applies, pinned, constants) = Default::default();
         let inputs = inputs.iter().map(|r| (*r as u8, *r)).collect();
-        Code { ops, wide, loads, stores, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
+        Code { ops, wide, numbers, loads, stores, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
     }
 
     /// Register 0 is the key, and gets an argument that nobody reads: it must not be written over 1, which gets whether an entry matched.

@@ -12,6 +12,8 @@ use crate::hir::BinaryOp;
 pub enum Op<R> {
     /// `d = a`
     Mov { d: R, a: R },
+    /// `d` = one of [`Code::numbers`]
+    Const { d: R, index: u16 },
     /// `d = a + b`
     Add { d: R, a: R, b: R, s: u8 },
     /// `d = a - b`
@@ -175,6 +177,8 @@ pub struct Code<R> {
     pub ops: Vec<Op<R>>,
     /// Operators in their general form.
     pub wide: Vec<Wide<R>>,
+    /// Constants that are read so rarely that they have no register.
+    pub numbers: Vec<u64>,
     /// Loads by the group.
     pub loads: Vec<Load<R>>,
     /// Stores by the group.
@@ -210,6 +214,7 @@ impl<R: Copy> Op<R> {
         use Role::{Def, Use};
         match self {
             Op::Mov { d, a } => Op::Mov { a: f(a, Use), d: f(d, Def) },
+            Op::Const { d, index } => Op::Const { d: f(d, Def), index },
             Op::Add { d, a, b, s } => Op::Add { a: f(a, Use), b: f(b, Use), d: f(d, Def), s },
             Op::Sub { d, a, b, s } => Op::Sub { a: f(a, Use), b: f(b, Use), d: f(d, Def), s },
             Op::Mul { d, a, b, s } => Op::Mul { a: f(a, Use), b: f(b, Use), d: f(d, Def), s },
@@ -296,6 +301,7 @@ impl<R: Copy> Code<R> {
         Code {
             ops: self.ops.iter().map(|op| op.map(&mut *f)).collect(),
             wide: self.wide.iter().map(|wide| wide.map(f)).collect(),
+            numbers: self.numbers.clone(),
             loads: self.loads.iter().map(|load| load.map(f)).collect(),
             stores: self.stores.iter().map(|store| store.map(f)).collect(),
             calls: self.calls.iter().map(|call| call.map(f)).collect(),
@@ -322,6 +328,28 @@ impl<R: Copy> Code<R> {
                 stores.iter().for_each(|store| f(store.a, Role::Use));
             }
             _ => drop(op.map(f)),
+        }
+    }
+
+    /// An instruction with each of its registers replaced, in the lists too, where each place is one instruction's.
+    pub(crate) fn replace(&mut self, op: Op<R>, f: &mut impl FnMut(R, Role) -> R) -> Op<R> {
+        match op {
+            Op::Wide(at) => self.wide[usize::from(at)] = self.wide[usize::from(at)].map(f),
+            Op::Call(at) => self.calls[usize::from(at)] = self.calls[usize::from(at)].map(f),
+            Op::Apply(at) => self.applies[usize::from(at)] = self.applies[usize::from(at)].map(f),
+            _ => {}
+        }
+        op.map(f)
+    }
+
+    /// Every jump goes to the new place of where it went.
+    pub(crate) fn redirect(&mut self, places: &[u32]) {
+        for op in &mut self.ops {
+            op.target().into_iter().for_each(|to| *to = places[*to as usize]);
+        }
+        for apply in &mut self.applies {
+            apply.actions.iter_mut().for_each(|(to, _)| *to = places[*to as usize]);
+            apply.end = places[apply.end as usize];
         }
     }
 

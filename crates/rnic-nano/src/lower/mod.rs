@@ -5,6 +5,7 @@
 
 mod allocate;
 pub mod code;
+mod constants;
 mod expression;
 mod optimise;
 mod packet;
@@ -24,7 +25,7 @@ use std::collections::BTreeMap;
 /// Bytes that telemetry adds to a packet at most.
 pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MOST as u32;
 
-/// Most instructions of a pipeline.
+/// Most instructions of a pipeline. What optimises them takes memory by the square.
 const MOST_OPS: usize = 1 << 13;
 
 /// What a pipeline is lowered with.
@@ -97,12 +98,12 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn new(pipeline: &'a hir::Pipeline, architecture: &'a Architecture<'a>) -> Lowering<'a> {
-        let (ops, wide, loads, stores, calls, applies) = Default::default();
+        let (ops, wide, numbers, loads, stores, calls, applies) = Default::default();
         let (inputs, pinned, outputs, constants) = Default::default();
         let mut lowering = Lowering {
             pipeline,
             architecture,
-            code: Code { ops, wide, loads, stores, calls, applies, inputs, pinned, outputs, constants },
+            code: Code { ops, wide, numbers, loads, stores, calls, applies, inputs, pinned, outputs, constants },
             registers: 0,
             slots: Vec::new(),
             constants: BTreeMap::new(),

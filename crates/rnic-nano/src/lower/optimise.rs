@@ -1,6 +1,7 @@
 //! Copies and what nobody needs are taken out.
 
 use super::code::{Code, Load, Op, Role, Store};
+use super::constants;
 
 /// Sets of registers, one bit each.
 pub(super) type Set = Vec<u64>;
@@ -23,6 +24,7 @@ pub(super) fn optimise(code: &mut Code<u32>) {
         remove_dead(code);
     }
     straighten(code);
+    constants::load_rare(code);
     group(code);
 }
 
@@ -146,14 +148,7 @@ fn read_sources(code: &mut Code<u32>, index: usize, copies: &[(u32, u32)]) {
         Some((_, a)) if role == Role::Use => *a,
         _ => r,
     };
-    let op = code.ops[index].map(&mut source);
-    code.ops[index] = op;
-    match op {
-        Op::Wide(at) => code.wide[usize::from(at)] = code.wide[usize::from(at)].map(&mut source),
-        Op::Call(at) => code.calls[usize::from(at)] = code.calls[usize::from(at)].map(&mut source),
-        Op::Apply(at) => code.applies[usize::from(at)] = code.applies[usize::from(at)].map(&mut source),
-        _ => {}
-    }
+    code.ops[index] = code.replace(code.ops[index], &mut source);
 }
 
 /// Jumps go where they end up; what cannot be reached and jumps to the next instruction go away.
@@ -265,14 +260,7 @@ fn retain(code: &mut Code<u32>, keep: &[bool]) {
         kept += u32::from(*keep);
     }
     places.push(kept);
-    let mut index = 0;
-    code.ops.retain_mut(|op| {
-        index += 1;
-        op.target().into_iter().for_each(|to| *to = places[*to as usize]);
-        keep[index - 1]
-    });
-    for apply in &mut code.applies {
-        apply.actions.iter_mut().for_each(|(to, _)| *to = places[*to as usize]);
-        apply.end = places[apply.end as usize];
-    }
+    code.redirect(&places);
+    let mut keep = keep.iter();
+    code.ops.retain(|_| keep.next() == Some(&true));
 }

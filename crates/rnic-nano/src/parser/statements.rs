@@ -1,9 +1,10 @@
 //! Blocks and statements.
 
-use super::{Parsed, Parser, is_sign, near_keyword};
+use super::{Parsed, Parser, is_sign};
 use crate::ast::{Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
+use crate::preprocess::nearest;
 
 impl Parser {
     pub(super) fn block(&mut self, what: &str) -> Parsed<Block> {
@@ -43,12 +44,12 @@ impl Parser {
 
     /// A variable; `fi (x)` or `retrun x;` look like one, or nearly.
     fn variable_statement(&mut self) -> Parsed<StmtKind> {
-        if let Kind::Ident(word) = &self.peek().kind {
-            let declares = matches!(self.ahead(2).kind, Kind::Sign(";" | "=")) || !is_sign(self.ahead(1), "<");
-            if let (false, true, Some(near)) = (self.types.contains(word), declares, near_statement(word)) {
-                let error = self.unexpected_error("a statement");
-                return self.fail(error.with_help(near));
-            }
+        if let Kind::Ident(word) = &self.peek().kind
+            && !self.types.contains(word)
+            && let Some(near) = near_statement(word)
+        {
+            let error = self.unexpected_error("a statement");
+            return self.fail(error.with_help(near));
         }
         Ok(StmtKind::Variable(self.variable()?))
     }
@@ -99,7 +100,7 @@ impl Parser {
         if matches!(self.peek().kind, Kind::Sign(")" | "]" | "," | ":" | "=" | "?" | "@" | "#") | Kind::End) {
             return self.unexpected("a statement");
         }
-        let target = self.statement_value()?;
+        let target = self.expr()?;
         if self.eat("=").is_some() {
             let value = self.expr()?;
             self.semicolon("the assignment")?;
@@ -120,11 +121,6 @@ impl Parser {
             return Ok(StmtKind::Call(target));
         }
         self.no_effect(&target)
-    }
-
-    /// An l-value or a call. In `a == b;` and the like it is more: all of it is read, for a better error.
-    fn statement_value(&mut self) -> Parsed<Expr> {
-        self.expr()
     }
 
     fn no_effect<T>(&mut self, value: &Expr) -> Parsed<T> {
@@ -287,6 +283,5 @@ impl Parser {
 /// The word of a statement that `word` is like.
 fn near_statement(word: &str) -> Option<String> {
     let words = ["if", "else", "switch", "return", "exit", "const", "transition"];
-    let near = crate::preprocess::nearest(word, words.into_iter())?;
-    near_keyword(word, &[]).map(|_| format!("did you mean `{near}`?"))
+    nearest(word, words.into_iter()).map(|near| format!("did you mean `{near}`?"))
 }

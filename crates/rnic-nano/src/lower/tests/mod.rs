@@ -35,7 +35,8 @@ struct Seen {
 const ROOM: u32 = 64;
 
 impl Seen {
-    fn new(generator: Generator, inputs: usize) -> Seen {
+    /// Nothing if a random parser goes in such circles that its states, one for each position, are too many.
+    fn new(generator: Generator, inputs: usize) -> Option<Seen> {
         let mut pipeline = generator.pipeline;
         let slots = pipeline.slots.clone();
         let name = |at: usize| format!("in.{at}");
@@ -65,10 +66,13 @@ impl Seen {
             instances: &bindings,
             header_room: ROOM,
         };
-        let (executable, emitted) = lower(&pipeline, &architecture).expect("a program of the subset");
+        let (executable, emitted) = match lower(&pipeline, &architecture) {
+            Err(errors) if errors[0].message.contains("too large") => return None,
+            lowered => lowered.expect("a program of the subset"),
+        };
         let (annotations, constants, egress) = Default::default();
         let program = Program { ingress: pipeline, egress, instances: generator.instances, annotations, constants };
-        Seen { program, executable, emitted, outputs }
+        Some(Seen { program, executable, emitted, outputs })
     }
 
     /// Runs it over packets with the same inputs both ways, and compares all slots, registers by their later effects, and what is emitted.
@@ -142,7 +146,7 @@ proptest! {
         generator.pipeline.control = generator.body(4, 0);
         let widths = generator.pipeline.slots.iter().map(|slot| slot.width);
         let inputs: Vec<u128> = widths.zip(inputs).map(|(width, input)| u128::from(input) & crate::arithmetic::ones(width)).collect();
-        Seen::new(generator, inputs.len()).compare(&inputs, &[vec![], vec![]]);
+        Seen::new(generator, inputs.len()).expect("not too large").compare(&inputs, &[vec![], vec![]]);
     }
 
     /// Parsers, and headers of odd widths in and out.
@@ -153,6 +157,8 @@ proptest! {
         generator.states(4);
         generator.pipeline.control = generator.body(2, 0);
         generator.pipeline.deparser = (0..3).map(|header| Stmt::Emit(HeaderId(header))).collect();
-        Seen::new(generator, 0).compare(&[], &packets);
+        if let Some(seen) = Seen::new(generator, 0) {
+            seen.compare(&[], &packets);
+        }
     }
 }
