@@ -247,3 +247,22 @@ fn in_a_rush_and_bad_weather() {
         all(&rush(seed, weather)).unwrap();
     }
 }
+
+/// One message granted at a time instead of three; half of the link as HPCC's aim; pulls that end elsewhere.
+#[test]
+fn what_is_not_a_twin_is_noticed() {
+    let case = rush(0, Weather::default());
+    let settings = HomaSettings {
+        mtu: MTU,
+        rtt_pkts: RTT_PKTS,
+        unscheduled_levels: 1,
+        scheduled_levels: 3,
+        overcommitment: 3,
+        trimming: false,
+    };
+    let alone = program("homa.p4", &[("OVERCOMMITMENT", 1)]);
+    assert!(compare(&case, |ip| Homa::new(ip, settings), &alone, false).is_err());
+    let half = program("hpcc.p4", &[("W_AI", 80), ("ETA", 32_768)]);
+    assert!(compare(&case, |ip| Hpcc::new(ip, HPCC_SETTINGS), &half, true).is_err());
+    assert!(compare(&case, |ip| Ndp::new(ip, 1_000, RTT_PKTS), &NDP, false).is_err());
+}
