@@ -25,15 +25,15 @@ const EXCHANGED: u32 = 512;
 const WINDOW: usize = 16;
 /// Bytes of each: 38 packets, the longest message of the NanoTransport paper.
 const BYTES: u32 = 38 * MTU;
-const MTU: u32 = 1_024;
-const RTT_PKTS: u32 = 9;
+pub(crate) const MTU: u32 = 1_024;
+pub(crate) const RTT_PKTS: u32 = 9;
 
 fn main() {
     divan::main();
 }
 
 /// A program to measure.
-trait Case {
+pub(crate) trait Case {
     type Program: Pipeline + Clone;
     fn program(ip: u32) -> Self::Program;
 }
@@ -215,7 +215,7 @@ fn nics<P: Pipeline>(program: impl Fn(u32) -> P) -> [MessageNic<P>; 2] {
 }
 
 #[divan::bench(types = [NdpCase, HomaCase, HpccCase])]
-fn pipeline<C: Case>(bencher: Bencher) {
+pub(crate) fn pipeline<C: Case>(bencher: Bencher) {
     let cfg = settings();
     let mut recorded = nics(|ip| Recording { program: C::program(ip), steps: Vec::new() });
     let packets = exchange(&cfg, &mut recorded, RECORDED);
@@ -230,7 +230,7 @@ fn pipeline<C: Case>(bencher: Bencher) {
 }
 
 #[divan::bench(types = [NdpCase, HomaCase, HpccCase])]
-fn nic<C: Case>(bencher: Bencher) {
+pub(crate) fn nic<C: Case>(bencher: Bencher) {
     let cfg = settings();
     let packets = ItemsCount::new(EXCHANGED * BYTES.div_ceil(MTU));
     bencher.counter(packets).with_inputs(|| nics(C::program)).bench_local_values(|mut nics| {

@@ -41,18 +41,21 @@ fn homa(transport: &TransportSpec, mtu: u32, rtt_pkts: u32) -> HomaSettings {
     }
 }
 
-/// The additive step: what the target leaves free of the first window, shared by so many messages (HPCC paper, section 3.3).
-const HPCC_MESSAGES: f64 = 16.0;
+/// The additive step when nothing else is said, in bytes: what the target leaves free of the first window, shared by 16 messages (HPCC
+/// paper, section 3.3). In integers, as a program in P4 works it out; `target` is a fraction of 65,536.
+fn additive_bytes(mtu: u32, rtt_pkts: u32, target: u32) -> u32 {
+    let free = u64::from(rtt_pkts) * u64::from(mtu) * 65_536u64.saturating_sub(target.into());
+    ((free + (1 << 19)) >> 20).clamp(1, u64::from(u32::MAX)) as u32
+}
 
 fn hpcc(transport: &TransportSpec, mtu: u32, rtt_pkts: u32, base_rtt_ns: u32) -> HpccSettings {
-    let eta = transport.message.eta.unwrap_or(0.95);
-    let step = f64::from(rtt_pkts) * f64::from(mtu) * (1.0 - eta) / HPCC_MESSAGES;
+    let target = (transport.message.eta.unwrap_or(0.95) * 65_536.0).round() as u32;
     HpccSettings {
         mtu,
         rtt_pkts,
         base_rtt_ns,
-        additive_bytes: transport.message.w_ai.map_or(step.round().max(1.0) as u32, |bytes| bytes.0 as u32),
-        target: (eta * 65_536.0).round() as u32,
+        additive_bytes: transport.message.w_ai.map_or(additive_bytes(mtu, rtt_pkts, target), |bytes| bytes.0 as u32),
+        target,
         most_stages: transport.message.max_stage.unwrap_or(5),
     }
 }

@@ -1,0 +1,56 @@
+//! What a packet costs with the programs in `p4/`, beside their native twins: the benchmarks of rnic-transport, for both.
+#![allow(missing_docs, reason = "a program, not a library")]
+
+#[path = "../../rnic-transport/benches/messages.rs"]
+#[allow(dead_code, reason = "its `main`")]
+mod native;
+
+use divan::Bencher;
+use native::{Case, MTU, RTT_PKTS};
+use rnic_nano::{NicParameters, P4Pipeline, compile_file};
+use std::path::Path;
+
+fn main() {
+    divan::main();
+}
+
+fn program<const N: usize>(name: &str, ip: u32) -> P4Pipeline<N> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
+    let program = compile_file(&file, &[]).unwrap_or_else(|what| panic!("{what}"));
+    let nic = NicParameters { ip, rtt_pkts: RTT_PKTS, mtu: MTU as u16, base_rtt_ns: 525, ..NicParameters::default() };
+    P4Pipeline::new(&program, &nic).expect("room for its headers")
+}
+
+struct P4Ndp;
+impl Case for P4Ndp {
+    type Program = P4Pipeline<64>;
+    fn program(ip: u32) -> P4Pipeline<64> {
+        program("ndp.p4", ip)
+    }
+}
+
+struct P4Homa;
+impl Case for P4Homa {
+    type Program = P4Pipeline<64>;
+    fn program(ip: u32) -> P4Pipeline<64> {
+        program("homa.p4", ip)
+    }
+}
+
+struct P4Hpcc;
+impl Case for P4Hpcc {
+    type Program = P4Pipeline<256>;
+    fn program(ip: u32) -> P4Pipeline<256> {
+        program("hpcc.p4", ip)
+    }
+}
+
+#[divan::bench(types = [P4Ndp, P4Homa, P4Hpcc])]
+fn pipeline<C: Case>(bencher: Bencher) {
+    native::pipeline::<C>(bencher);
+}
+
+#[divan::bench(types = [P4Ndp, P4Homa, P4Hpcc])]
+fn nic<C: Case>(bencher: Bencher) {
+    native::nic::<C>(bencher);
+}

@@ -1,0 +1,64 @@
+//! The program of the guide "Write a transport in P4" is the one in `p4/`, and its change does what the guide says.
+
+#[path = "../../rnic-transport/tests/network/mod.rs"]
+mod network;
+
+use network::{Network, Planned, Weather};
+use rnic_nano::source::SourceFile;
+use rnic_nano::{NicParameters, P4Pipeline, Program, compile};
+use rnic_transport::Time;
+use rnic_transport::message::NicConfig;
+
+const GUIDE: &str = include_str!("../../../docs/guides/write-a-transport-in-p4.md");
+const PROGRAM: &str = include_str!("../../../p4/window.p4");
+
+/// Code of the guide, by what stands behind the three backquotes.
+fn blocks(kind: &str) -> Vec<&'static str> {
+    let start = format!("```{kind}\n");
+    let parts = GUIDE.split(start.as_str()).skip(1);
+    parts.map(|part| part.split_once("\n```").expect("a block ends").0).collect()
+}
+
+/// The program, changed as the guide says.
+fn changed() -> String {
+    let (old, new) = (blocks("p4 old"), blocks("p4 new"));
+    assert_eq!((old.len(), new.len()), (2, 2));
+    old.iter().zip(new).fold(PROGRAM.to_string(), |program, (old, new)| {
+        assert_eq!(program.matches(old).count(), 1, "{old}");
+        program.replace(old, new)
+    })
+}
+
+fn compiled(text: &str) -> Program {
+    let main = SourceFile { name: "window.p4".into(), text: text.into() };
+    compile(main, &|_| None, &[]).unwrap_or_else(|what| panic!("{what}"))
+}
+
+#[test]
+fn the_pieces_are_the_program() {
+    let (_, program) = PROGRAM.split_once("\n\n").expect("a comment comes first");
+    assert_eq!(format!("{}\n", blocks("p4").join("\n\n")), program);
+}
+
+/// Two long messages at once while every fifth packet is trimmed: timeouts, and packets sent again.
+fn in_bad_weather(text: &str) -> (u64, u64) {
+    let program = compiled(text);
+    let nic = |ip| NicParameters { ip, rtt_pkts: 9, mtu: 1_024, ..NicParameters::default() };
+    let plan = [1, 2].map(|src| Planned { at: Time::ZERO, src, dst: 0, bytes: 300 * 1_024 });
+    let weather = Weather { trim: 200, heals_at: Time::from_ms(100), ..Weather::default() };
+    let cfg = NicConfig { timeout: Time::from_us(20), garbage: Time::from_ms(10), ..NicConfig::default() };
+    let mut network =
+        Network::new(cfg, 3, |ip| P4Pipeline::<64>::new(&program, &nic(ip)).unwrap(), plan.to_vec(), weather, 1);
+    assert!(network.run(Time::from_ms(100)), "{:?}", network.totals);
+    assert!(network.records.iter().all(|record| record.delivered == 1));
+    let late = network.log.iter().map(|packet| packet.0).max().unwrap_or(Time::ZERO);
+    (late.as_ps() / 1_000_000, network.totals.resent)
+}
+
+#[test]
+fn with_the_change_trimmed_packets_do_not_wait() {
+    let (before, resent_before) = in_bad_weather(PROGRAM);
+    let (after, resent) = in_bad_weather(&changed());
+    assert!(resent_before > 50 && resent > 50, "{resent_before} {resent}");
+    assert!(after * 4 < before, "microseconds: {before} before, {after} after");
+}
