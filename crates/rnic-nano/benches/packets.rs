@@ -2,16 +2,13 @@
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use divan::{Bencher, black_box};
-use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program};
+use rnic_nano::{NicParameters, P4Header, P4Pipeline};
 use rnic_transport::Time;
 use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
     flags,
 };
-
-#[path = "../tests/support/mod.rs"]
-#[allow(dead_code, reason = "tests use more of it")]
-mod support;
+use std::path::Path;
 
 fn main() {
     divan::main();
@@ -35,8 +32,9 @@ impl Blocks for Known {
     }
 }
 
-fn pipeline() -> P4Pipeline<64> {
-    let program = Program::new(support::ndp()).expect("a program of the subset");
+fn pipeline(program: &str) -> P4Pipeline<64> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
+    let program = rnic_nano::compile_file(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
     let nic = NicParameters { ip: 7, rtt_pkts: 9, mtu: 1024, ..NicParameters::default() };
     P4Pipeline::new(&program, &nic).expect("room for its header")
 }
@@ -47,11 +45,16 @@ fn departure(kind: &str) -> Departure {
     Departure { now: Time::from_us(1), dst_ip: 9, tx_msg_id, msg_len, pkt_offset, flags, ..Departure::default() }
 }
 
-const KINDS: [&str; 2] = ["data", "ACK and PULL"];
+const CASES: [(&str, &str); 4] = [
+    ("receiver-driven.p4", "data"),
+    ("receiver-driven.p4", "control"),
+    ("scheduled.p4", "data"),
+    ("scheduled.p4", "control"),
+];
 
-#[divan::bench(args = KINDS)]
-fn ndp_ingress(bencher: Bencher, kind: &str) {
-    let mut pipeline = pipeline();
+#[divan::bench(args = CASES)]
+fn ingress(bencher: Bencher, &(program, kind): &(&str, &str)) {
+    let mut pipeline = pipeline(program);
     let header: P4Header<64> = pipeline.egress(&departure(kind)).header;
     let arrival = Arrival {
         now: Time::from_us(2),
@@ -64,8 +67,8 @@ fn ndp_ingress(bencher: Bencher, kind: &str) {
     bencher.bench_local(|| pipeline.ingress(&mut Known, black_box(&header), black_box(&arrival)));
 }
 
-#[divan::bench(args = KINDS)]
-fn ndp_egress(bencher: Bencher, kind: &str) {
-    let (mut pipeline, departure) = (pipeline(), departure(kind));
+#[divan::bench(args = CASES)]
+fn egress(bencher: Bencher, &(program, kind): &(&str, &str)) {
+    let (mut pipeline, departure) = (pipeline(program), departure(kind));
     bencher.bench_local(|| pipeline.egress(black_box(&departure)));
 }

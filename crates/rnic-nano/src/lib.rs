@@ -16,10 +16,12 @@
 //! | [`program`] | a compiled program |
 //! | [`pipeline`] | a program on a NIC |
 //! | [`runtime`] | registers, schedulers, tables and their control plane |
+//! | [`cost`] | what a program would cost as hardware |
 
 mod arithmetic;
 pub mod ast;
 pub mod compile;
+pub mod cost;
 pub mod diagnostic;
 pub mod hir;
 mod lexer;

@@ -108,3 +108,45 @@ fn intervals(code: &Code<u32>, places: &[Option<u8>]) -> Vec<Interval> {
     intervals.sort_by_key(|interval| (interval.start, input(interval.register), interval.register));
     intervals
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hir::BinaryOp;
+    use crate::lower::code::{Apply, Pair, Wide};
+
+    fn code(ops: Vec<Op<u32>>, inputs: &[u32], outputs: &[u32]) -> Code<u32> {
+        let (wide, calls, applies, pinned, constants) = Default::default();
+        let inputs = inputs.iter().map(|r| (*r as u8, *r)).collect();
+        Code { ops, wide, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
+    }
+
+    /// Register 0 is the key, and gets an argument that nobody reads: it must not be written over 1, which gets whether an entry matched.
+    #[test]
+    fn arguments_and_the_hit_have_different_places() {
+        let mut code = code(vec![Op::Apply(0), Op::End], &[0], &[1]);
+        let actions = vec![(1, vec![0])];
+        code.applies = vec![Apply { table: 0, keys: vec![0], hit: Some(1), action: None, actions, end: 1 }];
+        let allocated = allocate(&code).expect("few registers").code;
+        assert_ne!(allocated.applies[0].hit, Some(allocated.applies[0].actions[0].1[0]));
+    }
+
+    /// The upper half of a comparison's result is written, though nobody reads it.
+    #[test]
+    fn both_halves_of_a_result_have_places() {
+        let mut code = code(vec![Op::Wide(0), Op::End], &[0], &[3]);
+        let (a, d) = (Pair { lo: 0, hi: 1 }, Pair { lo: 3, hi: 2 });
+        code.wide = vec![Wide { op: BinaryOp::LtSigned, width: 100, second: 100, d, a, b: a }];
+        let allocated = allocate(&code).expect("few registers");
+        assert_ne!(allocated.code.wide[0].d.lo, allocated.code.wide[0].d.hi);
+        assert_eq!(allocated.zeros, 1, "the upper half of the operand, which is no input");
+    }
+
+    #[test]
+    fn too_many_values_at_once_are_refused() {
+        let inputs: Vec<u32> = (0..257).collect();
+        let refused = allocate(&code(vec![Op::End], &inputs[..1], &inputs)).expect_err("more than 256");
+        assert!(refused.message.contains("256 registers"), "{}", refused.message);
+        assert!(allocate(&code(vec![Op::End], &inputs[..1], &inputs[1..])).is_ok());
+    }
+}

@@ -106,8 +106,8 @@ fn propagate_copies(code: &mut Code<u32>) {
     let entered = entered(code);
     // Copies that hold now: target and source.
     let mut copies: Vec<(u32, u32)> = Vec::new();
-    for index in 0..code.ops.len() {
-        if entered[index] {
+    for (index, entered) in entered[..code.ops.len()].iter().enumerate() {
+        if *entered {
             copies.clear();
         }
         let source = |r, role| match copies.iter().find(|(d, _)| *d == r) {
@@ -161,11 +161,14 @@ fn straighten(code: &mut Code<u32>) {
     retain(code, &keep);
 }
 
+/// What a branch asks of its operands.
+type Comparison = fn(u64, u64) -> bool;
+
 /// A branch whose operands are constants is none.
 fn fold_branches(code: &mut Code<u32>) {
     let value = |r: u32| code.constants.iter().find(|(_, register)| *register == r).map(|(value, _)| *value);
     for (index, op) in code.ops.iter_mut().enumerate() {
-        let (a, b, to, holds): (u32, u32, u32, fn(u64, u64) -> bool) = match *op {
+        let (a, b, to, holds): (u32, u32, u32, Comparison) = match *op {
             Op::JumpEq { a, b, to } => (a, b, to, |a, b| a == b),
             Op::JumpNe { a, b, to } => (a, b, to, |a, b| a != b),
             Op::JumpLt { a, b, to } => (a, b, to, |a, b| a < b),

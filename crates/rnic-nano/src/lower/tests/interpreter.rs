@@ -257,13 +257,7 @@ impl<'a> Interpreter<'a> {
                     a + b
                 }
             }
-            BinaryOp::SatSub => {
-                if a < b {
-                    0
-                } else {
-                    a - b
-                }
-            }
+            BinaryOp::SatSub => a.saturating_sub(b),
             BinaryOp::SatAddSigned => x.saturating_add(y).min(high).max(low) as u128,
             BinaryOp::SatSubSigned => x.saturating_sub(y).min(high).max(low) as u128,
             BinaryOp::Mul => a.wrapping_mul(b),

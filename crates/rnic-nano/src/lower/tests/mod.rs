@@ -156,32 +156,3 @@ proptest! {
         Seen::new(generator, 0).compare(&[], &packets);
     }
 }
-
-/// An argument of an action that nobody reads has a place of its own: it is not written over whether an entry matched.
-#[test]
-fn arguments_and_the_hit_have_different_places() {
-    let mut generator = Generator::new(Vec::new());
-    let slot = |width| SlotId(generator.pipeline.slots.iter().position(|slot| slot.width == width).unwrap() as u32);
-    let (hit, key) = (slot(1), slot(8));
-    let key_expr = || Expr { width: 8, kind: ExprKind::Slot(key) };
-    let action = Action { name: "a".into(), parameters: vec![key], body: Vec::new() };
-    generator.pipeline.tables = vec![Table {
-        name: "t".into(),
-        keys: vec![(key_expr(), MatchKind::Exact)],
-        actions: vec![action],
-        default: None,
-        default_const: false,
-        entries: vec![Entry { keys: vec![Pattern::Masked { value: 3, mask: 0xff }], action: 0, arguments: vec![0xfe] }],
-        entries_const: false,
-        size: 1,
-        span: Default::default(),
-    }];
-    let number = |value| Expr { width: 8, kind: ExprKind::Const(value) };
-    generator.pipeline.control = vec![
-        Stmt::Apply { table: TableId(0), hit: Some(hit), action: None },
-        Stmt::Assign { slot: key, value: number(9) },
-    ];
-    let mut inputs = [0; 10];
-    inputs[key.0 as usize] = 3;
-    Seen::new(generator, inputs.len()).compare(&inputs, &[vec![]]);
-}

@@ -1,0 +1,107 @@
+//! Memory on the NIC.
+
+use super::Hardware;
+use crate::hir::{MatchKind, Pipeline, Program as Checked};
+use crate::program::Program;
+use crate::runtime::Binding;
+
+/// Bits of what packetization keeps of a message beside two bitmaps of a bit per packet (delivered, to be sent): credit, greatest packet
+/// sent, length 32 each, timeouts 8, address 32, two contexts 16 each, number 16, buffer's place 16 and class 8; its timer: valid 1, expiry 64, packet
+/// 32.
+const SEND_BITS: u64 = 3 * 32 + 8 + 32 + 2 * 16 + 16 + 24 + 97;
+
+/// Bits of what reassembly keeps of a message beside a bitmap (received): address 32, context 16 and number 32 by which it is found, length
+/// 32, context here 16, buffer's place 16 and class 8; its timer: valid 1, expiry 64.
+const RECEIVE_BITS: u64 = 32 + 16 + 32 + 32 + 16 + 24 + 65;
+
+/// Bits of an entry of a scheduler: valid 1, number 16, rank, granted and grantable 32 each.
+const SCHEDULED_BITS: u64 = 1 + 16 + 3 * 32;
+
+/// Entries of a scheduler that are compared at once. Document: 16.
+const SCHEDULED: u64 = 16;
+
+/// Memory on the NIC, in bytes. Document: 1.2 MB for 16 messages of 39 kB, which two buffers each make up (1.25 MB); and 8.4 MB for 128,
+/// for which they would be 10 MB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// A buffer for each message in each direction, in whole segments.
+    pub buffers: u64,
+    /// What packetization, reassembly and timers keep of each message, both directions. Document: less than 100 bytes per message.
+    pub message_state: u64,
+    /// The program's registers and schedulers. An array has as many entries as there are messages, or fewer if it is declared so: dense
+    /// numbers index it.
+    pub registers: u64,
+    /// The program's tables: keys (twice if not exact: with masks), an action's number, the most arguments, for as many entries as a table may have.
+    /// Those whose entries are const are logic.
+    pub tables: u64,
+    /// Headers on their way: the fields of all headers of a pipeline, for each of its stages.
+    pub headers: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.parts().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// By name.
+    pub fn parts(&self) -> [(&'static str, u64); 5] {
+        [
+            ("buffers", self.buffers),
+            ("state of messages", self.message_state),
+            ("registers", self.registers),
+            ("tables", self.tables),
+            ("headers", self.headers),
+        ]
+    }
+}
+
+pub(super) fn memory(program: &Program, hardware: &Hardware, ingress: usize, egress: usize) -> Memory {
+    let messages = u64::from(hardware.messages);
+    let segment = u64::from(hardware.segment_bytes.max(1));
+    let packets = u64::from(hardware.message_bytes).div_ceil(segment);
+    let per_message = (2 * packets + SEND_BITS).div_ceil(8) + (packets + RECEIVE_BITS).div_ceil(8);
+    let hir = program.hir();
+    Memory {
+        buffers: 2 * messages * packets * segment,
+        message_state: messages * per_message,
+        registers: program.bindings().iter().map(|binding| registers(binding, messages)).sum(),
+        tables: tables(&hir.ingress) + tables(&hir.egress),
+        headers: headers(hir, ingress as u64, egress as u64),
+    }
+}
+
+fn registers(binding: &Binding, messages: u64) -> u64 {
+    let (entries, bits) = match binding {
+        Binding::IfElse { size, width, .. } => ((*size).min(messages), u64::from(*width)),
+        Binding::Dual { size, widths, .. } => {
+            ((*size).min(messages), widths.iter().map(|width| u64::from(*width)).sum())
+        }
+        // Those that wait have a place in the FIFO.
+        Binding::Scheduler { .. } => return (SCHEDULED * SCHEDULED_BITS + messages * SCHEDULED_BITS).div_ceil(8),
+    };
+    (entries * bits).div_ceil(8)
+}
+
+fn tables(pipeline: &Pipeline) -> u64 {
+    let width = |slot: &crate::hir::SlotId| u64::from(pipeline.slots[slot.0 as usize].width);
+    let bytes = |table: &crate::hir::Table| {
+        let keys: u64 = table
+            .keys
+            .iter()
+            .map(|(key, kind)| u64::from(key.width) * if *kind == MatchKind::Exact { 1 } else { 2 })
+            .sum();
+        let arguments = table.actions.iter().map(|action| action.parameters.iter().map(width).sum()).max().unwrap_or(0);
+        let action = u64::from(table.actions.len().max(1).next_power_of_two().trailing_zeros());
+        (u64::from(table.size) * (keys + action + arguments)).div_ceil(8)
+    };
+    pipeline.tables.iter().filter(|table| !table.entries_const).map(bytes).sum()
+}
+
+fn headers(program: &Checked, ingress: u64, egress: u64) -> u64 {
+    let bits = |pipeline: &Pipeline| -> u64 {
+        let slots = pipeline.headers.iter().flat_map(|header| header.fields.iter().chain([&header.valid]));
+        slots.map(|slot| u64::from(pipeline.slots[slot.0 as usize].width)).sum()
+    };
+    (ingress * bits(&program.ingress)).div_ceil(8) + (egress * bits(&program.egress)).div_ceil(8)
+}

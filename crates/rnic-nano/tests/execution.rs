@@ -1,0 +1,415 @@
+//! Programs on a NIC: what they tell the fixed blocks, what they emit, what a control plane does with their tables.
+
+use rnic_nano::hir::{StateId, Target, Transition};
+use rnic_nano::runtime::{Key, TableError};
+use rnic_nano::source::SourceFile;
+use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program, compile};
+use rnic_transport::Time;
+use rnic_transport::message::{
+    Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
+    Verdict, flags,
+};
+use rnic_transport::telemetry::{HopRecord, Telemetry};
+
+/// Blocks that note what they are told, and say of every packet the same.
+#[derive(Default)]
+struct Recorder {
+    info: RxMsgInfo,
+    requests: Vec<RxMsgInfoRequest>,
+    delivered: Vec<DeliveredEvent>,
+    credit: Vec<CreditToBtxEvent>,
+    control: Vec<CtrlPktEvent>,
+}
+
+impl Blocks for Recorder {
+    fn get_rx_msg_info(&mut self, request: &RxMsgInfoRequest) -> RxMsgInfo {
+        self.requests.push(*request);
+        self.info
+    }
+    fn delivered(&mut self, event: &DeliveredEvent) {
+        self.delivered.push(*event);
+    }
+    fn credit_to_btx(&mut self, event: &CreditToBtxEvent) {
+        self.credit.push(*event);
+    }
+    fn ctrl_pkt(&mut self, event: &CtrlPktEvent) {
+        self.control.push(*event);
+    }
+}
+
+const NIC: NicParameters = NicParameters {
+    mac: 0x0200_0000_0001,
+    switch_mac: 0x0200_0000_00ff,
+    ip: 7,
+    rtt_pkts: 9,
+    mtu: 1024,
+    line_rate_mbps: 200_000,
+    base_rtt_ns: 525,
+};
+
+fn arrival() -> Arrival<'static> {
+    let (trimmed, returned, marked, telemetry) = Default::default();
+    Arrival { now: Time::from_ns(1500), frame_bytes: 1088, trimmed, returned, marked, telemetry }
+}
+
+fn program(text: &str) -> Program {
+    let main = SourceFile { name: "test.p4".to_string(), text: text.to_string() };
+    compile(main, &|_: &str| None, &[]).unwrap_or_else(|rejected| panic!("{rejected}"))
+}
+
+fn pipeline(text: &str) -> P4Pipeline<64> {
+    P4Pipeline::new(&program(text), &NIC).expect("room for its header")
+}
+
+/// A program with a header of two 32-bit fields `a` and `b`. Ingress does `ingress`, and sends `b` as the credit of a control packet.
+fn small(declarations: &str, ingress: &str) -> String {
+    format!(
+        "#include <core.p4>
+        #include <nanotransport.p4>
+        header h_t {{ bit<32> a; bit<32> b; }}
+        struct headers_t {{ h_t h; }}
+        struct metadata_t {{ }}
+        parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic) {{
+            state start {{ packet.extract(hdr.h); transition accept; }}
+        }}
+        {declarations}
+            apply {{
+                {ingress}
+                ctrl_pkt_event({{0, 0, 0, 0, 0, 0, hdr.h.b, 0}}, ACK, 0);
+            }}
+        }}
+        control E(inout headers_t hdr, inout metadata_t meta, in departure_t departure, in nic_t nic, inout link_t link) {{
+            apply {{ hdr.h.setValid(); hdr.h.a = departure.pkt_offset; hdr.h.b = departure.credit; }}
+        }}
+        control D(packet_out packet, in headers_t hdr) {{ apply {{ packet.emit(hdr.h); }} }}
+        NanoTransport(P(), I(), E(), D()) main;"
+    )
+}
+
+const INGRESS: &str = "control I(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {";
+
+/// What a small program makes of a packet with `a`.
+fn credit(pipeline: &mut P4Pipeline<64>, a: u32) -> u32 {
+    let departure = Departure { pkt_offset: a, ..Departure::default() };
+    let header = pipeline.egress(&departure).header;
+    let mut blocks = Recorder::default();
+    assert_eq!(pipeline.ingress(&mut blocks, &header, &arrival()), Verdict::Consumed);
+    blocks.control[0].credit
+}
+
+#[test]
+fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
+    let mut nic = pipeline(include_str!("programs/receiver-driven.p4"));
+    let data = Departure {
+        src_context: 11,
+        dst_context: 12,
+        tx_msg_id: 0x10002,
+        msg_len: 5000,
+        pkt_offset: 4,
+        credit: 9,
+        flags: flags::DATA,
+        payload: 904,
+        ..Departure::default()
+    };
+    let framed = nic.egress(&data);
+    assert_eq!((framed.header.len, framed.band), (25, 1));
+    let expected = [0, 0, 0, 7, 0, 11, 0, 12, 0, 1, 0, 2, 0, 0, 0x13, 0x88, 0, 0, 0, 4, 0, 0, 0, 9, 1];
+    assert_eq!(framed.header.bytes[..25], expected);
+    assert_eq!(framed.header.bytes[25..], [0; 39]);
+
+    let info =
+        RxMsgInfo { rx_msg_id: 3, is_new_msg: true, is_new_pkt: true, is_last_pkt: true, ..RxMsgInfo::default() };
+    let mut blocks = Recorder { info, ..Recorder::default() };
+    let verdict = nic.ingress(&mut blocks, &framed.header, &arrival());
+    assert_eq!(verdict, Verdict::Reassemble { rx_msg_id: 3, pkt_offset: 4, is_last_pkt: true });
+    let request = RxMsgInfoRequest {
+        src_ip: 7,
+        src_context: 11,
+        tx_msg_id: 0x10002,
+        msg_len: 5000,
+        pkt_offset: 4,
+        mark_received: true,
+    };
+    assert_eq!(blocks.requests, [request]);
+    let answer = CtrlPktEvent {
+        dst_ip: 7,
+        dst_context: 11,
+        src_context: 12,
+        tx_msg_id: 0x10002,
+        msg_len: 5000,
+        pkt_offset: 4,
+        credit: 10,
+        rank: 0,
+        immediate: flags::ACK,
+        paced: flags::PULL,
+    };
+    assert_eq!(blocks.control, [answer]);
+
+    // The next packet is trimmed: it pulls no more. The one after is whole, and pulls one.
+    blocks.info.is_new_msg = false;
+    let trimmed = Arrival { trimmed: true, ..arrival() };
+    assert_eq!(nic.ingress(&mut blocks, &framed.header, &trimmed), Verdict::Consumed);
+    assert!(!blocks.requests[1].mark_received);
+    assert_eq!(blocks.control[1], CtrlPktEvent { immediate: flags::NACK, ..answer });
+    nic.ingress(&mut blocks, &framed.header, &arrival());
+    assert_eq!(blocks.control[2], CtrlPktEvent { credit: 11, ..answer });
+    blocks.info.fail = true;
+    assert_eq!(nic.ingress(&mut blocks, &framed.header, &arrival()), Verdict::Consumed);
+    assert_eq!(blocks.control.len(), 3);
+
+    let answer = |flags| Departure { flags, credit: 20, ..data };
+    let mut blocks = Recorder::default();
+    for bits in [flags::ACK | flags::PULL, flags::NACK] {
+        let framed = nic.egress(&answer(bits));
+        assert_eq!(framed.band, 0);
+        assert_eq!(nic.ingress(&mut blocks, &framed.header, &arrival()), Verdict::Consumed);
+    }
+    assert_eq!(blocks.delivered, [DeliveredEvent { tx_msg_id: 0x10002, before: 0, pkt_offset: 4, bitmap: 1 }]);
+    let pulled = CreditToBtxEvent { tx_msg_id: 0x10002, rtx: None, credit: Some(20) };
+    assert_eq!(blocks.credit, [pulled, CreditToBtxEvent { rtx: Some(4), credit: None, ..pulled }]);
+}
+
+/// Two messages; the one with less to come is granted first, and its own sender is written to.
+#[test]
+fn a_scheduler_and_shared_registers() {
+    let mut nic = pipeline(include_str!("programs/scheduled.p4"));
+    let from = |source: u16, packets: u32, pkt_offset: u32| Departure {
+        src_context: source,
+        tx_msg_id: source.into(),
+        msg_len: packets * 1024,
+        pkt_offset,
+        flags: flags::DATA,
+        ..Departure::default()
+    };
+    let mut blocks = Recorder::default();
+    let arrive = |nic: &mut P4Pipeline<64>, departure: Departure, info: RxMsgInfo| {
+        let framed = nic.egress(&departure);
+        let mut blocks = Recorder { info, ..Recorder::default() };
+        nic.ingress(&mut blocks, &framed.header, &arrival());
+        let event = blocks.control[0];
+        (event.dst_context, event.credit, event.rank, event.immediate)
+    };
+    let info = |rx_msg_id, is_new_msg, ack_no| RxMsgInfo {
+        rx_msg_id,
+        is_new_msg,
+        is_new_pkt: true,
+        ack_no,
+        ..RxMsgInfo::default()
+    };
+    // 30 packets: rank 29; one has come, so 10 are grantable, 9 are granted from the start.
+    assert_eq!(arrive(&mut nic, from(1, 30, 0), info(0, true, 1)), (1, 10, 1, flags::PULL));
+    // 20 packets: before the other one.
+    assert_eq!(arrive(&mut nic, from(2, 20, 0), info(1, true, 1)), (2, 10, 1, flags::PULL));
+    // Another packet of the first one: nothing but it can be granted, at level 1.
+    assert_eq!(arrive(&mut nic, from(1, 30, 1), info(0, false, 2)), (1, 11, 2, flags::PULL));
+    // A copy of it: all is granted.
+    assert_eq!(arrive(&mut nic, from(1, 30, 1), info(0, false, 2)), (1, 0, 0, flags::ACK));
+    // The second one ends: it leaves the scheduler, the first one moves up.
+    let last = RxMsgInfo { is_last_pkt: true, ..info(1, false, 20) };
+    assert_eq!(arrive(&mut nic, from(2, 20, 19), last), (2, 0, 0, flags::ACK));
+    assert_eq!(arrive(&mut nic, from(1, 30, 2), info(0, false, 3)), (1, 12, 1, flags::PULL));
+    // A message that nobody waits for any more leaves its place.
+    nic.expired(0);
+    assert_eq!(arrive(&mut nic, from(2, 40, 0), info(1, true, 1)), (2, 10, 1, flags::PULL));
+
+    // A GRANT's priority is that of the message's later packets.
+    let grant = Departure { tx_msg_id: 0x30005, flags: flags::PULL, credit: 12, rank: 3, ..Departure::default() };
+    let header = nic.egress(&grant).header;
+    nic.ingress(&mut blocks, &header, &arrival());
+    assert_eq!(blocks.credit, [CreditToBtxEvent { tx_msg_id: 0x30005, rtx: None, credit: Some(12) }]);
+    let data = Departure { tx_msg_id: 0x40005, flags: flags::DATA, ..Departure::default() };
+    assert_eq!(nic.egress(&data).band, 3);
+    assert_eq!(nic.egress(&Departure { tx_msg_id: 6, ..data }).band, 0);
+}
+
+#[test]
+fn registers_end_where_they_end() {
+    let declarations = format!("DualPort<bit<32>>(4) two; IfElseRaw<bit<7>>(4) one; {INGRESS}");
+    let text = small(
+        &declarations,
+        "two.write(hdr.h.a, 100);
+         bit<7> x = one.execute(hdr.h.a, true, reg_op_t.ADD, 100, reg_op_t.READ, 0);
+         hdr.h.b = two.read(hdr.h.a) + (bit<32>)x;",
+    );
+    let mut nic = pipeline(&text);
+    assert_eq!(credit(&mut nic, 3), 200);
+    assert_eq!(credit(&mut nic, 3), 100 + 200 % 128);
+    assert_eq!(nic.counters().beyond, 0);
+    assert_eq!(credit(&mut nic, 4), 0);
+    assert_eq!(credit(&mut nic, u32::MAX), 0);
+    assert_eq!(nic.counters().beyond, 6);
+    assert_eq!(credit(&mut nic, 2), 200);
+}
+
+const TABLE: &str = "
+    action set(bit<32> value) { hdr.h.b = value; }
+    action none() { hdr.h.b = 1; }";
+
+fn tabled(key: &str, properties: &str) -> String {
+    let declarations = format!(
+        "{INGRESS} {TABLE}
+        table t {{ key = {{ {key} }} actions = {{ set; none; }} default_action = none(); size = 3; {properties} }}"
+    );
+    small(&declarations, "t.apply();")
+}
+
+#[test]
+fn a_control_plane_changes_a_table() {
+    let mut nic = pipeline(&tabled("hdr.h.a: exact;", ""));
+    let mut other = pipeline(&tabled("hdr.h.a: exact;", ""));
+    let name = nic.table("nothing").expect_err("no such table").to_string();
+    assert_eq!(name, "the program has no table 'nothing'; its tables are: t");
+    assert_eq!(credit(&mut nic, 5), 1);
+    let mut table = nic.table("t").expect("it is there");
+    table.insert(&[Key::Exact(5)], 0, "set", &[50]).expect("room");
+    table.insert(&[Key::Exact(6)], 0, "set", &[60]).expect("room");
+    table.modify(&[Key::Exact(6)], "set", &[61]).expect("it is there");
+    table.set_default("set", &[2]).expect("not const");
+    let entries: Vec<_> = table.entries().into_iter().map(|entry| (entry.action, entry.arguments)).collect();
+    assert_eq!(entries, [("set".to_string(), vec![50]), ("set".to_string(), vec![61])]);
+    assert_eq!([5, 6, 7].map(|a| credit(&mut nic, a)), [50, 61, 2]);
+    assert_eq!(credit(&mut other, 5), 1, "a table of another NIC");
+    let mut table = nic.table("t").expect("it is there");
+    table.delete(&[Key::Exact(5)]).expect("it is there");
+    let set = |table: &mut rnic_nano::runtime::TableHandle<'_>, keys: &[Key], action: &str, arguments: &[u128]| {
+        table.insert(keys, 0, action, arguments).expect_err("wrong").to_string()
+    };
+    let wrong = [
+        set(&mut table, &[Key::Exact(6)], "set", &[1]),
+        set(&mut table, &[], "set", &[1]),
+        set(&mut table, &[Key::Exact(1 << 32)], "set", &[1]),
+        set(&mut table, &[Key::Any], "set", &[1]),
+        set(&mut table, &[Key::Exact(1)], "get", &[1]),
+        set(&mut table, &[Key::Exact(1)], "set", &[]),
+        set(&mut table, &[Key::Exact(1)], "set", &[1 << 32]),
+        table.delete(&[Key::Exact(5)]).expect_err("gone").to_string(),
+    ];
+    let expected = [
+        "table 't' has an entry with these keys already",
+        "table 't' has 1 keys, the entry has 0",
+        "4294967296 does not fit into the 32 bits of key 0 of table 't'",
+        "key 0 of table 't' is exact: only an exact value fits",
+        "table 't' has no action 'get'; its actions are: set, none",
+        "action 'set' has 1 parameters, the entry has 0 arguments",
+        "4294967296 does not fit into the 32 bits of parameter 'value'",
+        "table 't' has no entry with these keys",
+    ];
+    for (wrong, expected) in wrong.iter().zip(expected) {
+        // Names may be qualified.
+        assert!(wrong == expected || wrong.contains("parameter"), "{wrong}");
+    }
+    for a in [1, 2] {
+        table.insert(&[Key::Exact(a)], 0, "none", &[]).expect("room");
+    }
+    assert_eq!(table.insert(&[Key::Exact(3)], 0, "none", &[]), Err(TableError::Full("t".to_string(), 3)));
+    assert_eq!([5, 6, 1].map(|a| credit(&mut nic, a)), [2, 61, 1]);
+}
+
+#[test]
+fn priorities_and_prefixes_order_entries() {
+    let mut nic = pipeline(&tabled("hdr.h.a: ternary;", ""));
+    let mut table = nic.table("t").expect("it is there");
+    table.insert(&[Key::Ternary { value: 0xff, mask: 0xf0 }], 1, "set", &[10]).expect("room");
+    table.insert(&[Key::Range { low: 0xf0, high: 0xf7 }], 2, "set", &[20]).expect("room");
+    table.insert(&[Key::Any], 0, "set", &[30]).expect("room");
+    assert_eq!([0xf8, 0xf7, 0x17].map(|a| credit(&mut nic, a)), [10, 20, 30]);
+
+    let mut nic = pipeline(&tabled("hdr.h.a: lpm;", ""));
+    let mut table = nic.table("t").expect("it is there");
+    table.insert(&[Key::Lpm { value: 0x0a00_0000, length: 8 }], 0, "set", &[8]).expect("room");
+    table.insert(&[Key::Lpm { value: 0x0a0b_ffff, length: 16 }], 0, "set", &[16]).expect("room");
+    table.insert(&[Key::Exact(0x0a0b_0001)], 0, "set", &[32]).expect("room");
+    assert_eq!([0x0a0b_0001, 0x0a0b_0002, 0x0a0c_0000, 0x0b00_0000].map(|a| credit(&mut nic, a)), [32, 16, 8, 1]);
+    let too_long = nic.table("t").expect("there").insert(&[Key::Lpm { value: 0, length: 33 }], 0, "set", &[0]);
+    assert!(too_long.is_err());
+}
+
+#[test]
+fn constant_tables_stay_as_they_are() {
+    let entries = "const entries = { 5: set(50); 6: none(); }";
+    let mut nic = pipeline(&tabled("hdr.h.a: exact;", entries));
+    assert_eq!([5, 6, 7].map(|a| credit(&mut nic, a)), [50, 1, 1]);
+    let mut table = nic.table("t").expect("it is there");
+    let refused = table.delete(&[Key::Exact(5)]).expect_err("const");
+    assert_eq!(refused.to_string(), "the list of entries of table 't' is const");
+    table.set_default("set", &[9]).expect("the default is not const");
+    assert_eq!(credit(&mut nic, 7), 9);
+}
+
+/// The header is 8 bytes; then come two records. The program adds up what it reads of the second one.
+#[test]
+fn telemetry_follows_the_header() {
+    let text = small(INGRESS, "hdr.h.b = meta.second.queue_bytes + meta.second.rate_mbps + (bit<32>)arrival.hops;")
+        .replace("struct metadata_t { }", "struct metadata_t { telemetry_t first; telemetry_t second; }")
+        .replace(
+            "packet.extract(hdr.h); transition accept;",
+            "packet.extract(hdr.h);
+             transition select(arrival.hops) { 0: accept; default: records; }
+         }
+         state records {
+             packet.extract(meta.first); packet.extract(meta.second);
+             transition accept;",
+        );
+    let mut nic = pipeline(&text);
+    assert_eq!(credit(&mut nic, 1), 0, "no records, no bytes missing");
+    let record =
+        |number| HopRecord { timestamp_ns: number, tx_bytes: 7, queue_bytes: 1000 * number, rate_mbps: 10 * number };
+    let mut telemetry = Telemetry::default();
+    telemetry.push(record(1));
+    let header = nic.egress(&Departure::default()).header;
+    let mut blocks = Recorder::default();
+    nic.ingress(&mut blocks, &header, &Arrival { telemetry: Some(&telemetry), ..arrival() });
+    assert!(blocks.control.is_empty(), "the second record is missing");
+    assert_eq!(nic.counters().rejected, 1);
+    telemetry.push(record(2));
+    nic.ingress(&mut blocks, &header, &Arrival { telemetry: Some(&telemetry), ..arrival() });
+    assert_eq!(blocks.control[0].credit, 2000 + 20 + 2);
+}
+
+#[test]
+fn short_and_endless_packets_are_forgotten() {
+    let mut nic = pipeline(&small(INGRESS, ""));
+    let mut blocks = Recorder::default();
+    let short = P4Header { bytes: [0xff; 64], len: 7 };
+    assert_eq!(nic.ingress(&mut blocks, &short, &arrival()), Verdict::Consumed);
+    assert_eq!((nic.counters().rejected, blocks.control.len()), (1, 0));
+    // The front end refuses such a parser.
+    let mut endless = program(&small(INGRESS, "")).hir().clone();
+    endless.ingress.states[0].transition = Transition::To(Target::State(StateId(0)));
+    endless.ingress.states[0].body.clear();
+    let mut nic = P4Pipeline::<64>::new(&Program::new(endless).expect("lowered"), &NIC).expect("room");
+    assert_eq!(nic.ingress(&mut blocks, &short, &arrival()), Verdict::Consumed);
+    assert_eq!((nic.counters().exhausted, blocks.control.len()), (1, 0));
+}
+
+#[test]
+fn what_a_program_knows_of_its_nic_and_its_packets() {
+    let sum = "hdr.h.b = nic.mac[31:0] + nic.switch_mac[7:0] ++ 24w0;";
+    let all = "hdr.h.b = nic.mac[31:0] + (bit<32>)nic.switch_mac[7:0] + nic.ip + nic.rtt_pkts + (bit<32>)nic.mtu
+        + nic.line_rate_mbps + nic.base_rtt_ns + arrival.now_ns[31:0] + (bit<32>)arrival.frame_bytes;";
+    assert!(compile(SourceFile { name: "t".into(), text: small(INGRESS, sum) }, &|_: &str| None, &[]).is_err());
+    let mut nic = pipeline(&small(INGRESS, all));
+    assert_eq!(credit(&mut nic, 0), 1 + 255 + 7 + 9 + 1024 + 200_000 + 525 + 1500 + 1088);
+}
+
+#[test]
+fn long_headers_need_room() {
+    let wide = small(INGRESS, "").replace("bit<32> b;", "bit<32> b; bit<128> c; bit<128> d; bit<128> e; bit<128> f;");
+    let program = program(&wide);
+    assert_eq!((program.emitted_bytes(), program.header_room()), (72, 256));
+    let refused = P4Pipeline::<64>::new(&program, &NIC).expect_err("72 bytes").to_string();
+    assert_eq!(refused, "the program needs room for headers of 256 bytes, there is room for 64");
+    let mut nic = P4Pipeline::<256>::new(&program, &NIC).expect("room");
+    assert_eq!(nic.egress(&Departure::default()).header.len, 72);
+    let too_wide = (0..16).fold(String::new(), |text, n| format!("{text} bit<128> c{n};"));
+    let text = small(INGRESS, "").replace("bit<32> b;", &format!("bit<32> b; {too_wide}"));
+    let refused = compile(SourceFile { name: "t".into(), text }, &|_: &str| None, &[]).expect_err("264 bytes");
+    assert!(refused.to_string().contains("may be 264 bytes long; this NIC has room for 256"), "{refused}");
+}
+
+#[test]
+fn blocks_are_there_for_ingress_only() {
+    let text = small(INGRESS, "").replace("hdr.h.setValid();", "delivered_event(1, 2, 3, 4); hdr.h.setValid();");
+    let refused = compile(SourceFile { name: "t".into(), text }, &|_: &str| None, &[]).expect_err("in egress");
+    assert!(refused.to_string().contains("'delivered_event' can be called by the ingress control only"), "{refused}");
+}
