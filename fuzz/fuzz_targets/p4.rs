@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use rnic_torture::fuzz::p4;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(what) = p4::check(&String::from_utf8_lossy(bytes)) {
+    if let Err(what) = p4::check(&String::from_utf8_lossy(bytes), bytes.len() as u64) {
         panic!("{what}");
     }
 });

@@ -20,6 +20,15 @@ fn a_transport_is_compiled() {
 }
 
 #[test]
+fn every_construct_is_compiled() {
+    let program = compile_file(&file("accepted/every_construct.p4"), &[]).unwrap_or_else(|what| panic!("{what}"));
+    let ingress = &program.hir().ingress;
+    let tables: Vec<&str> = ingress.tables.iter().map(|table| table.name.as_str()).collect();
+    // The state that no other leads to is left out.
+    assert_eq!((ingress.states.len(), tables.len()), (3, 3), "{tables:?}");
+}
+
+#[test]
 fn what_cannot_be_read_or_is_wrong_is_told_apart() {
     let missing = compile_file(&file("accepted/missing.p4"), &[]).unwrap_err();
     assert!(

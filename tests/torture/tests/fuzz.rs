@@ -64,9 +64,10 @@ fn programs_are_compiled_or_refused() {
     let run = |seed| p4::run(Dice::new(seed), 300).unwrap_or_else(|what| panic!("seed {seed}, {what}"));
     let sum = (1..=10).map(run).fold(p4::Summary::default(), p4::Summary::plus);
     assert!(sum.programs == 3_000 && sum.parsed > 600 && sum.parsed < 2_400, "{sum:?}");
+    assert!(sum.compiled > 300 && sum.packets > 5_000 && sum.events > 1_000, "{sum:?}");
     // The programs that the others are made of.
     let input = |bytes: &[u8]| p4::run(Dice::of(bytes.to_vec()), 1).unwrap_or_else(|what| panic!("{what}"));
-    assert_eq!([0, 1].map(|program| input(&[program, 255, 255, 0, 255, 255]).parsed), [1, 1]);
+    assert_eq!([0, 1].map(|program| input(&[program, 255, 255, 0, 255, 255]).compiled), [1, 1]);
 }
 
 /// Inputs in place of seeds, as a fuzzer makes them: they end, however little they say.

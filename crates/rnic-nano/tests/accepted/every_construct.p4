@@ -109,7 +109,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arriv
         const entries = {
             (1, _, 0x0a000000 &&& 0xff000000): set(16w7, true);
             (2, 5, default): nothing;
-            (4, 1 ..  9, _): nothing() @hidden();
+            (4, 9, _): nothing() @hidden();
         }
     }
     table single {
@@ -130,15 +130,16 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arriv
         if (arrival.trimmed) return;
         else if (!arrival.returned && info.fail == false) { ; }
         else { exit; }
-        sum = counts.execute(index, sum > 3, reg_op_t.ADD, 1, reg_op_t.READ, operand_false = 0);
+        sum = counts.execute(
+            index = index, predicate = sum > 3, op_true = reg_op_t.ADD, operand_true = 1, op_false = reg_op_t.READ, operand_false = 0
+        );
         bit<16> shifted = sum >> 2 << 1;
         bool less = index < 5 && (index) > (3);
         bool more = shifted >= 1 == !less;
         meta.state[7:0] = hdr.message.kind ++ hdr.message.version;
         meta.state = less ? (bit<16>) record.a : more ? -sum : ~sum ^ (sum | 3) % 2 / 1 |-| 1;
         meta.state = (bit<16>)(bit<8>) (kind_t) 1;
-        note<bit<8>, bit<16>>(8w1, _);
-        common(meta.state, by = .LIMIT);
+        common(x = meta.state, by = .LIMIT);
         shared.write(index, shared.read(index) + 1);
         if (kinds.apply().hit) { set(1, false); }
         switch (kinds.apply().action_run) {

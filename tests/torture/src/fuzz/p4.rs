@@ -1,9 +1,14 @@
 //! P4 programs that are right, nearly right, or noise: the compiler takes them or says what is wrong, and what it takes runs.
 
 use crate::network::Dice;
-use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::parser::parse_program;
 use rnic_nano::source::{SourceFile, SourceMap, Span};
+use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program, Rejected, compile};
+use rnic_transport::Time;
+use rnic_transport::message::{
+    Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
+};
+use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Programs to begin with.
@@ -133,6 +138,9 @@ const WORDS: &[&str] = &[
     "exit;",
 ];
 
+/// Constants that may be given other values.
+const CONSTANTS: &[&str] = &["REGISTERS", "DATA_BAND", "LIMIT", "WIDE", "FLAG", "SIGNED", "DATA", "NONE"];
+
 /// What a run has done.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -140,12 +148,24 @@ pub struct Summary {
     pub programs: u64,
     /// Those whose syntax was taken.
     pub parsed: u64,
+    /// Those that were compiled.
+    pub compiled: u64,
+    /// Packets that these have handled.
+    pub packets: u64,
+    /// What these have said to the fixed blocks.
+    pub events: u64,
 }
 
 impl Summary {
     /// The sum of both.
     pub fn plus(self, other: Summary) -> Summary {
-        Summary { programs: self.programs + other.programs, parsed: self.parsed + other.parsed }
+        Summary {
+            programs: self.programs + other.programs,
+            parsed: self.parsed + other.parsed,
+            compiled: self.compiled + other.compiled,
+            packets: self.packets + other.packets,
+            events: self.events + other.events,
+        }
     }
 }
 
@@ -160,17 +180,18 @@ pub fn run(mut dice: Dice, steps: u64) -> Result<Summary, String> {
             break;
         }
         let program = nearly_a_program(&mut dice);
-        summary = summary.plus(check(&program)?);
+        let number = dice.word();
+        summary = summary.plus(check(&program, number)?);
     }
     Ok(summary)
 }
 
-/// Compiles one program.
+/// Compiles one program and lets it handle packets that follow from a number.
 ///
 /// # Errors
 /// What is wrong, and the program.
-pub fn check(program: &str) -> Result<Summary, String> {
-    let checked = catch_unwind(AssertUnwindSafe(|| compile(program)));
+pub fn check(program: &str, packets: u64) -> Result<Summary, String> {
+    let checked = catch_unwind(AssertUnwindSafe(|| compile_and_run(program, &mut Dice::new(packets))));
     let checked = checked.unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("a panic: {}", said.unwrap_or("without words")))
@@ -178,18 +199,126 @@ pub fn check(program: &str) -> Result<Summary, String> {
     checked.map_err(|what| format!("{what}; the program:\n{program}"))
 }
 
-fn compile(program: &str) -> Result<Summary, String> {
-    let main = SourceFile { name: "program.p4".into(), text: program.into() };
-    let mut summary = Summary { programs: 1, ..Summary::default() };
-    match parse_program(main, &|_| None) {
-        Ok(_) => summary.parsed = 1,
-        Err((errors, sources)) => check_errors(&errors, &sources)?,
+fn compile_and_run(program: &str, dice: &mut Dice) -> Result<Summary, String> {
+    let main = || SourceFile { name: "program.p4".into(), text: program.into() };
+    let parsed = parse_program(main(), &|_| None).is_ok();
+    let constants =
+        if dice.chance(100) { vec![(dice.pick(CONSTANTS).to_string(), u128::from(dice.word()))] } else { vec![] };
+    let mut summary = Summary { programs: 1, parsed: parsed.into(), ..Summary::default() };
+    match compile(main(), &|_| None, &constants) {
+        Ok(program) => {
+            summary.compiled = 1;
+            (summary.packets, summary.events) = if program.header_room() <= 64 {
+                handle_packets::<64>(&program, dice)?
+            } else {
+                handle_packets::<256>(&program, dice)?
+            };
+        }
+        Err(rejected) => check_errors(&rejected)?,
     }
     Ok(summary)
 }
 
+/// A few packets both ways; how many, and what the fixed blocks heard.
+fn handle_packets<const N: usize>(program: &Program, dice: &mut Dice) -> Result<(u64, u64), String> {
+    let nic = NicParameters {
+        ip: 1,
+        rtt_pkts: 10,
+        mtu: 1_000,
+        line_rate_mbps: 100_000,
+        base_rtt_ns: 5_000,
+        ..NicParameters::default()
+    };
+    let mut pipeline = P4Pipeline::<N>::new(program, &nic).map_err(|what| what.to_string())?;
+    let mut blocks = AnyBlocks { dice: Dice::new(dice.word()), events: 0 };
+    let mut header = P4Header::<N>::default();
+    const PACKETS: u64 = 8;
+    for _ in 0..PACKETS {
+        header = if dice.chance(500) { any_header(dice, program.emitted_bytes()) } else { header };
+        let telemetry = any_telemetry(dice);
+        let arrival = Arrival {
+            now: Time::from_ps(dice.word() >> 8),
+            frame_bytes: dice.word() as u16,
+            trimmed: dice.chance(300),
+            returned: dice.chance(100),
+            marked: dice.chance(300),
+            telemetry: telemetry.as_ref(),
+        };
+        pipeline.ingress(&mut blocks, &header, &arrival);
+        header = pipeline.egress(&any_departure(dice)).header;
+        if header.len as u32 > program.emitted_bytes() {
+            return Err(format!("a header of {} bytes; {} are the most", header.len, program.emitted_bytes()));
+        }
+    }
+    Ok((2 * PACKETS, blocks.events))
+}
+
+fn any_header<const N: usize>(dice: &mut Dice, usual: u32) -> P4Header<N> {
+    let len = if dice.chance(800) { usual as usize } else { dice.below(N as u64 + 1) as usize };
+    let mut header = P4Header { bytes: [0; N], len: len as u16 };
+    header.bytes[..len].copy_from_slice(&dice.bytes(len));
+    header
+}
+
+fn any_telemetry(dice: &mut Dice) -> Option<Telemetry> {
+    let mut telemetry = Telemetry::default();
+    for _ in 0..dice.below(Telemetry::MOST as u64 + 2) {
+        let [timestamp_ns, tx_bytes, queue_bytes, rate_mbps] = std::array::from_fn(|_| dice.word() as u32);
+        telemetry.push(HopRecord { timestamp_ns, tx_bytes, queue_bytes, rate_mbps });
+    }
+    dice.chance(300).then_some(telemetry)
+}
+
+fn any_departure(dice: &mut Dice) -> Departure {
+    Departure {
+        now: Time::from_ps(dice.word() >> 8),
+        dst_ip: dice.word() as u32,
+        dst_context: dice.word() as u16,
+        src_context: dice.word() as u16,
+        tx_msg_id: dice.word() as u32,
+        msg_len: dice.word() as u32,
+        pkt_offset: dice.word() as u32,
+        credit: dice.word() as u32,
+        rank: dice.word() as u8,
+        flags: dice.word() as u8,
+        is_new_msg: dice.chance(500),
+        is_rtx: dice.chance(500),
+        payload: dice.below(10_000) as u32,
+    }
+}
+
+/// Fixed blocks that answer anything.
+struct AnyBlocks {
+    dice: Dice,
+    events: u64,
+}
+
+impl Blocks for AnyBlocks {
+    fn get_rx_msg_info(&mut self, _: &RxMsgInfoRequest) -> RxMsgInfo {
+        self.events += 1;
+        RxMsgInfo {
+            fail: self.dice.chance(100),
+            rx_msg_id: self.dice.word() as u16,
+            is_new_msg: self.dice.chance(500),
+            is_new_pkt: self.dice.chance(500),
+            is_last_pkt: self.dice.chance(500),
+            ack_no: self.dice.word() as u32,
+        }
+    }
+    fn delivered(&mut self, _: &DeliveredEvent) {
+        self.events += 1;
+    }
+    fn credit_to_btx(&mut self, _: &CreditToBtxEvent) {
+        self.events += 1;
+    }
+    fn ctrl_pkt(&mut self, _: &CtrlPktEvent) {
+        self.events += 1;
+    }
+}
+
 /// A refusal says something, of places that there are.
-fn check_errors(errors: &[Diagnostic], sources: &SourceMap) -> Result<(), String> {
+fn check_errors(rejected: &Rejected) -> Result<(), String> {
+    let Rejected { errors, sources } = rejected;
     if errors.is_empty() || errors.len() > 20 {
         return Err(format!("refused with {} errors", errors.len()));
     }
