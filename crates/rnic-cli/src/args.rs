@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Decode(DecodeArgs),
     /// Compute without simulating: buffer thresholds, fluid models of DCQCN and TIMELY
     Model(ModelArgs),
+    /// Transports programmed in P4
+    P4(P4Args),
 }
 
 /// A scenario, and what to change in it.
@@ -310,6 +312,45 @@ pub(crate) enum DecodeFormat {
     Json,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct P4Args {
+    #[command(subcommand)]
+    pub(crate) command: P4Command,
+}
+
+/// What to do with a program.
+#[derive(Subcommand, Debug)]
+pub(crate) enum P4Command {
+    /// Compile a program for a NanoTransport NIC and say what is in it, or what is wrong with it
+    Check(P4CheckArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic p4 check transport.p4\n  \
+    rnic p4 check transport.p4 --constant REGISTERS=64 --cost\n  \
+    rnic p4 check transport.p4 --format json | jq '.errors[].message'\n\n\
+    Exit codes: 0 the program is right; 1 the output cannot be written; 2 the program is wrong or cannot be read.")]
+pub(crate) struct P4CheckArgs {
+    /// The program; files that it includes with quotes are beside it
+    #[arg(value_name = "FILE.p4")]
+    pub(crate) file: PathBuf,
+
+    /// Give a constant of the program's top level another value; may be repeated
+    ///
+    /// The value is decimal, hexadecimal (0x), true or false.
+    #[arg(long = "constant", value_name = "NAME=VALUE", value_parser = parse_constant)]
+    pub(crate) constants: Vec<(String, u128)>,
+
+    /// Also print what the program would cost as hardware: stages, latency, least interval between packets, memory
+    #[arg(long)]
+    pub(crate) cost: bool,
+
+    /// What to print on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
 /// Splits `path=value` at the first equals sign outside quotes.
 fn parse_set(text: &str) -> Result<(String, String), String> {
     let mut quote = None;
@@ -332,6 +373,25 @@ fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
+/// A name and a number, or `true` or `false` for 1 and 0.
+fn parse_constant(text: &str) -> Result<(String, u128), String> {
+    let example = "write a name and a number, for example REGISTERS=64";
+    let (name, value) = text.split_once('=').ok_or(example)?;
+    let (name, value) = (name.trim(), value.trim());
+    let number = match value {
+        "true" => Some(1),
+        "false" => Some(0),
+        _ => match value.strip_prefix("0x") {
+            Some(digits) => u128::from_str_radix(digits, 16).ok(),
+            None => value.parse().ok(),
+        },
+    };
+    match number {
+        Some(number) if !name.is_empty() => Ok((name.to_string(), number)),
+        _ => Err(format!("{example}; a number is from 0 to 2^128 - 1, decimal or hexadecimal (0x)")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,6 +400,17 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn constants_are_numbers() {
+        let parsed = |text: &str| parse_constant(text).ok().map(|(name, value)| format!("{name}={value}"));
+        assert_eq!(parsed("A=5").unwrap(), "A=5");
+        assert_eq!(parsed(" A = 0xfF ").unwrap(), "A=255");
+        assert_eq!((parsed("A=true").unwrap(), parsed("A=false").unwrap()), ("A=1".to_string(), "A=0".to_string()));
+        for wrong in ["A", "A=", "=5", "A=-1", "A=x", "A=340282366920938463463374607431768211456"] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What can go wrong, how it is told, and the exit code that it leads to.
 
+use crate::drawn;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use rnic_nano::Rejected;
 use rnic_sim::scenario::{Mistake, ScenarioError};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -12,6 +14,12 @@ pub(crate) enum CliError {
     /// The scenario is wrong or cannot be read.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// A P4 program is wrong.
+    #[error(transparent)]
+    Program(Box<Rejected>),
+    /// The input is wrong, and standard output says so already.
+    #[error("the input is wrong")]
+    Told,
     /// Something else that was asked for is wrong.
     #[error("{0}")]
     Input(String),
@@ -35,7 +43,7 @@ impl CliError {
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            CliError::Scenario(_) | CliError::Input(_) => 2,
+            CliError::Scenario(_) | CliError::Program(_) | CliError::Told | CliError::Input(_) => 2,
             CliError::Failed(_) | CliError::Io { .. } => 1,
             CliError::NobodyReads => 0,
         }
@@ -45,7 +53,9 @@ impl CliError {
     pub(crate) fn report(self) -> ExitCode {
         let code = ExitCode::from(self.code());
         let text = match self {
-            CliError::NobodyReads => return code,
+            CliError::NobodyReads | CliError::Told => return code,
+            CliError::Program(rejected) if io::stderr().is_terminal() => drawn::draw(&rejected),
+            CliError::Program(rejected) => rejected.to_string(),
             CliError::Scenario(ScenarioError::Mistake(mistake)) if io::stderr().is_terminal() => {
                 format!("{:?}", miette::Report::new(Drawn::new(*mistake)))
             }

@@ -5,11 +5,13 @@
 mod args;
 mod decode;
 mod describe;
+mod drawn;
 mod error;
 mod export;
 mod list;
 mod model;
 mod output;
+mod p4;
 mod peer;
 mod perf;
 mod pingpong;
@@ -53,6 +55,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Model(arguments) => model::model(&arguments),
+        Command::P4(arguments) => p4::p4(&arguments),
     }
 }
 

@@ -135,7 +135,7 @@ fn bad_overrides_name_the_argument() {
         ),
         (
             "run.IRN.bpd_cap=3",
-            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, rto_min, header, ack_size, nack_size, cnp_size, control_priority, nic_burst, max_rate, dcqcn, timely, patched-timely, dctcp, aimd, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, nacks, bdp_fc, bdp_cap",
+            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, rto_min, header, ack_size, nack_size, cnp_size, control_priority, nic_burst, max_rate, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, nacks, bdp_fc, bdp_cap",
         ),
         (
             "run.RCE.pfc=true",

@@ -3,6 +3,7 @@
 //! `rejected/meaning-*.p4` are wrong; the file beside each one, `.txt`, holds what the analysis says of it. After a change of words
 //! `cargo test -p rnic-nano --test meaning -- --ignored` writes these files anew: their difference is to be read.
 
+use proptest::prelude::*;
 use rnic_nano::hir::{self, Program};
 use rnic_nano::parser::parse_program;
 use rnic_nano::sema::analyse;
@@ -70,11 +71,109 @@ fn write_the_recorded_words() {
 #[test]
 fn what_is_right_is_taken() {
     let files = programs(&folder("accepted"), "");
-    assert!(!files.is_empty());
+    assert!(files.len() > 1);
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
         if let Err(what) = analysed(&path.to_string_lossy(), &text, &[]) {
             panic!("{what}");
         }
+    }
+}
+
+/// Each would exhaust memory, time or the stack of a compiler without limits.
+#[test]
+fn hostile_programs_are_refused() {
+    let many = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
+    let head = "#include <core.p4>\n#include <nanotransport.p4>\n";
+    let control = |locals: &str, apply: &str| format!("control C(inout bit<8> x) {{ {locals} apply {{ {apply} }} }}");
+    let parser = |states: &str| format!("parser P(packet_in packet) {{ state start {{ transition s0; }} {states} }}");
+    let programs = [
+        // Nothing at all, but two to the power of 40 times.
+        format!("struct s0 {{ }} {}", many(40, &|n| format!("struct s{} {{ s{n} a; s{n} b; }}\n", n + 1))),
+        format!("struct s {{ {} }}", many(70_000, &|n| format!("bit<8> f{n};\n"))),
+        control("", &many(70_000, &|n| format!("bit<8> v{n};\n"))),
+        control("action a0() { }", &many(300, &|_| "a0();".to_string()))
+            + &format!(
+                "control A0() {{ apply {{ }} }} {}",
+                many(1000, &|n| format!(
+                    "control A{}() {{ A{n}() a; A{n}() b; apply {{ a.apply(); b.apply(); }} }}\n",
+                    n + 1
+                ))
+            ),
+        format!(
+            "control A0() {{ apply {{ }} }} {}",
+            many(1000, &|n| format!("control A{}() {{ A{n}() a; apply {{ a.apply(); }} }}\n", n + 1))
+        ),
+        control(&format!("action a0() {{ }} {}", many(1000, &|n| format!("action a{}() {{ a{n}(); }}\n", n + 1))), ""),
+        control(
+            &format!(
+                "action a0() {{ x = 1; }} {}",
+                many(40, &|n| format!("action a{}() {{ a{n}(); a{n}(); }}\n", n + 1))
+            ),
+            "",
+        ),
+        format!("enum big_t {{ {} }} const big_t B = big_t.NONE;", many(50_000, &|n| format!("M{n},\n")))
+            + &many(50_000, &|n| format!("const big_t B{n} = big_t.M{n};\n")),
+        format!(
+            "error {{ {} }} error {{ {} }}",
+            many(50_000, &|n| format!("E{n},\n")),
+            many(50_000, &|n| format!("E{n},\n"))
+        ),
+        parser(
+            &(many(50_000, &|n| format!("state s{n} {{ transition s{}; }}\n", n + 1))
+                + "state s50000 { transition accept; }"),
+        ),
+        parser(
+            &(many(50_000, &|n| format!("state s{n} {{ transition s{}; }}\n", n + 1))
+                + "state s50000 { transition s7; }"),
+        ),
+        format!(
+            "control E(inout bit<8> x) {{ {} table t {{ key = {{ x: exact; }} actions = {{ {} }} }} apply {{ t.apply(); }} }}",
+            many(2000, &|n| format!("action a{n}() {{ }}\n")),
+            many(2000, &|n| format!("a{n};\n"))
+        ),
+        control("", &format!("x = {}1;", "x + ".repeat(450))),
+        control("", &format!("{}x = 1;{}", "if (x == 1) { ".repeat(90), "}".repeat(90))),
+    ];
+    for (number, program) in programs.iter().enumerate() {
+        let said = analysed("hostile.p4", &format!("{head}{program}"), &[]).expect_err("no `main`");
+        assert!(said.len() < 30_000, "program {number}: {} bytes", said.len());
+        let nested = said.starts_with("error: the program has no `main`");
+        assert_eq!(nested, number + 1 == programs.len() || number == 9, "program {number}: {said}");
+    }
+}
+
+/// Words of a program, with what stands between them.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let same =
+            |c: char| if first.is_alphanumeric() || first == '_' { c.is_alphanumeric() || c == '_' } else { false };
+        let end = rest[first.len_utf8()..].find(|c| !same(c)).map_or(rest.len(), |end| end + first.len_utf8());
+        words.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    words
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A program with some words replaced by others of it, or by nothing: refused in at most 20 errors, or right.
+    #[test]
+    fn mangled_programs_do_no_harm(file in any::<prop::sample::Index>(), changes in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 1..4)) {
+        let mut files = programs(&folder("accepted"), "");
+        files.extend(programs(&folder("rejected"), "meaning-"));
+        files.retain(|path| !path.to_string_lossy().contains("-large-"));
+        let path = file.get(&files);
+        let text = fs::read_to_string(path).unwrap();
+        let original = words(&text);
+        let mut mangled = original.clone();
+        for [at, with] in changes {
+            let (at, with) = (at.index(original.len()), with.index(original.len() * 5 / 4));
+            mangled[at] = original.get(with).copied().unwrap_or_default();
+        }
+        let _ = analysed("mangled.p4", &mangled.concat(), &[]);
     }
 }

@@ -181,6 +181,11 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
                     self.totals.given_up += 1;
                 }
             }
+            NicEvent::Timeout { tag } => {
+                self.totals.timeouts += 1;
+                self.book.records[tag as usize].timeouts += 1;
+                return;
+            }
             NicEvent::ReceiveExpired { .. } => return,
         }
         self.sending -= 1;

@@ -370,6 +370,7 @@ fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::
         delivered: hosts.delivered,
         marked: hosts.marked,
         notifications: hosts.notifications,
+        given_up: hosts.given_up,
         hops: fabric.hops(),
         in_flight: fabric.in_flight(),
         ..Totals::default()

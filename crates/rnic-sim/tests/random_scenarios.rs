@@ -5,10 +5,10 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rnic_fabric::config::TopologySpec;
+use rnic_fabric::config::{Headers, TopologySpec, TrimSpec};
 use rnic_sim::catalogue::Catalogue;
 use rnic_sim::results::RunStatus;
-use rnic_sim::scenario::{Recovery, RunSpec};
+use rnic_sim::scenario::{OutputSetup, QueueingSetup, Recovery, RunSpec};
 use rnic_sim::workload::FlowSpec;
 use rnic_transport::congestion::Settings;
 use rnic_transport::{BitRate, Bytes, Time};
@@ -53,6 +53,7 @@ prop_compose! {
         mtu in prop_oneof![Just(256u64), Just(1_000), Just(1_024), Just(4_096)],
         buffer in prop::option::of(20_000u64..120_000),
         cap in prop::option::of(1u32..60),
+        output in prop::option::weighted(0.3, (any::<bool>(), any::<bool>())),
     ) -> RunSpec {
         let mut run = run_on(topology, transport);
         (run.transport.cc, run.transport.cc_settings) = (cc, Settings::new(cc.parameters));
@@ -70,7 +71,12 @@ prop_compose! {
         run.fabric.link.loss = lossy;
         run.fabric.mtu = Bytes(mtu);
         run.fabric.switch.buffer = buffer.map(Bytes);
-        run.transport.pfc = pfc;
+        run.transport.pfc = pfc && output.is_none();
+        if let Some((trimming, above)) = output {
+            let headers = if above { Headers::Above } else { Headers::Highest };
+            let trim = trimming.then_some(TrimSpec { to: 64, headers, return_to_sender: false });
+            run.fabric.switch.queueing = QueueingSetup::Output(OutputSetup { trim, ..OutputSetup::default() });
+        }
         run.transport.acks = Some(acks || cc.needs_acks);
         run.transport.control_priority = control_priority;
         run.transport.bdp_cap = cap;
@@ -100,7 +106,7 @@ fn invariants_hold_on_random_runs() {
     });
     let config = Config { cases: 4_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let counts: [Cell<u32>; 8] = Default::default();
+    let counts: [Cell<u32>; 9] = Default::default();
     let count = |which: usize| counts[which].set(counts[which].get() + 1);
     let check = |(run, flows): (RunSpec, Vec<FlowSpec>)| {
         let with_traffic = RunSpec { traffic: list(&flows), ..run.clone() };
@@ -132,7 +138,7 @@ fn invariants_hold_on_random_runs() {
             RunStatus::Completed => {
                 count(2);
                 prop_assert_eq!(output.totals.data - output.totals.retransmitted, packets);
-                let lost = output.totals.dropped + output.totals.lost;
+                let lost = output.totals.dropped + output.totals.lost + output.totals.trimmed;
                 if lost == 0 && output.flows.iter().all(|f| f.timeouts == 0) {
                     prop_assert_eq!(output.totals.retransmitted, 0, "sent again without cause");
                 }
@@ -146,9 +152,12 @@ fn invariants_hold_on_random_runs() {
             }
         }
         count(4);
-        for (which, happened) in
-            [(5, output.totals.pause_frames > 0), (6, output.totals.dropped > 0), (7, output.totals.retransmitted > 0)]
-        {
+        for (which, happened) in [
+            (5, output.totals.pause_frames > 0),
+            (6, output.totals.dropped > 0),
+            (7, output.totals.retransmitted > 0),
+            (8, output.totals.trimmed > 0),
+        ] {
             if happened {
                 count(which);
             }
@@ -156,9 +165,9 @@ fn invariants_hold_on_random_runs() {
         Ok(())
     };
     TestRunner::new_with_rng(config, rng).run(&scenarios, check).unwrap();
-    let [impossible, lossless, completed, failed, run, paused, dropped, repeated] = counts.map(|c| c.get());
+    let [impossible, lossless, completed, failed, run, paused, dropped, repeated, trimmed] = counts.map(|c| c.get());
     println!("{run} runs: {completed} completed, {failed} failed, {lossless} lossless; {impossible} impossible");
-    println!("{paused} with pauses, {dropped} with drops, {repeated} with retransmissions");
+    println!("{paused} with pauses, {dropped} with drops, {repeated} with retransmissions, {trimmed} with trimming");
     assert!(run > 2_500 && lossless > 400 && completed > run * 9 / 10);
-    assert!(paused > 200 && dropped > 200 && repeated > 400, "the scenarios are worth it");
+    assert!(paused > 200 && dropped > 200 && repeated > 400 && trimmed > 50, "the scenarios are worth it");
 }

@@ -5,8 +5,11 @@ mod common;
 use common::{Pair, Pipe, Random, Rates};
 use rnic_transport::conformance::Driver;
 use rnic_transport::congestion::{CongestionControl, Settings};
+use rnic_transport::message::programs::{Homa, HomaSettings, Hpcc, HpccSettings, Ndp};
+use rnic_transport::message::{Arrival, Message, MessageNic, NicConfig, NicEvent, Pipeline};
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
+use rnic_transport::telemetry::Telemetry;
 use rnic_transport::{FlowConfig, TcpConfig, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -126,4 +129,64 @@ fn congestion_controls_do_not_allocate() {
     let mut watch = Watch(0);
     visit_congestion_controls(&mut watch);
     assert!(watch.0 > 1);
+}
+
+/// Messages from one NIC to another, 16 at a time; every 10th packet arrives without its payload.
+fn exchange<P: Pipeline>(nics: &mut [MessageNic<P>; 2], cfg: &NicConfig, now: &mut Time, messages: u32) {
+    let (mut left, mut under_way, mut packets) = (messages, 0, 0u64);
+    while left + under_way > 0 {
+        while under_way < 16 && left > 0 {
+            nics[0].send(cfg, *now, &Message { dst_ip: 1, bytes: 38 * 1_024, ..Message::default() }).unwrap();
+            (under_way, left) = (under_way + 1, left - 1);
+        }
+        *now += cfg.pace;
+        for from in 0..2 {
+            let Some(packet) = nics[from].poll_transmit(cfg, *now) else { continue };
+            packets += 1;
+            let telemetry = Telemetry::default();
+            let arrival = Arrival {
+                now: *now,
+                frame_bytes: 64,
+                trimmed: packet.payload > 0 && packets.is_multiple_of(10),
+                returned: false,
+                marked: false,
+                telemetry: Some(&telemetry),
+            };
+            nics[1 - from].receive(cfg, &packet.header, &arrival);
+        }
+        for nic in nics.iter_mut().filter(|nic| nic.deadline().is_some_and(|at| at <= *now)) {
+            nic.on_deadline(cfg, *now);
+        }
+        while let Some(event) = nics[0].poll_event() {
+            under_way -= u32::from(matches!(event, NicEvent::Sent { .. } | NicEvent::GaveUp { .. }));
+        }
+    }
+}
+
+/// Once a NIC has had as many messages as it has at a time, neither packets nor messages allocate.
+fn run_messages<P: Pipeline>(program: impl Fn(u32) -> P) {
+    let cfg = NicConfig::default();
+    let mut nics = [0, 1].map(|ip| MessageNic::new(&cfg, program(ip)));
+    let mut now = Time::ZERO;
+    exchange(&mut nics, &cfg, &mut now, 200);
+    let before = allocations();
+    exchange(&mut nics, &cfg, &mut now, 1_000);
+    assert_eq!(allocations() - before, 0);
+}
+
+#[test]
+fn messages_do_not_allocate() {
+    let homa = HomaSettings {
+        mtu: 1_024,
+        rtt_pkts: 9,
+        unscheduled_levels: 1,
+        scheduled_levels: 3,
+        overcommitment: 3,
+        trimming: true,
+    };
+    let hpcc =
+        HpccSettings { mtu: 1_024, rtt_pkts: 9, base_rtt_ns: 525, additive_bytes: 80, target: 62_259, most_stages: 5 };
+    run_messages(|ip| Ndp::new(ip, 1_024, 9));
+    run_messages(|ip| Homa::new(ip, homa));
+    run_messages(|ip| Hpcc::new(ip, hpcc));
 }

@@ -4,9 +4,11 @@ mod network;
 
 use network::{Network, Outcome, Planned, Weather};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use rnic_transport::Time;
 use rnic_transport::message::programs::{Homa, HomaSettings, Hpcc, HpccSettings, Ndp};
-use rnic_transport::message::{BufferClass, NicConfig, Order, Pipeline};
+use rnic_transport::message::{BufferClass, Counters, NicConfig, Order, Pipeline};
 
 const RTT_PKTS: u32 = 9;
 const MTU: u32 = 1_024;
@@ -29,7 +31,7 @@ fn homa(ip: u32) -> Homa {
 }
 
 fn homa_tr(ip: u32) -> Homa {
-    Homa::new(ip, HomaSettings { trimming: true, ..HOMA })
+    Homa::new(ip, HomaSettings { trimming: true, overcommitment: 1, ..HOMA })
 }
 
 fn hpcc(ip: u32) -> Hpcc {
@@ -100,11 +102,15 @@ fn nics() -> impl Strategy<Value = NicConfig> {
 
 fn cases() -> impl Strategy<Value = Case> {
     let message = (0u64..400_000, 0u32..12, 0u32..12, sizes());
-    (2u32..5, prop::collection::vec(message, 1..40), nics(), weathers(), any::<u64>()).prop_map(
-        |(hosts, messages, cfg, weather, seed)| {
+    (2u32..5, any::<bool>(), prop::collection::vec(message, 1..40), nics(), weathers(), any::<u64>()).prop_map(
+        |(hosts, incast, messages, cfg, weather, seed)| {
             let plan = messages.into_iter().map(|(ns, src, step, bytes)| {
+                let at = Time::from_ns(ns);
+                if incast {
+                    return Planned { at, src: 1 + src % (hosts - 1), dst: 0, bytes };
+                }
                 let src = src % hosts;
-                Planned { at: Time::from_ns(ns), src, dst: (src + 1 + step % (hosts - 1)) % hosts, bytes }
+                Planned { at, src, dst: (src + 1 + step % (hosts - 1)) % hosts, bytes }
             });
             let mut plan: Vec<_> = plan.collect();
             plan.sort_by_key(|message| message.at);
@@ -120,8 +126,9 @@ const LIMIT: Time = Time::from_ms(10_000);
 fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), TestCaseError> {
     let Case { cfg, hosts, plan, weather, seed } = case.clone();
     let unlimited = cfg.rx_buffers.is_empty();
-    let scan = cfg.timer_scan;
-    let patience = Time::from_us(7) * u64::from(cfg.most_timeouts);
+    let patience = cfg.timeout * u64::from(cfg.most_timeouts);
+    // From the timeout before the first silent one to the end of the last.
+    let silence = (cfg.timeout + cfg.timer_scan) * u64::from(cfg.most_timeouts + 1);
     let mut network = Network::new(cfg, hosts, program, plan, weather, seed);
     prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
     let mut delivered_bytes = 0;
@@ -135,7 +142,6 @@ fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), Tes
             prop_assert!(record.delivered <= 1, "{:?}: {:?}", message, record);
             prop_assert!(ended >= taken + patience, "{:?}: {:?}", message, record);
             // After the weather has cleared a sender hears of its receiver, unless that has no buffer or no memory of the message.
-            let silence = patience + (patience + scan) * 2 + weather.late_by;
             let clear = ended >= weather.heals_at + silence && unlimited && !record.expired;
             prop_assert!(!clear, "given up without cause: {:?}: {:?}", message, record);
         }
@@ -158,6 +164,83 @@ fn check_calm<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<()
     prop_assert_eq!((totals.data, totals.resent, totals.useless), (packets, 0, 0));
     prop_assert!(totals.control >= packets, "each packet is answered: {:?}", totals);
     Ok(())
+}
+
+/// What is counted of all runs.
+const HAPPENINGS: [&str; 9] = [
+    "timeouts",
+    "probes",
+    "messages without a buffer to send from",
+    "packets without a buffer to receive into",
+    "messages no longer waited for",
+    "packets sent again",
+    "packets that arrive again",
+    "messages given up",
+    "messages given up that had arrived",
+];
+
+/// What happens in 300 cases.
+fn happenings<P: Pipeline>(program: impl Fn(u32) -> P) -> [u64; 9] {
+    let mut runner = TestRunner::deterministic();
+    let mut sum = [0; 9];
+    for _ in 0..300 {
+        let case = cases().new_tree(&mut runner).expect("every case can be made").current();
+        let Case { cfg, hosts, plan, weather, seed } = case;
+        let mut network = Network::new(cfg, hosts, &program, plan, weather, seed);
+        assert!(network.run(LIMIT));
+        let mut seen = [0; 9];
+        for counters in (0..hosts).map(|host| network.nic(host).counters()) {
+            let Counters { timeouts, probes, tx_failures, rx_failures, expired, .. } = counters;
+            for (total, count) in seen.iter_mut().zip([timeouts, probes, tx_failures, rx_failures, expired]) {
+                *total += count;
+            }
+        }
+        let gave_up = network.records.iter().filter(|record| matches!(record.outcome, Some((_, Outcome::GaveUp))));
+        let arrived = gave_up.clone().filter(|record| record.delivered > 0).count();
+        seen[5..].copy_from_slice(&[
+            network.totals.resent,
+            network.totals.useless,
+            gave_up.count() as u64,
+            arrived as u64,
+        ]);
+        for (total, count) in sum.iter_mut().zip(seen) {
+            *total += count;
+        }
+    }
+    sum
+}
+
+/// Else the properties would say little.
+#[test]
+fn the_cases_are_bad_enough() {
+    let all = [happenings(ndp), happenings(homa), happenings(homa_tr), happenings(hpcc)];
+    for (at, what) in HAPPENINGS.iter().enumerate() {
+        let counts = all.map(|seen| seen[at]);
+        // Which programs come to probe in these cases is their own matter.
+        let enough = if *what == "probes" { counts.iter().sum::<u64>() > 0 } else { !counts.contains(&0) };
+        assert!(enough, "{what}: {counts:?}");
+    }
+}
+
+/// A long message has all that it was granted when a shorter one comes and takes all grants for 39 us, six timeouts long. Its sender gives up
+/// after three in silence: but it asks, and hears that its receiver is there.
+#[test]
+fn a_message_that_waits_for_its_turn_asks() {
+    let plan = vec![
+        Planned { at: Time::ZERO, src: 1, dst: 0, bytes: 1_000 * MTU },
+        Planned { at: Time::from_us(2), src: 2, dst: 0, bytes: 900 * MTU },
+    ];
+    for probe in [true, false] {
+        let cfg = NicConfig { probe, most_timeouts: 3, ..NicConfig::default() };
+        let one = |ip| Homa::new(ip, HomaSettings { overcommitment: 1, ..HOMA });
+        let mut network = Network::new(cfg, 3, one, plan.clone(), Weather::default(), 1);
+        network.run(LIMIT);
+        let ends = network.records.iter().map(|record| record.outcome.map(|end| end.1));
+        let first = if probe { Outcome::Sent } else { Outcome::GaveUp };
+        assert!(ends.eq([Some(first), Some(Outcome::Sent)]));
+        assert_eq!(network.nic(1).counters().probes > 1, probe);
+        assert_eq!(network.records[0].delivered, u32::from(probe));
+    }
 }
 
 proptest! {

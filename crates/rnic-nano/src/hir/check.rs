@@ -257,3 +257,150 @@ fn matches_width(pattern: Pattern, width: u32) -> Checked {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hir::{Action, Entry, Header, InstanceId, MatchKind, Slot, State, StateId, UnaryOp};
+    use crate::source::Span;
+
+    fn constant(value: u128, width: u32) -> Expr {
+        Expr { width, kind: ExprKind::Const(value) }
+    }
+
+    fn slot(number: u32, width: u32) -> Expr {
+        Expr { width, kind: ExprKind::Slot(SlotId(number)) }
+    }
+
+    fn of(op: BinaryOp, a: Expr, b: Expr, width: u32) -> Expr {
+        Expr { width, kind: ExprKind::Binary(op, Box::new(a), Box::new(b)) }
+    }
+
+    /// Slots: 0 of 8 bits, 1 of 1 bit, 2 of 4 bits. A header of slots 1 and 0. A table with an action that takes slot 2.
+    fn program() -> Program {
+        let slot = |width| Slot { name: String::new(), width, signed: false };
+        let table = Table {
+            name: "t".into(),
+            keys: vec![(super::Expr { width: 8, kind: ExprKind::Slot(SlotId(0)) }, MatchKind::Ternary)],
+            actions: vec![Action { name: "a".into(), parameters: vec![SlotId(2)], body: vec![] }],
+            default: Some((0, vec![15])),
+            default_const: false,
+            entries: vec![Entry { keys: vec![Pattern::Range { low: 1, high: 255 }], action: 0, arguments: vec![1] }],
+            entries_const: false,
+            size: 1,
+            span: Span::default(),
+        };
+        let ingress = Pipeline {
+            slots: [8, 1, 4].map(slot).to_vec(),
+            headers: vec![Header { name: "h".into(), valid: SlotId(1), fields: vec![SlotId(0)] }],
+            tables: vec![table],
+            ..Pipeline::default()
+        };
+        let (instances, annotations, constants) = (vec![], vec![], vec![]);
+        Program { ingress, egress: Pipeline::default(), instances, annotations, constants }
+    }
+
+    fn with(change: impl FnOnce(&mut Pipeline)) -> Checked {
+        let mut program = program();
+        change(&mut program.ingress);
+        check(&program)
+    }
+
+    fn statement(statement: Stmt) -> Checked {
+        with(|pipeline| pipeline.control = vec![statement])
+    }
+
+    fn assigned(value: Expr) -> Checked {
+        statement(Stmt::Assign { slot: SlotId(0), value })
+    }
+
+    #[test]
+    fn what_keeps_its_promises_passes() {
+        assert_eq!(check(&program()), Ok(()));
+        assert_eq!(assigned(of(BinaryOp::Concat, slot(2, 4), constant(15, 4), 8)), Ok(()));
+        assert_eq!(assigned(of(BinaryOp::Shl, slot(0, 8), slot(2, 4), 8)), Ok(()));
+        assert_eq!(statement(Stmt::Scope(vec![Stmt::Leave(0)])), Ok(()));
+        let apply = Stmt::Apply { table: TableId(0), hit: Some(SlotId(1)), action: Some(SlotId(1)) };
+        assert_eq!(statement(apply), Ok(()));
+    }
+
+    #[test]
+    fn expressions_that_do_not_are_found() {
+        let broken = [
+            constant(256, 8),
+            constant(0, 4),
+            slot(2, 8),
+            slot(3, 8),
+            of(BinaryOp::Add, slot(2, 4), slot(0, 8), 8),
+            of(BinaryOp::Eq, slot(0, 8), slot(0, 8), 8),
+            of(BinaryOp::Concat, slot(0, 8), slot(2, 4), 8),
+            of(BinaryOp::Shl, slot(2, 4), slot(2, 4), 8),
+            Expr { width: 8, kind: ExprKind::Unary(UnaryOp::Not, Box::new(slot(2, 4))) },
+            Expr { width: 8, kind: ExprKind::Slice { of: Box::new(slot(0, 8)), low: 1 } },
+            Expr { width: 8, kind: ExprKind::ZeroExtend(Box::new(slot(0, 8))) },
+            Expr {
+                width: 8,
+                kind: ExprKind::Conditional(Box::new(slot(2, 4)), Box::new(slot(0, 8)), Box::new(slot(0, 8))),
+            },
+            Expr {
+                width: 8,
+                kind: ExprKind::Conditional(Box::new(slot(1, 1)), Box::new(slot(0, 8)), Box::new(slot(2, 4))),
+            },
+        ];
+        for expr in broken {
+            assert!(assigned(expr.clone()).is_err(), "{expr:?}");
+        }
+    }
+
+    #[test]
+    fn statements_that_do_not_are_found() {
+        let call = |instance, slot| ExternCall {
+            function: "f".into(),
+            instance,
+            arguments: vec![],
+            results: vec![Some(SlotId(slot))],
+            span: Span::default(),
+        };
+        let broken = [
+            Stmt::Leave(0),
+            Stmt::Scope(vec![Stmt::Leave(1)]),
+            Stmt::If { condition: slot(0, 8), then: vec![], otherwise: vec![] },
+            Stmt::AssignSlice { slot: SlotId(2), low: 1, value: constant(0, 4) },
+            Stmt::Switch { value: slot(2, 4), cases: vec![(vec![1, 1], vec![])], default: vec![] },
+            Stmt::Switch { value: slot(2, 4), cases: vec![(vec![16], vec![])], default: vec![] },
+            Stmt::Apply { table: TableId(1), hit: None, action: None },
+            Stmt::Apply { table: TableId(0), hit: Some(SlotId(0)), action: None },
+            Stmt::Extern(call(Some(InstanceId(0)), 0)),
+            Stmt::Extern(call(None, 3)),
+            Stmt::Extract(HeaderId(0)),
+            Stmt::Emit(HeaderId(0)),
+            Stmt::Advance(8),
+        ];
+        for one in broken {
+            assert!(statement(one.clone()).is_err(), "{one:?}");
+        }
+        assert!(with(|pipeline| pipeline.deparser = vec![Stmt::Emit(HeaderId(1))]).is_err());
+    }
+
+    #[test]
+    fn tables_headers_and_states_that_do_not_are_found() {
+        let changes: [fn(&mut Pipeline); 10] = [
+            |pipeline| pipeline.slots[0].width = 129,
+            |pipeline| pipeline.headers[0].valid = SlotId(0),
+            |pipeline| pipeline.headers[0].fields = vec![SlotId(2)],
+            |pipeline| pipeline.outputs = vec![(String::new(), SlotId(3))],
+            |pipeline| pipeline.tables[0].default = Some((1, vec![])),
+            |pipeline| pipeline.tables[0].default = Some((0, vec![16])),
+            |pipeline| pipeline.tables[0].entries[0].keys = vec![Pattern::Masked { value: 2, mask: 1 }],
+            |pipeline| pipeline.tables[0].entries[0].keys = vec![Pattern::Range { low: 0, high: 256 }],
+            |pipeline| pipeline.tables[0].size = 0,
+            |pipeline| {
+                let transition = Transition::To(Target::State(StateId(1)));
+                pipeline.states = vec![State { name: String::new(), body: vec![], transition }];
+            },
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            assert!(with(change).is_err(), "change {number}");
+        }
+    }
+}

@@ -98,12 +98,13 @@ impl<'a> Analyser<'a> {
                 self.error(argument.span, "arguments are given by name or in order, not both", "without a name");
                 return None;
             };
+            self.search(parameters.len(), given.span);
             let position = parameters.iter().position(|parameter| parameter.name.name == given.name);
             let Some(position) = position else {
                 let names: Vec<&str> = parameters.iter().map(|parameter| &*parameter.name.name).collect();
                 let what = format!("`{name}` has no parameter `{}`", given.name);
                 let what = Diagnostic::new(given.span, what, "unknown parameter");
-                self.report(what.with_help(format!("it has: {}", names.join(", "))));
+                self.report(what.with_help(super::scope::they_are(&names)));
                 return None;
             };
             if bound[position].replace(argument).is_some() {
@@ -168,6 +169,14 @@ impl<'a> Analyser<'a> {
         for (parameter, argument) in parameters.iter().zip(bound) {
             self.pass(parameter, argument, &mut callee.bindings, &mut passed);
         }
+        if let Some((open, _)) = callee.bindings.iter().find(|(_, bound)| bound.is_none())
+            && self.errors.len() == before
+        {
+            let what = Diagnostic::new(span, format!("the type `{open}` cannot be told from the arguments"), "no type");
+            let name = &prototype.name.name;
+            self.report(what.with_help(format!("write it: `{name}<bit<32>>(...)`")));
+            return Typed::error(span);
+        }
         let result = prototype.result.as_ref().map_or(Type::Void, |ty| self.type_with(ty, &callee.bindings));
         if self.errors.len() > before || self.stopped || result == Type::Error {
             return Typed::error(span);
@@ -198,7 +207,7 @@ impl<'a> Analyser<'a> {
         let scalars = match parameter.direction {
             Direction::In | Direction::None => {
                 let value = self.argument(argument);
-                let value = self.to_parameter(value, parameter, bindings);
+                let value = self.parameter_value(value, parameter, bindings);
                 if parameter.direction == Direction::None && !value.is_known() {
                     self.error(
                         argument.span,
@@ -214,7 +223,7 @@ impl<'a> Analyser<'a> {
                     Some(place) => self.read(place, argument.span),
                     None => Typed::error(argument.span),
                 };
-                let read = self.to_parameter(read, parameter, bindings);
+                let read = self.parameter_value(read, parameter, bindings);
                 let ty = self.type_with(&parameter.ty, bindings);
                 if place.is_some_and(|place| place.ty != ty) && !read.is_error() {
                     let message = format!("an argument that is written must be of type `{}`", self.types.display(ty));
@@ -228,6 +237,7 @@ impl<'a> Analyser<'a> {
             }
         };
         if self.code.len() > position {
+            self.spend(passed.arguments.len() as u32, argument.span);
             let mut earlier: Vec<_> = passed.arguments.iter_mut().collect();
             self.save(&mut earlier, Some(position), argument.span);
         }
@@ -237,7 +247,7 @@ impl<'a> Analyser<'a> {
     }
 
     /// A value as one of a parameter's type; a type parameter that is not known yet gets that of the value.
-    fn to_parameter(&mut self, value: Typed, parameter: &'a Parameter, bindings: &mut Bindings<'a>) -> Typed {
+    fn parameter_value(&mut self, value: Typed, parameter: &'a Parameter, bindings: &mut Bindings<'a>) -> Typed {
         if let TypeKind::Named { name, .. } = &parameter.ty.kind
             && let Some((_, open @ None)) = bindings.iter_mut().find(|(parameter, _)| **parameter == *name.name)
         {

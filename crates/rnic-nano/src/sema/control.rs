@@ -104,7 +104,7 @@ impl<'a> Analyser<'a> {
         self.pipe.code.slots.truncate(slots);
         self.pipe.code.headers.truncate(headers);
         self.pipe.temporary.truncate(slots);
-        self.pipe.header_at.retain(|slot, _| (slot.0 as usize) < slots);
+        self.pipe.header_at.split_off(&SlotId(slots as u32));
     }
 
     /// Variables for the parameters of an action.
@@ -220,7 +220,10 @@ impl<'a> Analyser<'a> {
                     let target = self.argument_target(argument, parameter);
                     whole &= target.is_some() || argument.value.is_none();
                     if let Some(target) = target {
-                        whole &= self.same_as_parameter(target.ty, ty, argument.span);
+                        if !self.same_as_parameter(target.ty, ty, argument.span) {
+                            whole = false;
+                            continue;
+                        }
                         copies.push((target, place));
                     }
                     if parameter.direction == Direction::Out && self.again {
@@ -346,7 +349,9 @@ impl<'a> Analyser<'a> {
     fn local_instance(&mut self, instance: &'a ast::Instance, path: &str, prefix: &str) {
         let path = format!("{path}.{}", instance.name.name);
         let symbol = match self.instance_kind(instance) {
-            Some(Symbol::Control(id)) => self.inner_control(id, instance, &path, prefix),
+            Some(Symbol::Control(id)) => {
+                self.nested(instance.name.span, Symbol::Broken, |this| this.inner_control(id, instance, &path, prefix))
+            }
             Some(Symbol::Broken) | None => Symbol::Broken,
             Some(_) => self.extern_object(instance, &path),
         };
@@ -370,7 +375,8 @@ impl<'a> Analyser<'a> {
         if state != State::Whole {
             return Symbol::Broken;
         }
-        if !self.spend(1, instance.name.span) {
+        // Far more work than a statement.
+        if !self.spend(100, instance.name.span) {
             return Symbol::Broken;
         }
         let prefix = format!("{prefix}{}.", instance.name.name);
@@ -397,7 +403,7 @@ impl<'a> Analyser<'a> {
         if let Some(object) = types.iter().position(|ty| *ty == Type::Error) {
             let name = &parameters[object].name;
             let what = format!("`apply` of a control with an object (`{}`) as a parameter", name.name);
-            self.unsupported(span, &what, None);
+            self.unsupported(span, &what, Some("use the object in the control that has it"));
             return Typed::error(span);
         }
         let Some(bound) = self.bind(&ast.name.name, &parameters, arguments, span) else { return Typed::error(span) };

@@ -51,9 +51,7 @@ impl<'a> Analyser<'a> {
             (Type::Bit(a), Type::Int(b)) | (Type::Int(a), Type::Bit(b)) if a == b => {
                 what.with_help(format!("write `({expected}) value`"))
             }
-            (Type::Bool, Type::Bit(_)) => {
-                what.with_help("write `condition ? 1 : 0` with a width, or `(bit<1>) condition`")
-            }
+            (Type::Bool, Type::Bit(width)) => what.with_help(format!("write `condition ? {width}w1 : 0`")),
             (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Bool) => what.with_help("compare it: `value != 0`"),
             (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Enum(_)) => {
                 what.with_help(format!("name a member, `{expected}.NAME`, or cast a value of its type"))
@@ -103,9 +101,10 @@ impl<'a> Analyser<'a> {
         &mut self, mut items: Vec<(Option<Ident>, Typed)>, fields: &[(std::rc::Rc<str>, Type)], to: Type, span: Span,
     ) -> Option<Vec<Typed>> {
         let name = self.types.display(to);
-        let names = || fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
+        let names = || super::scope::they_are(&fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>());
         if items.iter().any(|(name, _)| name.is_some()) {
             for (number, (field, value)) in items.iter().enumerate() {
+                self.search(2 * items.len(), value.span);
                 let Some(field) = field else {
                     self.error(value.span, "fields are given by name or in order, not both", "without a name");
                     return None;
@@ -128,9 +127,7 @@ impl<'a> Analyser<'a> {
         if items.len() != fields.len() {
             let message =
                 format!("`{name}` has {}, found {}", count(fields.len(), "field"), count(items.len(), "value"));
-            self.report(
-                Diagnostic::new(span, message, "wrong number of values").with_help(format!("it has: {}", names())),
-            );
+            self.report(Diagnostic::new(span, message, "wrong number of values").with_help(names()));
             return None;
         }
         if items.first().is_some_and(|(name, _)| name.is_some()) {
@@ -163,18 +160,26 @@ impl<'a> Analyser<'a> {
             && let Some(representation) = self.types.enums[number as usize].representation
         {
             let (from, to) = (self.converted(from, representation), Typed { ty: representation, ..to });
-            return (!from.is_error()).then(|| if to_first { (to, from) } else { (from, to) });
+            return (!from.is_error()).then_some(if to_first { (to, from) } else { (from, to) });
         }
         if !becomes {
-            let (a, b) = if to_first { (expected, found) } else { (found, expected) };
-            let (a, b) = (self.types.display(a), self.types.display(b));
-            let what =
-                Diagnostic::new(span, format!("`{a}` and `{b}` are different types"), "both must have the same type");
-            self.report(what.with_help(format!("cast one of them: `({a}) value`")));
+            let (first, second) = if to_first { (expected, found) } else { (found, expected) };
+            let (a, b) = (self.types.display(first), self.types.display(second));
+            let message = format!("`{a}` and `{b}` are different types");
+            let what = Diagnostic::new(span, message, "both must have the same type");
+            self.report(match (first, second) {
+                (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => {
+                    what.with_help(format!("cast one of them: `({a}) value`"))
+                }
+                (Type::Bit(x), Type::Int(y)) | (Type::Int(x), Type::Bit(y)) if x == y => {
+                    what.with_help(format!("cast one of them: `({a}) value`"))
+                }
+                _ => what,
+            });
             return None;
         }
         let from = self.converted(from, expected);
-        (!from.is_error()).then(|| if to_first { (to, from) } else { (from, to) })
+        (!from.is_error()).then_some(if to_first { (to, from) } else { (from, to) })
     }
 
     /// `(T) value`

@@ -8,6 +8,7 @@ use crate::ast::{self, Ident, Item, ItemKind, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::hir;
 use crate::source::Span;
+use std::collections::BTreeMap;
 
 impl<'a> Analyser<'a> {
     /// Constants that are given from outside must exist.
@@ -21,7 +22,9 @@ impl<'a> Analyser<'a> {
             ItemKind::Const(constant) => Some(&*constant.name.name),
             _ => None,
         });
-        let names: Vec<&str> = constants.collect();
+        // Those of the program come before those of what it includes.
+        let mut names: Vec<&str> = constants.collect();
+        names.reverse();
         for (number, (name, _)) in self.overrides.iter().enumerate() {
             let message = if self.overrides[..number].iter().any(|(other, _)| other == name) {
                 format!("the constant `{name}` is given twice")
@@ -31,7 +34,7 @@ impl<'a> Analyser<'a> {
                 continue;
             };
             let what = Diagnostic::new(Span::default(), message, "in this program");
-            let known = format!("it has: {}", names.join(", "));
+            let known = super::scope::they_are(&names);
             self.report(what.with_help(match nearest(name, names.iter().copied()) {
                 Some(near) if !names.contains(&name.as_str()) => format!("did you mean `{near}`? {known}"),
                 _ => known,
@@ -58,9 +61,15 @@ impl<'a> Analyser<'a> {
             ItemKind::Extern(of) => {
                 self.types.externs.push(of);
                 let ty = Type::Extern(self.types.externs.len() as u32 - 1);
+                for prototype in of.constructors.iter().chain(&of.methods) {
+                    self.check_prototype(prototype, &of.type_parameters);
+                }
                 self.declare(&of.name, Symbol::Type(ty));
             }
-            ItemKind::ExternFunction(prototype) => self.declare(&prototype.name, Symbol::Function(prototype)),
+            ItemKind::ExternFunction(prototype) => {
+                self.check_prototype(prototype, &[]);
+                self.declare(&prototype.name, Symbol::Function(prototype));
+            }
             ItemKind::ParserType(prototype) => self.declare(&prototype.name, Symbol::ParserType(prototype)),
             ItemKind::ControlType(prototype) => self.declare(&prototype.name, Symbol::ControlType(prototype)),
             ItemKind::Package(prototype) => self.declare(&prototype.name, Symbol::Package(prototype)),
@@ -129,11 +138,12 @@ impl<'a> Analyser<'a> {
         }
         let representation = representation.map(|(ty, _)| ty);
         let mut members: Vec<(std::rc::Rc<str>, u128)> = Vec::new();
+        let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
         for (number, (name, value)) in of.members.iter().enumerate() {
-            if let Some((first, _)) = of.members[..number].iter().find(|(first, _)| first.name == name.name) {
+            if let Some(first) = seen.insert(&*name.name, name.span) {
                 let what =
                     Diagnostic::new(name.span, format!("the member `{}` is declared twice", name.name), "here again");
-                self.report(what.with_related(first.span, "declared here first"));
+                self.report(what.with_related(first, "declared here first"));
                 continue;
             }
             let bits = self.member_value(name, value.as_ref(), representation, number);
@@ -179,18 +189,13 @@ impl<'a> Analyser<'a> {
         }
     }
 
+    /// An error may be declared in several places, but once.
     fn check_errors(&mut self, names: &'a [Ident]) {
-        let all = self.module.items.iter().filter_map(|item| match &item.kind {
-            ItemKind::Error(names) => Some(names),
-            _ => None,
-        });
-        let all: Vec<&Ident> = all.flatten().collect();
         for name in names {
-            let first = all.iter().find(|first| first.name == name.name).filter(|first| first.span != name.span);
-            if let Some(first) = first {
+            if let Some(first) = self.types.failures_at.insert(&name.name, name.span) {
                 let what =
                     Diagnostic::new(name.span, format!("the error `{}` is declared twice", name.name), "here again");
-                self.report(what.with_related(first.span, "declared here first"));
+                self.report(what.with_related(first, "declared here first"));
             }
         }
     }
@@ -198,7 +203,11 @@ impl<'a> Analyser<'a> {
     fn top_instance(&mut self, item: &'a Item, instance: &'a ast::Instance) {
         let symbol = match self.instance_kind(instance) {
             Some(Symbol::Package(_)) => {
-                self.main.get_or_insert(item);
+                if let Some(first) = self.main {
+                    let what = Diagnostic::new(item.span, "a program has one `main`", "a second one");
+                    self.report(what.with_related(first.span, "the first one"));
+                }
+                self.main = self.main.or(Some(item));
                 Symbol::Main
             }
             Some(Symbol::Type(Type::Extern(_))) => self.extern_object(instance, &instance.name.name),

@@ -141,11 +141,13 @@ impl<'a> Analyser<'a> {
             }
         };
         if let (Some(value), Some((width, _))) = (found, self.types.scalar(ty)) {
+            let members = names.len();
+            self.search(members, span);
             return Typed::scalar(ty, fold::constant(value, width), span);
         }
         let help = match super::scope::nearest(&member.name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("it has: {}", names.join(", ")),
+            None => super::scope::they_are(&names),
         };
         let message = format!("`{}` has no member `{}`", self.types.display(ty), member.name);
         self.report(Diagnostic::new(member.span, message, "unknown member").with_help(help));
@@ -180,8 +182,11 @@ impl<'a> Analyser<'a> {
             };
             let position = self.code.len();
             let value = self.expression(expr);
-            let mut earlier: Vec<&mut Typed> = values.iter_mut().map(|(_, value)| value).collect();
-            self.settle(&mut earlier, position);
+            if self.code.len() > position {
+                self.spend(values.len() as u32, item.span);
+                let mut earlier: Vec<&mut Typed> = values.iter_mut().map(|(_, value)| value).collect();
+                self.settle(&mut earlier, position);
+            }
             values.push((item.name.clone(), value));
         }
         if values.iter().any(|(_, value)| value.is_error()) {

@@ -56,7 +56,7 @@ impl<'a> Analyser<'a> {
     fn no_such_method(&mut self, of: &str, method: &Ident, names: &[&str]) {
         let help = match nearest(&method.name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("it has: {}", names.join(", ")),
+            None => super::scope::they_are(names),
         };
         let message = format!("{of} has no method `{}`", method.name);
         self.report(Diagnostic::new(method.span, message, "unknown method").with_help(help));

@@ -292,7 +292,7 @@ impl Analyser<'_> {
             _ => {
                 let what = Diagnostic::new(
                     span,
-                    format!("`{}` does not work on {}", symbol(op), self.types.display(ty)),
+                    format!("`{}` does not work on `{}`", symbol(op), self.types.display(ty)),
                     "wrong type",
                 );
                 self.report(what.with_help("cast one of them to a struct"));

@@ -272,9 +272,11 @@ impl<'a> Analyser<'a> {
             return text.to_string();
         }
         let value = self.discarded(|this| this.expression(argument));
-        let known = value.into_scalar_text();
-        known.unwrap_or_else(|| {
-            self.error(argument.span, "an annotation's argument must be a string or a number", "not a constant");
+        let whole = !value.is_error();
+        value.into_scalar_text().unwrap_or_else(|| {
+            if whole {
+                self.error(argument.span, "an annotation's argument must be a string or a number", "not a constant");
+            }
             String::new()
         })
     }

@@ -138,9 +138,9 @@ impl<'a> Analyser<'a> {
     /// Saves what was computed before the code from `position` on, if there is such code: that might change it.
     pub(super) fn settle(&mut self, values: &mut [&mut Typed], position: usize) {
         if self.code.len() > position {
-            let mut scalars = Vec::new();
+            let (mut scalars, span) = (Vec::new(), values.last().map(|value| value.span));
             values.iter_mut().for_each(|value| collect_scalars(value, &mut scalars));
-            let span = Span::default();
+            let span = span.unwrap_or_default();
             self.save(&mut scalars, Some(position), span);
         }
     }
@@ -162,6 +162,8 @@ impl<'a> Analyser<'a> {
     }
 
     fn field(&mut self, place: Place, member: &Ident) -> Place {
+        let fields = self.types.info(place.ty).map_or(0, |info| info.fields.len());
+        self.search(fields, member.span);
         let Some(info) = self.types.info(place.ty) else { return Place::BROKEN };
         match info.fields.iter().find(|field| field.name == member.name) {
             Some(field) => Place { ty: field.ty, slot: place.slot + field.offset, ..place },
@@ -181,7 +183,7 @@ impl<'a> Analyser<'a> {
         let names: Vec<&str> = info.fields.iter().map(|field| &*field.name).collect();
         let help = match nearest(&member.name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("it has: {}", if names.is_empty() { "no fields".to_string() } else { names.join(", ") }),
+            None => super::scope::they_are(&names),
         };
         let message = format!("`{}` has no field `{}`", info.name, member.name);
         let span = info.span;
@@ -234,10 +236,10 @@ impl<'a> Analyser<'a> {
                     return self.report(what.with_related(first, "declared here"));
                 }
             },
-            ExprKind::Member(base, _) => {
+            ExprKind::Member(..) => {
                 let before = self.errors.len();
-                let base = self.discarded(|this| this.expression(base));
-                if self.errors.len() > before || base.is_error() {
+                let value = self.discarded(|this| this.expression(expr));
+                if self.errors.len() > before || value.is_error() {
                     return;
                 }
                 ("this cannot be changed", "only variables, their fields and bits can")

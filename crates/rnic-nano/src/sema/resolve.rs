@@ -5,6 +5,7 @@ use super::{Analyser, Symbol};
 use crate::ast::{self, Expr, ExprKind, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
+use std::collections::BTreeMap;
 
 /// What type parameters stand for, by name; `None` while that is not known.
 pub(super) type Bindings<'a> = Vec<(&'a str, Option<Type>)>;
@@ -55,7 +56,12 @@ impl<'a> Analyser<'a> {
 
     /// A type that variables, fields and parameters may have: neither `int` nor an object.
     pub(super) fn stored_type(&mut self, ty: &'a ast::Type) -> Type {
-        match self.type_of(ty) {
+        self.stored_with(ty, &Vec::new())
+    }
+
+    /// The same, where names may be type parameters.
+    fn stored_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
+        match self.type_with(ty, bindings) {
             Type::Integer => {
                 let what = Diagnostic::new(ty.span, "`int` has no width: only constants can have it", "no width");
                 self.report(what.with_help("write a width: `int<32>` or `bit<32>`"));
@@ -67,6 +73,15 @@ impl<'a> Analyser<'a> {
                 Type::Error
             }
             other => other,
+        }
+    }
+
+    /// The types of a function or method of the architecture; `outer` are the type parameters of its object.
+    pub(super) fn check_prototype(&mut self, prototype: &'a ast::Prototype, outer: &'a [ast::Ident]) {
+        let open = outer.iter().chain(&prototype.type_parameters);
+        let bindings = open.map(|parameter| (&*parameter.name, Some(Type::Error))).collect();
+        for ty in prototype.result.iter().chain(prototype.parameters.iter().map(|parameter| &parameter.ty)) {
+            self.stored_with(ty, &bindings);
         }
     }
 
@@ -128,27 +143,28 @@ impl<'a> Analyser<'a> {
             size: u32::from(header),
             bits: 0,
             depth: 1,
+            parts: 1,
         };
-        let mut seen: Vec<&ast::Ident> = Vec::new();
+        let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
         let mut whole = true;
         for field in fields {
-            if let Some(first) = seen.iter().find(|first| first.name == field.name.name) {
+            if let Some(first) = seen.insert(&field.name.name, field.name.span) {
                 let twice = Diagnostic::new(
                     field.name.span,
                     format!("the field `{}` is declared twice", field.name.name),
                     "here again",
                 );
-                self.report(twice.with_related(first.span, "declared here first"));
+                self.report(twice.with_related(first, "declared here first"));
                 continue;
             }
-            seen.push(&field.name);
             let ty = self.field_type(field, header);
             whole &= ty != Type::Error;
             info.fields.push(super::types::FieldInfo { name: field.name.name.clone(), ty, offset: info.size });
             info.size = info.size.saturating_add(self.types.size(ty));
             info.bits = info.bits.saturating_add(self.types.bits(ty));
             info.depth = info.depth.max(1 + self.types.info(ty).map_or(0, |inner| inner.depth));
-            if info.depth > MOST_STRUCTS || info.size > MOST_FIELDS {
+            info.parts = info.parts.saturating_add(self.types.info(ty).map_or(1, |inner| inner.parts));
+            if info.depth > MOST_STRUCTS || info.parts > MOST_FIELDS {
                 let message =
                     format!("a struct holds at most {MOST_FIELDS} values and {MOST_STRUCTS} structs in each other");
                 self.error(field.name.span, message, "too much with this field");

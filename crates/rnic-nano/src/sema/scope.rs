@@ -96,8 +96,11 @@ impl<'a> Analyser<'a> {
         self.open_scope(self.scope, self.declarations)
     }
 
-    /// Back to a scope.
+    /// Back to a scope. The current one is forgotten.
     pub(super) fn close_scope(&mut self, before: usize) {
+        if self.scope + 1 == self.scopes.len() {
+            self.scopes.pop();
+        }
         self.scope = before;
     }
 
@@ -176,6 +179,7 @@ impl<'a> Analyser<'a> {
         let unknown = Diagnostic::new(name.span, format!("`{}` is not declared", name.name), "unknown name");
         let unknown = match (self.declared_below(&name.name), nearest(&name.name, self.visible())) {
             (Some(span), _) => unknown.with_related(span, "declared only here: move it before its use"),
+            _ if CORE.contains(&&*name.name) => unknown.with_help("write `#include <core.p4>`"),
             (None, Some(near)) => unknown.with_help(format!("did you mean `{near}`?")),
             (None, None) => unknown,
         };
@@ -198,6 +202,9 @@ impl<'a> Analyser<'a> {
     }
 }
 
+/// What <core.p4> declares.
+const CORE: [&str; 3] = ["packet_in", "packet_out", "NoAction"];
+
 /// The name that something of the top level declares.
 pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     use ast::ItemKind::{
@@ -219,9 +226,22 @@ pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     }
 }
 
-/// The name that was probably meant: at most a third of its letters differ.
+/// The name that was probably meant: at most a third of the letters differ.
 pub(super) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let most = name.chars().count().div_ceil(3);
+    let most = name.chars().count() / 3;
     let near = names.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
     near.filter(|(distance, _)| *distance <= most).min().map(|(_, other)| other)
 }
+
+/// `it has: ` and names, not too many of them.
+pub(super) fn they_are(names: &[&str]) -> String {
+    let shown = names.get(..MOST_LISTED).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MOST_LISTED) {
+        0 if names.is_empty() => "it has none".to_string(),
+        0 => format!("it has: {shown}"),
+        more => format!("it has: {shown} and {more} more"),
+    }
+}
+
+/// Names that a message lists.
+const MOST_LISTED: usize = 32;

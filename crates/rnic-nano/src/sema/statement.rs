@@ -12,6 +12,7 @@ use crate::ast::{self, Expr, ExprKind, StmtKind, SwitchCase};
 use crate::diagnostic::Diagnostic;
 use crate::hir::{self, Stmt};
 use crate::source::Span;
+use std::collections::BTreeMap;
 
 impl<'a> Analyser<'a> {
     /// Statements with names of their own.
@@ -145,7 +146,7 @@ impl<'a> Analyser<'a> {
     ) {
         let mut lowered = Vec::new();
         let (mut default, mut default_at) = (None, None);
-        let mut seen: Vec<(u128, Span)> = Vec::new();
+        let mut seen: BTreeMap<u128, Span> = BTreeMap::new();
         let (mut labels, mut is_default) = (Vec::new(), false);
         for case in cases {
             if let Some(first) = default_at {
@@ -157,15 +158,14 @@ impl<'a> Analyser<'a> {
                 None => (is_default, default_at) = (true, Some(case.span)),
                 Some(label) => {
                     if let Some(number) = label_of(self, label) {
-                        match seen.iter().find(|(other, _)| *other == number) {
-                            Some((_, first)) => {
+                        match seen.insert(number, case.span) {
+                            Some(first) => {
                                 let what =
                                     Diagnostic::new(case.span, "a case stands twice in one `switch`", "here again");
-                                self.report(what.with_related(*first, "first here"));
+                                self.report(what.with_related(first, "first here"));
                             }
                             None => labels.push(number),
                         }
-                        seen.push((number, case.span));
                     }
                 }
             }
@@ -193,7 +193,7 @@ impl<'a> Analyser<'a> {
             let names: Vec<&str> = info.actions.iter().map(|action| &**action).collect();
             let help = match nearest(&name.name, names.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it has: {}", names.join(", ")),
+                None => super::scope::they_are(&names),
             };
             let message = format!("the table `{}` has no action `{}`", info.name, name.name);
             let what = Diagnostic::new(label.span, message, "not one of its actions").with_help(help);

@@ -6,6 +6,10 @@ use super::{Analyser, Context};
 use crate::ast::{self, Ident, KeySet};
 use crate::diagnostic::Diagnostic;
 use crate::hir::{self, Pattern, StateId, Stmt, Target, Transition};
+use std::collections::BTreeMap;
+
+/// States by name.
+type Names<'a> = BTreeMap<&'a str, usize>;
 
 impl<'a> Analyser<'a> {
     /// Takes note of a parser, and checks it.
@@ -30,14 +34,14 @@ impl<'a> Analyser<'a> {
             }
         });
         let again = std::mem::replace(&mut self.again, true);
-        self.check_names(parser);
-        let states: Vec<hir::State> = parser.states.iter().map(|state| self.state(parser, state)).collect();
+        let names = self.state_names(parser);
+        let states: Vec<hir::State> = parser.states.iter().map(|state| self.state(&names, state)).collect();
         self.again = again;
         self.context = context;
         self.close_scope(before);
         self.check_loops(parser, &states);
-        match parser.states.iter().position(|state| &*state.name.name == "start") {
-            Some(start) => reached(states, start, first),
+        match names.get("start") {
+            Some(start) => reached(states, *start, first),
             None => {
                 let what = Diagnostic::new(
                     parser.name.span,
@@ -50,50 +54,53 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    fn check_names(&mut self, parser: &'a ast::Parser) {
+    /// States by name.
+    fn state_names(&mut self, parser: &'a ast::Parser) -> Names<'a> {
+        let mut names = Names::new();
         for (number, state) in parser.states.iter().enumerate() {
             let name = &state.name;
             if matches!(&*name.name, "accept" | "reject") {
                 self.error(name.span, format!("the state `{}` is there already", name.name), "choose another name");
             }
-            if let Some(first) = parser.states[..number].iter().find(|first| first.name.name == name.name) {
+            if let Some(first) = names.insert(&name.name, number) {
                 let what =
                     Diagnostic::new(name.span, format!("the state `{}` is declared twice", name.name), "here again");
-                self.report(what.with_related(first.name.span, "declared here first"));
+                self.report(what.with_related(parser.states[first].name.span, "declared here first"));
             }
         }
+        names
     }
 
-    fn state(&mut self, parser: &'a ast::Parser, state: &'a ast::State) -> hir::State {
+    fn state(&mut self, names: &Names<'a>, state: &'a ast::State) -> hir::State {
         let before = self.open_block();
         let (body, transition) = self.collected(|this| {
             for statement in &state.body {
                 this.statement(statement);
             }
-            this.transition(parser, state.transition.as_ref())
+            this.transition(names, state.transition.as_ref())
         });
         self.close_scope(before);
         hir::State { name: state.name.name.to_string(), body, transition }
     }
 
-    fn transition(&mut self, parser: &'a ast::Parser, transition: Option<&'a ast::Transition>) -> Transition {
+    fn transition(&mut self, names: &Names<'a>, transition: Option<&'a ast::Transition>) -> Transition {
         match transition {
             None => Transition::To(Target::Reject),
-            Some(ast::Transition::To(name)) => Transition::To(self.target_state(parser, name)),
-            Some(ast::Transition::Select { keys, cases, .. }) => self.select(parser, keys, cases),
+            Some(ast::Transition::To(name)) => Transition::To(self.target_state(names, name)),
+            Some(ast::Transition::Select { keys, cases, .. }) => self.select(names, keys, cases),
         }
     }
 
-    fn target_state(&mut self, parser: &'a ast::Parser, name: &Ident) -> Target {
+    fn target_state(&mut self, names: &Names<'a>, name: &Ident) -> Target {
         match &*name.name {
             "accept" => return Target::Accept,
             "reject" => return Target::Reject,
             _ => {}
         }
-        match parser.states.iter().position(|state| state.name.name == name.name) {
-            Some(number) => Target::State(StateId(number as u32)),
+        match names.get(&*name.name) {
+            Some(number) => Target::State(StateId(*number as u32)),
             None => {
-                let names = parser.states.iter().map(|state| &*state.name.name).chain(["accept", "reject"]);
+                let names = names.keys().copied().chain(["accept", "reject"]);
                 let what = Diagnostic::new(name.span, format!("there is no state `{}`", name.name), "unknown state");
                 self.report(match nearest(&name.name, names) {
                     Some(near) => what.with_help(format!("did you mean `{near}`?")),
@@ -104,12 +111,13 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    fn select(&mut self, parser: &'a ast::Parser, keys: &'a [ast::Expr], cases: &'a [ast::SelectCase]) -> Transition {
+    fn select(&mut self, names: &Names<'a>, keys: &'a [ast::Expr], cases: &'a [ast::SelectCase]) -> Transition {
         let mut lowered: Vec<Option<(hir::Expr, Type)>> = Vec::new();
         for expr in keys {
             let position = self.code.len();
             let value = self.expression(expr);
             if self.code.len() > position {
+                self.spend(lowered.len() as u32, expr.span);
                 let mut earlier: Vec<_> = lowered.iter_mut().flatten().map(|(expr, _)| expr).collect();
                 self.save(&mut earlier, Some(position), expr.span);
             }
@@ -124,7 +132,7 @@ impl<'a> Analyser<'a> {
         let types: Vec<Option<Type>> = lowered.iter().map(|key| key.as_ref().map(|(_, ty)| *ty)).collect();
         let mut result = Vec::new();
         for case in cases {
-            let target = self.target_state(parser, &case.next);
+            let target = self.target_state(names, &case.next);
             if let Some(patterns) = self.case_patterns(case, &types) {
                 result.push((patterns, target));
             }
@@ -153,19 +161,8 @@ impl<'a> Analyser<'a> {
         if self.stopped {
             return;
         }
-        // States that take nothing, and that lead to such states only: taken away until none is left.
-        let takes: Vec<bool> = states.iter().map(|state| self.takes_bytes(&state.body)).collect();
-        let mut idle: Vec<usize> = (0..states.len()).filter(|number| !takes[*number]).collect();
-        loop {
-            let before = idle.len();
-            let stays = |number: &usize| targets(&states[*number]).any(|next| idle.contains(&next));
-            let next: Vec<usize> = idle.iter().copied().filter(stays).collect();
-            idle = next;
-            if idle.len() == before {
-                break;
-            }
-        }
-        let Some(&first) = idle.iter().find(|number| reaches(states, &idle, **number)) else { return };
+        let idle: Vec<bool> = states.iter().map(|state| !self.takes_bytes(&state.body)).collect();
+        let Some(first) = loop_within(states, &idle) else { return };
         let name = &parser.states[first].name;
         let message = format!("the parser may never leave a loop through the state `{}`", name.name);
         let what = Diagnostic::new(name.span, message, "no round takes bytes off the packet");
@@ -194,20 +191,32 @@ fn targets(state: &hir::State) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether a state comes back to itself within some states.
-fn reaches(states: &[hir::State], within: &[usize], from: usize) -> bool {
-    let (mut seen, mut open) = (vec![false; states.len()], vec![from]);
-    while let Some(state) = open.pop() {
-        for next in targets(&states[state]).filter(|next| within.contains(next)) {
-            if next == from {
-                return true;
-            }
-            if !std::mem::replace(&mut seen[next], true) {
-                open.push(next);
+/// A state on a loop of states of a choice.
+fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
+    let next = |state: usize| -> Vec<usize> { targets(&states[state]).filter(|next| chosen[*next]).collect() };
+    // Depth first: a way to a state that is not finished is a loop.
+    let (mut begun, mut finished) = (vec![false; states.len()], vec![false; states.len()]);
+    for first in (0..states.len()).filter(|state| chosen[*state]) {
+        let mut open = Vec::new();
+        if !std::mem::replace(&mut begun[first], true) {
+            open.push((first, next(first)));
+        }
+        while let Some((state, rest)) = open.last_mut() {
+            match rest.pop() {
+                None => {
+                    finished[*state] = true;
+                    open.pop();
+                }
+                Some(on) if !begun[on] => {
+                    begun[on] = true;
+                    open.push((on, next(on)));
+                }
+                Some(on) if !finished[on] => return Some(on),
+                Some(_) => {}
             }
         }
     }
-    false
+    None
 }
 
 /// The states that can be reached from `start`, numbered anew, with `first` done once before all.

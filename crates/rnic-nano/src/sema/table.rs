@@ -15,6 +15,9 @@ const USUAL_SIZE: u32 = 1024;
 /// Entries that a table may have.
 const MOST_ENTRIES: u32 = 1 << 20;
 
+/// Actions that a table may have.
+const MOST_ACTIONS: usize = 1024;
+
 /// A table in [`Analyser::tables`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TableNumber(pub(super) usize);
@@ -135,6 +138,11 @@ impl<'a> Analyser<'a> {
 
     fn table_actions(&mut self, table: &'a ast::Table, info: &mut TableInfo<'a>) -> Vec<hir::Action> {
         let mut actions = Vec::new();
+        if table.actions.len() > MOST_ACTIONS {
+            let message = format!("a table has at most {MOST_ACTIONS} actions");
+            self.error(table.name.span, message, "more than that");
+            return actions;
+        }
         for reference in &table.actions {
             let Some(id) = self.action_named(&reference.name) else { continue };
             if let Some(first) = info.listed.iter().find(|listed| listed.reference.name.name == reference.name.name) {

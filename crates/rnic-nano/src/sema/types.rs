@@ -2,6 +2,7 @@
 
 use crate::ast;
 use crate::source::Span;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A type. Two are the same if they are equal: structs, headers and enumerations by their declaration.
@@ -38,6 +39,8 @@ pub(super) struct StructInfo {
     pub(super) bits: u64,
     /// Structs within structs, 1 without.
     pub(super) depth: u32,
+    /// Structs and scalars in it, counted with itself.
+    pub(super) parts: u32,
 }
 
 pub(super) struct FieldInfo {
@@ -66,6 +69,8 @@ pub(super) struct Types<'a> {
     pub(super) externs: Vec<&'a ast::Extern>,
     /// Names of P4's errors, by value.
     pub(super) failures: Vec<Rc<str>>,
+    /// Where those declared so far stand.
+    pub(super) failures_at: BTreeMap<&'a str, Span>,
 }
 
 /// A scalar within a value.
@@ -155,7 +160,7 @@ impl Types<'_> {
             Type::Int(width) => format!("int<{width}>"),
             Type::Integer => "int".to_string(),
             Type::Failure => "error".to_string(),
-            Type::List => "a list of values".to_string(),
+            Type::List => "{...}".to_string(),
             Type::Enum(number) => self.enums[number as usize].name.to_string(),
             Type::Header(number) | Type::Struct(number) => self.structs[number as usize].name.to_string(),
             Type::Extern(number) => self.externs[number as usize].name.name.to_string(),

@@ -121,6 +121,7 @@ fn totals() -> Totals {
         lost: 1,
         marked: 2,
         notifications: 0,
+        given_up: 0,
         hops: 1_200,
         delivered: 610,
         in_flight: 4,

@@ -48,7 +48,10 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
         let unfinished = flows.offered - flows.completed;
         put("cut", json!({"at_us": cut.at.as_us(), "unfinished": unfinished, "not_started": cut.not_started}));
     }
-    put("flows", json!({"offered": flows.offered, "completed": flows.completed, "measured": flows.measured}));
+    let (completed, given_up) = (flows.completed, run.totals.given_up);
+    let counts =
+        json!({"offered": flows.offered, "completed": completed, "measured": flows.measured, "given_up": given_up});
+    put("flows", counts);
     put("slowdown", distribution(run.slowdown));
     put("fct_us", distribution(run.fct_us));
     put("sizes", run.sizes.iter().map(size_class).collect());
@@ -198,7 +201,7 @@ mod tests {
 
     const EXPECTED_FIRST_RUN: &str = r#"{
         "name": "RoCE + PFC", "transport": "roce", "cc": "none", "pfc": true, "status": "completed",
-        "flows": {"offered": 5, "completed": 5, "measured": 4},
+        "flows": {"offered": 5, "completed": 5, "measured": 4, "given_up": 0},
         "slowdown": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
         "fct_us": {"mean": 187.5, "p50": 40.0, "p95": 400.0, "p99": 400.0, "p999": 400.0},
         "sizes": [
@@ -252,7 +255,7 @@ mod tests {
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][1];
         assert_eq!((&run["status"], &run["failure"]), (&json!("failed"), &json!("flow 3 is stuck")));
-        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
         for key in ["slowdown", "fct_us", "rct_us", "requests", "drop_rate"] {
             assert_eq!(run.get(key), Some(&Value::Null), "{key}");
         }
@@ -274,7 +277,7 @@ mod tests {
         let run = &json["runs"][0];
         assert_eq!(run["status"], "completed");
         assert_eq!(run["cut"], json!({"at_us": 600.000001, "unfinished": 1, "not_started": 7}));
-        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
         assert_eq!(run["goodput_bps"]["flows"], 4);
         let incast = &run["traffic"][1];
         assert_eq!((&incast["flows"], &incast["unfinished"]), (&json!(1), &json!(1)));
@@ -290,7 +293,7 @@ mod tests {
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         let json: Value = serde_json::from_str(&text).unwrap();
         let run = &json["runs"][0];
-        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0}));
+        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0, "given_up": 0}));
         assert_eq!(run["sizes"], json!([]));
         assert!(run["slowdown"].is_null() && run["drop_rate"].is_null() && run["requests"].is_null());
     }

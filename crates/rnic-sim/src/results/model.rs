@@ -206,6 +206,8 @@ pub struct Totals {
     pub marked: u64,
     /// Congestion notifications (CNPs) that the hosts sent; part of `control`.
     pub notifications: u64,
+    /// Messages that their senders gave up.
+    pub given_up: u64,
     /// Transmissions of data or control packets on a link.
     pub hops: u64,
     /// Packets delivered to hosts.

@@ -131,6 +131,11 @@ pub enum NicEvent {
         /// The message's tag.
         tag: u32,
     },
+    /// A timeout makes packets of the message leave again.
+    Timeout {
+        /// The message's tag.
+        tag: u32,
+    },
     /// The message was given up after [`NicConfig::most_timeouts`]; its buffer is free. It may have arrived all the same.
     GaveUp {
         /// The message's tag.
@@ -249,7 +254,7 @@ impl<P: Pipeline> MessageNic<P> {
         let mut call = Call { engine: &mut self.engine, cfg, now: arrival.now, marked: None, useless: false };
         let verdict = self.program.ingress(&mut call, header, arrival);
         let (marked, useless) = (call.marked, call.useless);
-        if let Some((rx_msg_id, event)) = self.engine.reassembly.superseded() {
+        while let Some((rx_msg_id, event)) = self.engine.reassembly.superseded() {
             self.expire(rx_msg_id, event);
         }
         self.reassemble(cfg, verdict, marked, useless)
@@ -321,8 +326,12 @@ impl<P: Pipeline> MessageNic<P> {
         while let Some(timeout) = packetization.timeout(cfg, now) {
             counters.timeouts += 1;
             match timeout {
-                Timeout::Goes => {}
-                Timeout::Probes => counters.probes += 1,
+                Timeout::Idle => {}
+                Timeout::Resends(tag) => events.push_back(NicEvent::Timeout { tag }),
+                Timeout::Probes(tag) => {
+                    counters.probes += 1;
+                    events.push_back(NicEvent::Timeout { tag });
+                }
                 Timeout::GaveUp(tag) => {
                     counters.given_up += 1;
                     events.push_back(NicEvent::GaveUp { tag });

@@ -113,10 +113,12 @@ impl Ready {
 /// What a timeout led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timeout {
-    /// Nothing, or packets to be sent again.
-    Goes,
-    /// The last packet is sent again to get an answer.
-    Probes,
+    /// It changes nothing.
+    Idle,
+    /// Packets of the message with this tag are to be sent again.
+    Resends(u32),
+    /// The last packet of the message with this tag is sent again to get an answer.
+    Probes(u32),
     /// The message with this tag was given up.
     GaveUp(u32),
 }
@@ -342,13 +344,20 @@ impl Packetization {
                 return Some(Timeout::GaveUp(self.free(place)));
             }
         }
+        let waiting = state.rtx.count();
         state.send_again();
+        let resends = state.rtx.count() > waiting;
+        let tag = state.message.tag;
         let stuck = cfg.probe && !state.heard && !state.may_send();
         state.probe |= stuck;
         (state.heard, state.left, state.timed) = (false, false, state.sent.max(1));
         self.timers.set(slot, now.saturating_add(cfg.timeout), cfg.timer_scan);
         self.list(cfg.order, place);
-        Some(if stuck { Timeout::Probes } else { Timeout::Goes })
+        Some(match (stuck, resends) {
+            (true, _) => Timeout::Probes(tag),
+            (false, true) => Timeout::Resends(tag),
+            (false, false) => Timeout::Idle,
+        })
     }
 
     /// Messages being sent.
@@ -475,17 +484,17 @@ mod tests {
         let (mut block, id) = block(&cfg, 1_000);
         drain(&mut block, &cfg);
         assert_eq!((block.deadline(), block.timeout(&cfg, us(9))), (Some(us(10)), None));
-        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Goes));
+        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Resends(42)));
         assert_eq!(drain(&mut block, &cfg), [(0, true)]);
         credit(&mut block, id, None, Some(6));
         drain(&mut block, &cfg);
         block.delivered(&ack(id, 0, 1, 0b11));
-        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Goes));
+        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Resends(42)));
         assert_eq!(drain(&mut block, &cfg), [(0, true), (3, true)], "4 and 5 left after the timer was set");
         // Now it is about all six. Three timeouts in silence end it.
-        assert_eq!(block.timeout(&cfg, us(30)), Some(Timeout::Goes));
+        assert_eq!(block.timeout(&cfg, us(30)), Some(Timeout::Resends(42)));
         assert_eq!(drain(&mut block, &cfg), [(0, true), (3, true), (4, true), (5, true)]);
-        assert_eq!(block.timeout(&cfg, us(40)), Some(Timeout::Goes));
+        assert_eq!(block.timeout(&cfg, us(40)), Some(Timeout::Resends(42)));
         drain(&mut block, &cfg);
         assert_eq!(block.timeout(&cfg, us(50)), Some(Timeout::GaveUp(42)));
         assert!(block.all_free() && block.deadline().is_none());
@@ -497,7 +506,7 @@ mod tests {
         let (mut block, id) = block(&cfg, 400);
         drain(&mut block, &cfg);
         for round in 1..10 {
-            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Goes));
+            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Resends(42)));
             drain(&mut block, &cfg);
             if round % 2 == 0 {
                 credit(&mut block, id, None, Some(1));
@@ -511,7 +520,7 @@ mod tests {
         let cfg = cfg();
         let (mut block, _) = block(&cfg, 400);
         for round in 1..20 {
-            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Goes));
+            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Idle));
         }
         // Now its packets leave. The first timeout sees that more was sent than before, the next three are silence.
         let ends: Vec<_> = (20..24)
@@ -520,7 +529,7 @@ mod tests {
                 block.timeout(&cfg, us(10 * round))
             })
             .collect();
-        assert_eq!(ends, [Timeout::Goes, Timeout::Goes, Timeout::Goes, Timeout::GaveUp(42)]);
+        assert_eq!(ends, [Timeout::Resends(42), Timeout::Resends(42), Timeout::Resends(42), Timeout::GaveUp(42)]);
     }
 
     /// All that the credit allows has arrived, and the credit for the rest is lost.
@@ -530,8 +539,8 @@ mod tests {
         let (mut block, id) = block(&cfg, 1_000);
         drain(&mut block, &cfg);
         block.delivered(&ack(id, 4, 0, 0));
-        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Goes), "the receiver was heard of");
-        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Probes));
+        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Idle), "the receiver was heard of");
+        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Probes(42)));
         assert_eq!(drain(&mut block, &cfg), [(3, true)]);
         credit(&mut block, id, None, Some(5));
         assert_eq!(drain(&mut block, &cfg), [(4, false)]);

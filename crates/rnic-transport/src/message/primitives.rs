@@ -80,6 +80,13 @@ pub struct Entry {
     pub grantable: u32,
 }
 
+impl Entry {
+    #[inline]
+    fn key(&self) -> (u32, u16) {
+        (self.rank, self.id)
+    }
+}
+
 /// What a scheduler chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selected {
@@ -114,6 +121,7 @@ struct Home {
 /// The priority scheduler: compares up to 16 entries at once; those for which there is no room wait in a FIFO.
 #[derive(Clone, Debug, Default)]
 pub struct PriorityScheduler {
+    /// In order: software has no 16 comparators, but an update seldom moves an entry far.
     compared: [Entry; PriorityScheduler::COMPARED],
     count: usize,
     fifo: std::collections::VecDeque<u16>,
@@ -133,12 +141,15 @@ impl PriorityScheduler {
         }
         let home = &mut self.homes[id];
         match home.place {
-            Place::Compared => *self.find(entry.id) = entry,
+            Place::Compared => {
+                let at = self.find(entry.id);
+                self.put(at, entry);
+            }
             Place::Waiting => home.entry = entry,
             Place::Nowhere if self.count < Self::COMPARED => {
                 home.place = Place::Compared;
-                self.compared[self.count] = entry;
                 self.count += 1;
+                self.put(self.count - 1, entry);
             }
             Place::Nowhere => {
                 (home.place, home.entry) = (Place::Waiting, entry);
@@ -156,13 +167,27 @@ impl PriorityScheduler {
         match home.place {
             Place::Nowhere => None,
             Place::Waiting => Some(home.entry),
-            Place::Compared => self.compared[..self.count].iter().find(|entry| entry.id == id).copied(),
+            Place::Compared => Some(self.compared[self.find(id)]),
         }
     }
 
-    fn find(&mut self, id: u16) -> &mut Entry {
-        let found = self.compared[..self.count].iter_mut().find(|entry| entry.id == id);
-        found.expect("an id whose place is among the compared entries has one")
+    fn find(&self, id: u16) -> usize {
+        let at = self.compared[..self.count].iter().position(|entry| entry.id == id);
+        at.expect("an id whose place is among the compared entries has one")
+    }
+
+    /// Puts the entry at `at` and moves it to where it belongs.
+    fn put(&mut self, mut at: usize, entry: Entry) {
+        let compared = &mut self.compared[..self.count];
+        while at > 0 && entry.key() < compared[at - 1].key() {
+            compared[at] = compared[at - 1];
+            at -= 1;
+        }
+        while at + 1 < compared.len() && compared[at + 1].key() < entry.key() {
+            compared[at] = compared[at + 1];
+            at += 1;
+        }
+        compared[at] = entry;
     }
 
     /// Removes the entry of `id`, if there is one. The first in the FIFO takes the room.
@@ -172,17 +197,17 @@ impl PriorityScheduler {
         if place != Place::Compared {
             return;
         }
-        let at = self.compared[..self.count].iter().position(|entry| entry.id == id);
-        let at = at.expect("an id whose place is among the compared entries has one");
+        let at = self.find(id);
+        self.compared.copy_within(at + 1..self.count, at);
         self.count -= 1;
-        self.compared[at] = self.compared[self.count];
         while let Some(next) = self.fifo.pop_front() {
             let home = &mut self.homes[usize::from(next)];
             home.in_fifo = false;
             if home.place == Place::Waiting {
                 home.place = Place::Compared;
-                self.compared[self.count] = home.entry;
+                let entry = home.entry;
                 self.count += 1;
+                self.put(self.count - 1, entry);
                 return;
             }
         }
@@ -191,23 +216,17 @@ impl PriorityScheduler {
     /// Of the entries compared with `granted` < `grantable`, the one that goes first, if fewer than `levels` of all go before it. What may be
     /// granted to it is granted.
     pub fn select(&mut self, levels: u32) -> Option<Selected> {
-        let compared = &mut self.compared[..self.count];
-        let key = |entry: &Entry| u64::from(entry.rank) << 16 | u64::from(entry.id);
-        let best = (0..compared.len())
-            .filter(|at| compared[*at].granted < compared[*at].grantable)
-            .min_by_key(|at| key(&compared[*at]))?;
-        let level = compared.iter().filter(|entry| key(entry) < key(&compared[best])).count() as u32;
-        let entry = &mut compared[best];
-        (level < levels).then(|| {
-            entry.granted = entry.grantable;
-            Selected { id: entry.id, level, credit: entry.granted }
-        })
+        let compared = self.compared[..self.count].iter_mut().take(levels as usize);
+        let (level, entry) = compared.enumerate().find(|(_, entry)| entry.granted < entry.grantable)?;
+        entry.granted = entry.grantable;
+        Some(Selected { id: entry.id, level: level as u32, credit: entry.granted })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_predicate_picks_the_operation() {
@@ -278,5 +297,34 @@ mod tests {
         assert_eq!(select(&mut scheduler, 1), Some((19, 0, 1)));
         assert_eq!(select(&mut scheduler, 2), Some((18, 1, 1)));
         assert!(scheduler.fifo.is_empty());
+    }
+
+    proptest! {
+        /// With up to 16 ids, the scheduler chooses as a search through all entries does.
+        #[test]
+        fn agrees_with_a_search(steps in prop::collection::vec((0u16..16, 0u32..6, 0u32..5, 0u32..8), 1..200)) {
+            let mut scheduler = PriorityScheduler::default();
+            let mut model: Vec<Entry> = Vec::new();
+            for (id, rank, levels, what) in steps {
+                let other = model.iter().position(|entry| entry.id == id).map(|at| model.swap_remove(at));
+                if what == 0 {
+                    scheduler.remove(id);
+                } else {
+                    let granted = other.map_or(0, |entry| entry.granted);
+                    let entry = Entry { id, rank, granted, grantable: granted + what / 4 };
+                    scheduler.upsert(entry);
+                    model.push(entry);
+                }
+                model.sort_by_key(Entry::key);
+                let expected = model.iter().position(|entry| entry.granted < entry.grantable);
+                let expected = expected.filter(|level| *level < levels as usize);
+                let chosen = select(&mut scheduler, levels);
+                prop_assert_eq!(chosen.map(|(id, level, _)| (id, level as usize)), expected.map(|at| (model[at].id, at)));
+                if let Some(at) = expected {
+                    model[at].granted = model[at].grantable;
+                    prop_assert_eq!(chosen.map(|chosen| chosen.2), Some(model[at].grantable));
+                }
+            }
+        }
     }
 }

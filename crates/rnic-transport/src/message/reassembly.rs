@@ -74,8 +74,8 @@ pub(super) struct Reassembly {
     known: Vec<Known>,
     buffers: Buffers,
     timers: Timers,
-    /// A message that a newer one in its sender's slot ended: its local number and who it was.
-    superseded: Option<(u16, NicEvent)>,
+    /// Messages that newer ones in their senders' slots ended: their local numbers and who they were.
+    superseded: Vec<(u16, NicEvent)>,
 }
 
 const FAIL: RxMsgInfo =
@@ -90,7 +90,7 @@ impl Reassembly {
             known: Vec::new(),
             buffers: Buffers::new(&cfg.rx_buffers),
             timers: Timers::default(),
-            superseded: None,
+            superseded: Vec::new(),
         }
     }
 
@@ -109,9 +109,13 @@ impl Reassembly {
             }
             Fate::Complete if known.generation == generation => (complete(cfg, request), Effect::None),
             Fate::Active(rx_msg_id) if is_newer(generation, known.generation) => {
-                // The sender has put another message into the slot: it is done with the one before.
-                self.superseded = Some((rx_msg_id, self.expire(rx_msg_id)));
-                self.begin(cfg, now, request, number)
+                // The sender has put another message into the slot: it is done with the one before. Its buffer may serve the new
+                // one, but not its number: the program has not heard yet that it is free.
+                let event = self.end(rx_msg_id, Fate::Expired);
+                self.superseded.push((rx_msg_id, event));
+                let begun = self.begin(cfg, now, request, number);
+                self.slots.release(rx_msg_id);
+                begun
             }
             _ if is_newer(generation, known.generation) => self.begin(cfg, now, request, number),
             _ => (FAIL, Effect::None),
@@ -189,31 +193,25 @@ impl Reassembly {
     pub(super) fn complete(&mut self, rx_msg_id: u16) -> Completed {
         let state = &self.messages[usize::from(rx_msg_id)];
         let done = Completed { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id, bytes: state.bytes };
-        self.free(rx_msg_id, Fate::Complete);
+        self.end(rx_msg_id, Fate::Complete);
+        self.slots.release(rx_msg_id);
         done
     }
 
-    /// The message is no longer waited for.
-    fn expire(&mut self, rx_msg_id: u16) -> NicEvent {
-        let state = &self.messages[usize::from(rx_msg_id)];
-        let event = NicEvent::ReceiveExpired { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id };
-        self.free(rx_msg_id, Fate::Expired);
-        event
-    }
-
-    fn free(&mut self, rx_msg_id: u16, fate: Fate) {
+    /// Frees all that a message has but its number; returns what to say if it was not delivered.
+    fn end(&mut self, rx_msg_id: u16, fate: Fate) -> NicEvent {
         let state = &mut self.messages[usize::from(rx_msg_id)];
         state.live = false;
         self.known[state.known].fate = fate;
         self.buffers.release(state.buffer);
         self.timers.cancel(rx_msg_id);
-        self.slots.release(rx_msg_id);
+        NicEvent::ReceiveExpired { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id }
     }
 
-    /// The message that the packet just asked about has ended, if one has.
+    /// The next message that was ended by the packet just asked about.
     #[inline]
     pub(super) fn superseded(&mut self) -> Option<(u16, NicEvent)> {
-        self.superseded.take()
+        self.superseded.pop()
     }
 
     /// When the next timer expires, or earlier.
@@ -224,7 +222,9 @@ impl Reassembly {
     /// The next message whose timer has expired by `now`.
     pub(super) fn timeout(&mut self, now: Time) -> Option<(u16, NicEvent)> {
         let rx_msg_id = self.timers.expired(now)?;
-        Some((rx_msg_id, self.expire(rx_msg_id)))
+        let event = self.end(rx_msg_id, Fate::Expired);
+        self.slots.release(rx_msg_id);
+        Some((rx_msg_id, event))
     }
 
     /// Messages being received.
@@ -315,7 +315,7 @@ mod tests {
         ask(&mut block, 0, &packet(9, 0));
         assert_eq!(ask(&mut block, 0, &packet(8, 0)), None);
         assert_eq!(block.superseded(), None);
-        assert_eq!(ask(&mut block, 0, &packet(10, 0)), Some((0, true, true, false, 1)));
+        assert_eq!(ask(&mut block, 0, &packet(10, 0)), Some((1, true, true, false, 1)), "another number");
         let event = NicEvent::ReceiveExpired { src_ip: 7, tx_msg_id: 9 << 16 | 3 };
         assert_eq!(block.superseded(), Some((0, event)));
         assert_eq!(ask(&mut block, 0, &packet(9, 0)), None);
@@ -323,7 +323,7 @@ mod tests {
         // Another sender's and another slot's messages are others.
         assert_eq!(
             ask(&mut block, 0, &RxMsgInfoRequest { src_ip: 8, ..packet(1, 0) }),
-            Some((1, true, true, false, 1))
+            Some((0, true, true, false, 1))
         );
         let other = RxMsgInfoRequest { tx_msg_id: 4, ..packet(1, 0) };
         assert_eq!(ask(&mut block, 0, &other), Some((2, true, true, false, 1)));

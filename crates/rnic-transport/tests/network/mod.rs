@@ -251,6 +251,7 @@ impl<P: Pipeline> Network<P> {
             let (tag, outcome) = match event {
                 NicEvent::Sent { tag } => (tag, Outcome::Sent),
                 NicEvent::GaveUp { tag } => (tag, Outcome::GaveUp),
+                NicEvent::Timeout { .. } => continue,
                 NicEvent::ReceiveExpired { src_ip, tx_msg_id } => {
                     self.records[self.names[&(src_ip, tx_msg_id)]].expired = true;
                     continue;

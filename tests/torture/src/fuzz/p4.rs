@@ -1,6 +1,8 @@
 //! P4 programs that are right, nearly right, or noise: the compiler takes them or says what is wrong, and what it takes runs.
 
 use crate::network::Dice;
+use rnic_nano::cost::{Hardware, analyse};
+use rnic_nano::hir;
 use rnic_nano::parser::parse_program;
 use rnic_nano::source::{SourceFile, SourceMap, Span};
 use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program, Rejected, compile};
@@ -15,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const PROGRAMS: &[&str] = &[
     include_str!("../../../../crates/rnic-nano/tests/accepted/receiver_driven.p4"),
     include_str!("../../../../crates/rnic-nano/tests/accepted/every_construct.p4"),
+    include_str!("../../../../crates/rnic-nano/tests/programs/scheduled.p4"),
 ];
 
 /// What else may be put in.
@@ -208,6 +211,11 @@ fn compile_and_run(program: &str, dice: &mut Dice) -> Result<Summary, String> {
     match compile(main(), &|_| None, &constants) {
         Ok(program) => {
             summary.compiled = 1;
+            hir::check::check(program.hir())?;
+            let cost = analyse(&program, &Hardware::default());
+            if cost.to_string().is_empty() {
+                return Err("a cost without words".into());
+            }
             (summary.packets, summary.events) = if program.header_room() <= 64 {
                 handle_packets::<64>(&program, dice)?
             } else {

@@ -98,7 +98,7 @@ impl Homa {
         } else if gained {
             let got = received * u64::from(self.settings.mtu);
             let rank = u64::from(header.msg_len).saturating_sub(got) as u32;
-            let grantable = self.settings.rtt_pkts + received as u32;
+            let grantable = self.settings.rtt_pkts.saturating_add(received as u32);
             self.scheduler.upsert(Entry { id: info.rx_msg_id, rank, granted: granted as u32, grantable });
         }
         let has_granted = self.grant(blocks);

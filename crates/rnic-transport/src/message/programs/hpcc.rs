@@ -93,102 +93,36 @@ struct Flow {
     last: Telemetry,
 }
 
-/// The program. In its ACKs and NACKs `pkt_offset` is the packet that arrived or lost its payload, `credit` the first packet missing, and `rank`
-/// the place of its telemetry.
-#[derive(Clone, Debug)]
-pub struct Hpcc {
-    ip: u32,
+/// The rules of the window, with their constants.
+#[derive(Clone, Copy, Debug)]
+struct Algorithm {
     settings: HpccSettings,
     /// 2^32 / T.
     per_rtt: u64,
-    /// 2^40 / mtu, rounded up: exact quotients for windows below 2^30 bytes / mtu * 1,024.
+    /// 2^40 / mtu, rounded up: it gives exact quotients while window times mtu is below 2^40.
     per_mtu: u64,
-    echoes: Vec<Echo>,
-    next_echo: u8,
-    /// By slot: the message that it holds. Egress writes it, ingress reads it: an answer to another one is an old one.
-    current: DualPort,
-    /// By slot. In P4, a register for each field.
-    flows: Vec<Flow>,
 }
 
-impl Hpcc {
-    /// The program of the NIC with address `ip`.
-    pub fn new(ip: u32, settings: HpccSettings) -> Hpcc {
-        Hpcc {
-            ip,
+impl Algorithm {
+    fn new(settings: HpccSettings) -> Algorithm {
+        Algorithm {
             settings,
             per_rtt: (1 << 32) / u64::from(settings.base_rtt_ns.max(1)),
             per_mtu: (1u64 << 40).div_ceil(settings.mtu.into()),
-            echoes: Vec::new(),
-            next_echo: 0,
-            current: DualPort::default(),
-            flows: Vec::new(),
         }
     }
 
     /// The largest window, in bytes: a product with 2^16 fits 64 bits with room.
     #[inline]
     fn largest_window(&self) -> u64 {
-        (u64::from(self.settings.rtt_pkts) * u64::from(self.settings.mtu)).min(1 << 28)
-    }
-
-    fn data<B: Blocks>(&mut self, blocks: &mut B, header: &NativeHeader, arrival: &Arrival<'_>) -> Verdict {
-        let info = blocks.get_rx_msg_info(&header.request(!arrival.trimmed));
-        if info.fail {
-            return Verdict::Consumed;
-        }
-        let is_missing = arrival.trimmed && info.is_new_pkt && !info.is_last_pkt;
-        let is_missing = is_missing && info.rx_msg_id != crate::message::RxMsgInfo::COMPLETE;
-        blocks.ctrl_pkt(&CtrlPktEvent {
-            credit: info.ack_no,
-            rank: self.keep(header, arrival.telemetry),
-            immediate: if is_missing { NACK } else { ACK },
-            ..header.reply()
-        });
-        if !info.is_new_pkt || arrival.trimmed {
-            return Verdict::Consumed;
-        }
-        Verdict::Reassemble { rx_msg_id: info.rx_msg_id, pkt_offset: header.pkt_offset, is_last_pkt: info.is_last_pkt }
-    }
-
-    /// Keeps telemetry for the answer; returns its place.
-    #[inline]
-    fn keep(&mut self, header: &NativeHeader, telemetry: Option<&Telemetry>) -> u8 {
-        if self.echoes.is_empty() {
-            self.echoes.resize(ECHOES, Echo::default());
-        }
-        let place = self.next_echo;
-        self.next_echo = place.wrapping_add(1);
-        self.echoes[usize::from(place)] = Echo {
-            dst_ip: header.src_ip,
-            tx_msg_id: header.tx_msg_id,
-            telemetry: telemetry.copied().unwrap_or_default(),
-        };
-        place
-    }
-
-    fn control<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader) -> Verdict {
-        let NativeHeader { tx_msg_id, pkt_offset, credit: ack_no, .. } = header.native;
-        let slot = slot(tx_msg_id);
-        if self.current.read(slot) != u64::from(tx_msg_id) {
-            return Verdict::Consumed;
-        }
-        let is_nack = header.native.has(NACK);
-        blocks.delivered(&DeliveredEvent { tx_msg_id, before: ack_no, pkt_offset, bitmap: u64::from(!is_nack) });
-        let credit = self.answered(slot, tx_msg_id, ack_no, &header.echo);
-        blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, rtx: is_nack.then_some(pkt_offset), credit: Some(credit) });
-        Verdict::Consumed
+        (u64::from(self.settings.rtt_pkts.min(1 << 22)) * u64::from(self.settings.mtu)).min(1 << 28)
     }
 
     /// Takes in an answer; returns the credit that follows from it.
-    fn answered(&mut self, slot: usize, tx_msg_id: u32, ack_no: u32, echo: &Telemetry) -> u32 {
-        if slot >= self.flows.len() {
-            self.flows.resize((slot + 1).next_power_of_two(), Flow::default());
-        }
-        let mut flow = self.flows[slot];
+    fn answered(&self, flow: &mut Flow, tx_msg_id: u32, ack_no: u32, echo: &Telemetry) -> u32 {
         let mut window = self.largest_window();
         if !flow.started || flow.tx_msg_id != tx_msg_id {
-            flow = Flow {
+            *flow = Flow {
                 tx_msg_id,
                 started: true,
                 reference: window as u32,
@@ -199,12 +133,11 @@ impl Hpcc {
                 ..Flow::default()
             };
         } else {
-            self.measure(&mut flow, echo);
-            window = self.window(&mut flow, ack_no);
+            self.measure(flow, echo);
+            window = self.window(flow, ack_no);
         }
         let packets = ((window * self.per_mtu) >> 40).max(1) as u32;
         flow.credit = flow.credit.max(ack_no.saturating_add(packets));
-        self.flows[slot] = flow;
         flow.credit
     }
 
@@ -255,6 +188,84 @@ impl Hpcc {
             flow.round_ends = flow.credit;
         }
         window
+    }
+}
+
+/// The program. In its ACKs and NACKs `pkt_offset` is the packet that arrived or lost its payload, `credit` the first packet missing, and `rank`
+/// the place of its telemetry.
+#[derive(Clone, Debug)]
+pub struct Hpcc {
+    ip: u32,
+    algorithm: Algorithm,
+    echoes: Vec<Echo>,
+    next_echo: u8,
+    /// By slot: the message that it holds. Egress writes it, ingress reads it: an answer to another one is an old one.
+    current: DualPort,
+    /// By slot. In P4, a register for each field.
+    flows: Vec<Flow>,
+}
+
+impl Hpcc {
+    /// The program of the NIC with address `ip`.
+    pub fn new(ip: u32, settings: HpccSettings) -> Hpcc {
+        Hpcc {
+            ip,
+            algorithm: Algorithm::new(settings),
+            echoes: Vec::new(),
+            next_echo: 0,
+            current: DualPort::default(),
+            flows: Vec::new(),
+        }
+    }
+
+    fn data<B: Blocks>(&mut self, blocks: &mut B, header: &NativeHeader, arrival: &Arrival<'_>) -> Verdict {
+        let info = blocks.get_rx_msg_info(&header.request(!arrival.trimmed));
+        if info.fail {
+            return Verdict::Consumed;
+        }
+        let is_missing = arrival.trimmed && info.is_new_pkt;
+        blocks.ctrl_pkt(&CtrlPktEvent {
+            credit: info.ack_no,
+            rank: self.keep(header, arrival.telemetry),
+            immediate: if is_missing { NACK } else { ACK },
+            ..header.reply()
+        });
+        if !info.is_new_pkt || arrival.trimmed {
+            return Verdict::Consumed;
+        }
+        Verdict::Reassemble { rx_msg_id: info.rx_msg_id, pkt_offset: header.pkt_offset, is_last_pkt: info.is_last_pkt }
+    }
+
+    /// Keeps telemetry for the answer; returns its place.
+    #[inline]
+    fn keep(&mut self, header: &NativeHeader, telemetry: Option<&Telemetry>) -> u8 {
+        if self.echoes.is_empty() {
+            self.echoes.resize(ECHOES, Echo::default());
+        }
+        let place = self.next_echo;
+        self.next_echo = place.wrapping_add(1);
+        self.echoes[usize::from(place)] = Echo {
+            dst_ip: header.src_ip,
+            tx_msg_id: header.tx_msg_id,
+            telemetry: telemetry.copied().unwrap_or_default(),
+        };
+        place
+    }
+
+    fn control<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader) -> Verdict {
+        let NativeHeader { tx_msg_id, pkt_offset, credit: ack_no, .. } = header.native;
+        let slot = slot(tx_msg_id);
+        if self.current.read(slot) != u64::from(tx_msg_id) {
+            return Verdict::Consumed;
+        }
+        let is_nack = header.native.has(NACK);
+        blocks.delivered(&DeliveredEvent { tx_msg_id, before: ack_no, pkt_offset, bitmap: u64::from(!is_nack) });
+        if slot >= self.flows.len() {
+            self.flows.resize((slot + 1).next_power_of_two(), Flow::default());
+        }
+        let credit = self.algorithm.answered(&mut self.flows[slot], tx_msg_id, ack_no, &header.echo);
+        blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, rtx: is_nack.then_some(pkt_offset), credit: Some(credit) });
+        Verdict::Consumed
     }
 }
 

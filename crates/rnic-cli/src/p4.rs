@@ -1,0 +1,200 @@
+//! `rnic p4`: transport programs.
+
+use crate::args::{Format, P4Args, P4CheckArgs, P4Command};
+use crate::error::CliError;
+use crate::output;
+use rnic_nano::cost::{Cost, Hardware, PipelineCost, analyse};
+use rnic_nano::diagnostic::Diagnostic;
+use rnic_nano::hir::{self, MatchKind, Pipeline};
+use rnic_nano::source::Span;
+use rnic_nano::{CompileError, Program, Rejected, compile_file};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Runs the subcommand.
+pub(crate) fn p4(arguments: &P4Args) -> Result<(), CliError> {
+    match &arguments.command {
+        P4Command::Check(arguments) => check(arguments),
+    }
+}
+
+/// Compiles a program, and says what is in it or what is wrong with it.
+fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
+    let file = arguments.file.display().to_string();
+    let program = match compile_file(&arguments.file, &arguments.constants) {
+        Ok(program) => program,
+        Err(CompileError::Rejected(rejected)) if arguments.format == Format::Json => {
+            let document = json!({ "file": file, "ok": false, "errors": errors(&rejected) });
+            output::print(|out| print_document(out, &document))?;
+            return Err(CliError::Told);
+        }
+        Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
+        Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
+    };
+    let cost = arguments.cost.then(|| analyse(&program, &Hardware::default()));
+    output::print(|out| match arguments.format {
+        Format::Table => {
+            out.write_all(summary(&file, &program).as_bytes())?;
+            cost.iter().try_for_each(|cost| write!(out, "\n{cost}"))
+        }
+        Format::Json => {
+            let mut document = document(&file, &program);
+            if let Some(cost) = &cost {
+                document["cost"] = cost_document(cost);
+            }
+            print_document(out, &document)
+        }
+    })
+}
+
+fn print_document(out: &mut dyn Write, document: &Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
+}
+
+/// What is in a program, for people.
+fn summary(file: &str, program: &Program) -> String {
+    let hir = program.hir();
+    let mut text = format!("{file}: ok\n");
+    let mut line = |name: &str, parts: Vec<String>| {
+        if !parts.is_empty() {
+            let _ = writeln!(text, "{name}: {}", parts.join(", "));
+        }
+    };
+    let headers = headers(hir).into_iter().map(|(name, bytes)| format!("{name} ({bytes} bytes)"));
+    line("headers", headers.collect());
+    line("longest header that leaves", vec![format!("{} bytes", program.emitted_bytes())]);
+    line("parser states", hir.ingress.states.iter().map(|state| state.name.clone()).collect());
+    for (name, pipeline) in [("ingress tables", &hir.ingress), ("egress tables", &hir.egress)] {
+        line(name, pipeline.tables.iter().map(describe_table).collect());
+    }
+    line("externs", hir.instances.iter().map(describe_instance).collect());
+    line("constants", hir.constants.iter().map(|(name, value)| format!("{name} = {value}")).collect());
+    text
+}
+
+/// Headers of both pipelines, with their lengths in bytes; one that both have once.
+fn headers(hir: &hir::Program) -> Vec<(String, u32)> {
+    let mut headers: Vec<(String, u32)> = Vec::new();
+    for pipeline in [&hir.ingress, &hir.egress] {
+        for header in &pipeline.headers {
+            let bits: u32 = header
+                .fields
+                .iter()
+                .filter_map(|field| pipeline.slots.get(field.0 as usize))
+                .map(|slot| slot.width)
+                .sum();
+            let header = (header.name.clone(), bits.div_ceil(8));
+            if !headers.contains(&header) {
+                headers.push(header);
+            }
+        }
+    }
+    headers
+}
+
+fn describe_table(table: &hir::Table) -> String {
+    let count = |count: usize, what: &str, whats: &str| format!("{count} {}", if count == 1 { what } else { whats });
+    let keys = count(table.keys.len(), "key", "keys");
+    let actions = count(table.actions.len(), "action", "actions");
+    format!("{} ({keys}, {actions}, {} of {} entries)", table.name, table.entries.len(), table.size)
+}
+
+fn describe_instance(instance: &hir::Instance) -> String {
+    let arguments: Vec<String> = instance.arguments.iter().map(u128::to_string).collect();
+    let bits: u32 = instance.types.iter().sum();
+    let of = if bits == 0 { String::new() } else { format!(" of {bits} bits") };
+    format!("{} ({}({}){of})", instance.name, instance.kind, arguments.join(", "))
+}
+
+/// What is in a program, for other programs.
+fn document(file: &str, program: &Program) -> Value {
+    let hir = program.hir();
+    let headers: Vec<Value> =
+        headers(hir).into_iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect();
+    let states: Vec<&str> = hir.ingress.states.iter().map(|state| state.name.as_str()).collect();
+    let instances = hir.instances.iter().map(|instance| {
+        let arguments: Vec<String> = instance.arguments.iter().map(u128::to_string).collect();
+        json!({ "name": instance.name, "kind": instance.kind, "bits": instance.types, "arguments": arguments })
+    });
+    let constants = hir.constants.iter().map(|(name, value)| json!({ "name": name, "value": value.to_string() }));
+    json!({
+        "file": file,
+        "ok": true,
+        "headers": headers,
+        "emitted_bytes": program.emitted_bytes(),
+        "states": states,
+        "ingress_tables": tables(&hir.ingress),
+        "egress_tables": tables(&hir.egress),
+        "externs": instances.collect::<Vec<_>>(),
+        "constants": constants.collect::<Vec<_>>(),
+    })
+}
+
+fn tables(pipeline: &Pipeline) -> Vec<Value> {
+    let table = |table: &hir::Table| {
+        let kinds = table.keys.iter().map(|(key, kind)| {
+            let kind = match kind {
+                MatchKind::Exact => "exact",
+                MatchKind::Ternary => "ternary",
+                MatchKind::Lpm => "lpm",
+            };
+            json!({ "bits": key.width, "match": kind })
+        });
+        let actions: Vec<&str> = table.actions.iter().map(|action| action.name.as_str()).collect();
+        json!({
+            "name": table.name,
+            "keys": kinds.collect::<Vec<_>>(),
+            "actions": actions,
+            "entries": table.entries.len(),
+            "size": table.size,
+        })
+    };
+    pipeline.tables.iter().map(table).collect()
+}
+
+fn cost_document(cost: &Cost) -> Value {
+    let hardware = &cost.hardware;
+    let pipeline =
+        |cost: &PipelineCost| json!({ "stages": cost.stages, "cycles": cost.cycles, "latency_ps": cost.picoseconds });
+    let memory: serde_json::Map<String, Value> =
+        cost.memory.parts().iter().map(|(name, bytes)| (name.replace(' ', "_"), json!(bytes))).collect();
+    json!({
+        "hardware": {
+            "clock_hz": hardware.clock_hz,
+            "rate_bps": hardware.rate_bps,
+            "messages": hardware.messages,
+            "message_bytes": hardware.message_bytes,
+            "segment_bytes": hardware.segment_bytes,
+            "header_unit": hardware.header_unit,
+        },
+        "word_bytes": cost.word_bytes,
+        "header_bytes": cost.header_bytes,
+        "ingress": pipeline(&cost.ingress),
+        "egress": pipeline(&cost.egress),
+        "pipeline_interval_ps": cost.pipeline_interval,
+        "link_interval_ps": cost.link_interval,
+        "memory_bytes": memory,
+        "notes": cost.notes,
+    })
+}
+
+/// What is wrong, for other programs: lines and columns count from 1.
+fn errors(rejected: &Rejected) -> Vec<Value> {
+    let place = |span: Span, label: &str| {
+        let file = rejected.sources.files.get(usize::from(span.file)).map(|file| file.name.as_str());
+        let (line, column) = rejected.sources.position(span);
+        json!({ "file": file, "line": line, "column": column, "label": label })
+    };
+    let error = |error: &Diagnostic| {
+        let related: Vec<Value> = error.related.iter().map(|(span, label)| place(*span, label)).collect();
+        json!({
+            "message": error.message,
+            "at": place(error.span, &error.label),
+            "related": related,
+            "help": error.help,
+        })
+    };
+    rejected.errors.iter().map(error).collect()
+}

@@ -1,0 +1,101 @@
+//! `rnic p4` as its user meets it.
+
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Output};
+
+fn rnic(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output: Output = Command::new(env!("CARGO_BIN_EXE_rnic")).arg("p4").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+const TRANSPORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rnic-nano/tests/accepted/receiver_driven.p4");
+
+#[test]
+fn a_right_program_is_summed_up() {
+    let (code, out, err) = rnic(&["check", TRANSPORT, "--constant", "REGISTERS=0x40"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let mut lines = out.lines();
+    assert_eq!(lines.next().unwrap(), format!("{TRANSPORT}: ok"));
+    for line in [
+        "headers: hdr.frame (29 bytes)",
+        "longest header that leaves: 29 bytes",
+        "parser states: start",
+        "ingress tables: kind (2 keys, 3 actions, 2 of 2 entries)",
+        "externs: credit_reg (IfElseRaw(64) of 32 bits), nack_reg (DualPort(64) of 32 bits)",
+    ] {
+        assert!(out.lines().any(|found| found == line), "{line} is missing in\n{out}");
+    }
+    assert!(out.contains("REGISTERS = 64, CONTROL_BAND = 0, DATA_BAND = 1"), "{out}");
+}
+
+#[test]
+fn json_says_the_same() {
+    let (code, out, err) = rnic(&["check", TRANSPORT, "--format", "json"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&value["ok"], &value["emitted_bytes"]), (&Value::Bool(true), &29.into()));
+    assert_eq!(value["ingress_tables"][0]["keys"][1]["match"], "exact");
+    assert_eq!(value["externs"][0]["arguments"][0], "1024");
+    assert!(value["constants"].as_array().unwrap().iter().any(|one| one["name"] == "PULL" && one["value"] == "8"));
+}
+
+#[test]
+fn the_cost_is_told_on_request() {
+    let (code, out, err) = rnic(&["check", TRANSPORT, "--cost"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    // 65 bytes at 200 Gbps take 2.6 ns: the header is padded to 64 bytes.
+    for part in [": ok\n", "ingress stage 1: ", "link: 2.6 ns, 65 bytes at 200 Gbps"] {
+        assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+    let (code, out, _) = rnic(&["check", TRANSPORT, "--cost", "--format", "json"]);
+    assert_eq!(code, Some(0));
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&value["cost"]["link_interval_ps"], &value["cost"]["header_bytes"]), (&2_600.into(), &64.into()));
+    // Two buffers each of 38 KiB for 16 messages.
+    assert_eq!(value["cost"]["memory_bytes"]["buffers"], 2 * 16 * 38 * 1_024);
+    let (_, out, _) = rnic(&["check", TRANSPORT]);
+    assert!(!out.contains("stage"), "{out}");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let beside = file("beside.p4", "const bit<8> A = 8w256;\n");
+    let main = file("main.p4", "#include \"beside.p4\"\nconst bit<8> B = 1\nconst bit<8> C = +;\n");
+    let (code, out, err) = rnic(&["check", &main]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.contains("error: `8w256` does not fit") && err.contains(&format!("--> {beside}:1:18")), "{err}");
+    assert!(
+        err.contains("error: expected `;` after the constant") && err.contains(&format!("--> {main}:2:19")),
+        "{err}"
+    );
+    assert!(err.contains(&format!("--> {main}:3:19")), "{err}");
+
+    let (code, out, err) = rnic(&["check", &main, "--format", "json"]);
+    assert_eq!((code, err.as_str()), (Some(2), ""));
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(value["ok"], false);
+    let at: Vec<_> = value["errors"].as_array().unwrap().iter().map(|error| &error["at"]).collect();
+    let places: Vec<_> = at.iter().map(|at| (at["file"].as_str().unwrap(), at["line"].as_u64().unwrap())).collect();
+    assert_eq!(places, [(beside.as_str(), 1), (main.as_str(), 2), (main.as_str(), 3)]);
+}
+
+#[test]
+fn what_is_no_program_is_input_that_is_wrong() {
+    let (code, _, err) = rnic(&["check", "/missing.p4"]);
+    assert_eq!(code, Some(2));
+    assert!(err.starts_with("error: cannot read /missing.p4: ") && err.lines().count() == 1, "{err}");
+    let (code, _, err) = rnic(&["check", TRANSPORT, "--constant", "REGISTER=5"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("no constant `REGISTER`") && err.contains("did you mean `REGISTERS`?"), "{err}");
+    let (code, _, err) = rnic(&["check", TRANSPORT, "--constant", "REGISTERS"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("REGISTERS=64"), "{err}");
+}

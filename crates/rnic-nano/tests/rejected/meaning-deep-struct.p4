@@ -1,0 +1,36 @@
+#include <core.p4>
+#include <nanotransport.p4>
+struct s0_t { bit<8> a; }
+struct s1_t { s0_t a; }
+struct s2_t { s1_t a; }
+struct s3_t { s2_t a; }
+struct s4_t { s3_t a; }
+struct s5_t { s4_t a; }
+struct s6_t { s5_t a; }
+struct s7_t { s6_t a; }
+struct s8_t { s7_t a; }
+struct s9_t { s8_t a; }
+struct s10_t { s9_t a; }
+struct s11_t { s10_t a; }
+struct s12_t { s11_t a; }
+struct s13_t { s12_t a; }
+struct s14_t { s13_t a; }
+struct s15_t { s14_t a; }
+struct s16_t { s15_t a; }
+struct s17_t { s16_t a; }
+struct s18_t { s17_t a; }
+struct s19_t { s18_t a; }
+struct s20_t { s19_t a; }
+struct s21_t { s20_t a; }
+struct s22_t { s21_t a; }
+struct s23_t { s22_t a; }
+struct s24_t { s23_t a; }
+struct s25_t { s24_t a; }
+struct s26_t { s25_t a; }
+struct s27_t { s26_t a; }
+struct s28_t { s27_t a; }
+struct s29_t { s28_t a; }
+struct s30_t { s29_t a; }
+struct s31_t { s30_t a; }
+struct s32_t { s31_t a; }
+struct s33_t { s32_t a; }

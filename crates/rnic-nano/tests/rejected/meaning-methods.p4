@@ -1,0 +1,32 @@
+#include <core.p4>
+#include <nanotransport.p4>
+header tag_t { bit<8> kind; bit<8> more; }
+struct headers_t { tag_t tag; }
+struct meta_t { bit<32> a; bool f; }
+parser P(packet_in packet, out headers_t hdr, inout meta_t meta, in arrival_t arrival, in nic_t nic) {
+    state start { transition accept; }
+}
+control I(inout headers_t hdr, inout meta_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {
+    DualPort<bit<32>>(16) port;
+    apply {
+        hdr.tag.isvalid();
+        hdr.isValid();
+        hdr.tag.setValid(1);
+        meta.a.isValid();
+        port.raed(1);
+        meta.a = port.read();
+        meta.a = port.read(meta.f);
+        port.write(1, true);
+        port = 3;
+        port();
+        meta.a = port;
+        packet.emit(hdr);
+        bit<8> x = arrival.hops.minSizeInBits();
+        bit<8> y = meta.minSizeInBits();
+        tag_t.setValid();
+        tag_t.isValid();
+    }
+}
+control E(inout headers_t hdr, inout meta_t meta, in departure_t departure, in nic_t nic, inout link_t link) { apply { } }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
+NanoTransport(P(), I(), E(), D()) main;

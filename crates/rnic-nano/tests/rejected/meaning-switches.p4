@@ -1,0 +1,25 @@
+#include <core.p4>
+#include <nanotransport.p4>
+header tag_t { bit<8> kind; bit<8> more; }
+struct headers_t { tag_t tag; }
+struct meta_t { bit<32> a; bool f; }
+extern bit<32> next(in bit<32> x);
+parser P(packet_in packet, out headers_t hdr, inout meta_t meta, in arrival_t arrival, in nic_t nic) {
+    state start { transition accept; }
+}
+control I(inout headers_t hdr, inout meta_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {
+    action drop() { }
+    table w { key = { meta.a: exact; } actions = { drop; NoAction; } }
+    apply {
+        switch (w.apply().action_run) { drp: { } drop: { } drop: { } 3: { } }
+        switch (w.apply().action_run) { default: { } drop: { } }
+        switch (meta.a) { 1: { } 1: { } meta.a: { } true: { } 1 << 32: { } }
+        switch (hdr) { 1: { } }
+        switch (5) { 5: { } }
+        if (meta.a) { }
+        if (1) { }
+    }
+}
+control E(inout headers_t hdr, inout meta_t meta, in departure_t departure, in nic_t nic, inout link_t link) { apply { } }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
+NanoTransport(P(), I(), E(), D()) main;

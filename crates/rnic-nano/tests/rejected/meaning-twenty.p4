@@ -1,0 +1,32 @@
+#include <core.p4>
+#include <nanotransport.p4>
+const bit<8> C0 = UNKNOWN_0_0;
+const bit<8> C1 = UNKNOWN_1_919;
+const bit<8> C2 = UNKNOWN_2_838;
+const bit<8> C3 = UNKNOWN_3_757;
+const bit<8> C4 = UNKNOWN_4_676;
+const bit<8> C5 = UNKNOWN_5_595;
+const bit<8> C6 = UNKNOWN_6_514;
+const bit<8> C7 = UNKNOWN_7_433;
+const bit<8> C8 = UNKNOWN_8_352;
+const bit<8> C9 = UNKNOWN_9_271;
+const bit<8> C10 = UNKNOWN_10_190;
+const bit<8> C11 = UNKNOWN_11_109;
+const bit<8> C12 = UNKNOWN_12_28;
+const bit<8> C13 = UNKNOWN_13_947;
+const bit<8> C14 = UNKNOWN_14_866;
+const bit<8> C15 = UNKNOWN_15_785;
+const bit<8> C16 = UNKNOWN_16_704;
+const bit<8> C17 = UNKNOWN_17_623;
+const bit<8> C18 = UNKNOWN_18_542;
+const bit<8> C19 = UNKNOWN_19_461;
+const bit<8> C20 = UNKNOWN_20_380;
+const bit<8> C21 = UNKNOWN_21_299;
+const bit<8> C22 = UNKNOWN_22_218;
+const bit<8> C23 = UNKNOWN_23_137;
+const bit<8> C24 = UNKNOWN_24_56;
+const bit<8> C25 = UNKNOWN_25_975;
+const bit<8> C26 = UNKNOWN_26_894;
+const bit<8> C27 = UNKNOWN_27_813;
+const bit<8> C28 = UNKNOWN_28_732;
+const bit<8> C29 = UNKNOWN_29_651;
