@@ -86,19 +86,19 @@ pub enum Chart {
         /// What the flows are called, in order of start.
         flows: &'static [&'static str],
     },
-    /// A quantity of each flow that follows from its completion time: a curve for each pick over the flows, mean over the seeds.
+    /// A quantity of a flow that follows from its completion time, over the sizes of flows: a curve for each pick, mean over the seeds.
     EachFlow {
         /// What it is.
         title: &'static str,
-        /// What tells the flows apart.
+        /// Name of the sizes' axis.
         axis: &'static str,
-        /// Place of each flow on the axis, in order of start.
-        at: &'static [f64],
-        /// From a completion time in microseconds and the flow's place.
+        /// Bytes of a flow, each with its place on the axis.
+        sizes: &'static [(u64, f64)],
+        /// From a completion time in microseconds and the place.
         value: fn(f64, f64) -> f64,
         /// The curves.
         picks: &'static [Pick],
-        /// More curves: what the paper shows for each flow.
+        /// More curves: what the paper shows for each size.
         stated: &'static [(&'static str, &'static [f64])],
     },
     /// The watched queue over time, of the first seed: one figure, a curve for each pick.
@@ -155,8 +155,8 @@ impl Chart {
                 shown: 0,
                 rows: picks.chunks(2).map(|pair| pair.iter().map(|pick| course(m, pick)).collect()).collect(),
             },
-            Chart::EachFlow { title, axis, at, value, picks, stated } => {
-                each_flow(m, (title, axis), (at, value), picks, stated)
+            Chart::EachFlow { title, axis, sizes, value, picks, stated } => {
+                each_flow(m, (title, axis), (sizes, value), picks, stated)
             }
             Chart::Queues { title, picks } => Board {
                 series: picks.iter().map(|pick| pick.name.to_string()).collect(),
@@ -386,20 +386,20 @@ fn queues(m: &Measured<'_>, title: &str, picks: &[Pick]) -> Figure {
 }
 
 fn each_flow(
-    m: &Measured<'_>, (title, axis): (&str, &str), (at, value): (&[f64], fn(f64, f64) -> f64), picks: &[Pick],
-    stated: &[(&'static str, &[f64])],
+    m: &Measured<'_>, (title, axis): (&str, &str), (sizes, value): (&[(u64, f64)], fn(f64, f64) -> f64),
+    picks: &[Pick], stated: &[(&'static str, &[f64])],
 ) -> Board {
     let measured = |(series, pick): (usize, &Pick)| {
-        let point = |(number, x): (usize, &f64)| {
-            let values = m.values(pick.case, Metric::FlowUs(number));
+        let point = |(bytes, x): &(u64, f64)| {
+            let values = m.values(pick.case, Metric::UsOf(*bytes));
             let estimate = estimate(each(values, |us| value(us, *x)))?;
             Some(Point { x: *x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
         };
-        Line { series, points: at.iter().enumerate().filter_map(point).collect() }
+        Line { series, points: sizes.iter().filter_map(point).collect() }
     };
     let theirs = |(number, (_, values)): (usize, &(&str, &[f64]))| Line {
         series: picks.len() + number,
-        points: at.iter().zip(*values).map(|(x, y)| Point::at(*x, *y)).collect(),
+        points: sizes.iter().zip(*values).map(|((_, x), y)| Point::at(*x, *y)).collect(),
     };
     let lines = picks.iter().enumerate().map(measured).chain(stated.iter().enumerate().map(theirs)).collect();
     Board {

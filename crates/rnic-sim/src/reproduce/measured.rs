@@ -60,8 +60,8 @@ pub enum Metric {
     Tail(u32),
     /// Data packets dropped, as a fraction.
     Dropped,
-    /// Completion time in microseconds of the flow with this number.
-    FlowUs(usize),
+    /// Completion time in microseconds of the first flow of so many bytes.
+    UsOf(u64),
     /// Finished flows in millions per second.
     MillionsPerSecond,
     /// Retransmission timeouts.
@@ -124,7 +124,7 @@ impl Metric {
             Metric::Rct => "average RCT".to_string(),
             Metric::Tail(per_mille) => format!("{} %ile of single packets", f64::from(per_mille) / 10.0),
             Metric::Dropped => "data packets dropped".to_string(),
-            Metric::FlowUs(number) => format!("completion time of flow {number}"),
+            Metric::UsOf(bytes) => format!("completion time of {bytes} B"),
             Metric::MillionsPerSecond => "flows per second".to_string(),
             Metric::Timeouts => "timeouts".to_string(),
             Metric::Trimmed => "packets trimmed".to_string(),
@@ -174,7 +174,7 @@ impl Metric {
                 result.tail_us.get(number).copied()
             }
             Metric::Dropped => result.drop_rate,
-            Metric::FlowUs(number) => *result.each_us.get(number)?,
+            Metric::UsOf(bytes) => Some(result.each_us.iter().find(|(own, _)| *own == bytes)?.1),
             Metric::MillionsPerSecond => result.millions_per_s,
             Metric::Timeouts => Some(result.timeouts as f64),
             Metric::Trimmed => Some(result.trimmed as f64),

@@ -58,8 +58,8 @@ pub struct Measurement {
     /// Goodput of each flow in Gbps, in order of start, where they are few: over the watched time if flows were watched, else over its
     /// life.
     pub each_gbps: Vec<f64>,
-    /// Completion time of each flow in microseconds, in order of start, where they are few; `None`: it did not finish.
-    pub each_us: Vec<Option<f64>>,
+    /// Payload bytes of each flow and its completion time in microseconds, where flows are few; those that finished, in order of start.
+    pub each_us: Vec<(u64, f64)>,
     /// Finished flows over the time from the first one's start to the last one's end, in millions per second.
     pub millions_per_s: Option<f64>,
     /// Retransmission timeouts.
@@ -295,11 +295,11 @@ fn each_gbps(output: &RunOutput) -> Vec<f64> {
     output.flows.iter().map(|flow| round6(gbps(flow))).collect()
 }
 
-fn each_us(output: &RunOutput) -> Vec<Option<f64>> {
+fn each_us(output: &RunOutput) -> Vec<(u64, f64)> {
     if output.flows.len() > FEW_FLOWS {
         return Vec::new();
     }
-    output.flows.iter().map(|flow| fct_us(flow).map(round6)).collect()
+    output.flows.iter().filter_map(|flow| Some((flow.bytes, round6(fct_us(flow)?)))).collect()
 }
 
 fn millions_per_s(output: &RunOutput) -> Option<f64> {

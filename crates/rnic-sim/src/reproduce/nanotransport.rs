@@ -31,8 +31,19 @@ pub static STUDY: Study = Study {
     ],
 };
 
-/// Packets of each message of the incast, in order of the flows.
-const PACKETS: [f64; 10] = [20.0, 22.0, 24.0, 26.0, 28.0, 30.0, 32.0, 34.0, 36.0, 38.0];
+/// Bytes and packets of each message of the incast.
+const MESSAGES: [(u64, f64); 10] = [
+    (20_480, 20.0),
+    (22_528, 22.0),
+    (24_576, 24.0),
+    (26_624, 26.0),
+    (28_672, 28.0),
+    (30_720, 30.0),
+    (32_768, 32.0),
+    (34_816, 34.0),
+    (36_864, 36.0),
+    (38_912, 38.0),
+];
 /// Figure 2b, large buffer.
 const NDP_STATED: [f64; 10] = [8.2, 8.57, 8.52, 8.47, 8.34, 8.1, 7.92, 7.64, 7.36, 7.09];
 /// Figure 2b, large buffer; Homa-Tr has the same.
@@ -116,7 +127,7 @@ fn slowdown_of(us: f64, packets: f64) -> f64 {
 const fn slowdowns(
     title: &'static str, picks: &'static [Pick], stated: &'static [(&'static str, &'static [f64])],
 ) -> Chart {
-    Chart::EachFlow { title, axis: "packets of the message", at: &PACKETS, value: slowdown_of, picks, stated }
+    Chart::EachFlow { title, axis: "packets of the message", sizes: &MESSAGES, value: slowdown_of, picks, stated }
 }
 
 const EXPERIMENTS: &[Experiment] = &[
@@ -211,14 +222,15 @@ fn ratio(value: f64) -> Claim {
     Claim::Between { low: value * 0.95, high: value * 1.05, neutral: 1.0 }
 }
 
-/// Slowdown of the message with this number, for each seed.
+/// Slowdown of the message with this number in [`MESSAGES`], for each seed.
 fn slowdown(m: &Measured<'_>, case: Case<'_>, number: usize) -> Sample {
-    each(m.values(case, Metric::FlowUs(number)), |us| slowdown_of(us, PACKETS[number]))
+    let (bytes, packets) = MESSAGES[number];
+    each(m.values(case, Metric::UsOf(bytes)), |us| slowdown_of(us, packets))
 }
 
 /// What `of` makes of the ten slowdowns, for each seed.
 fn over_messages(m: &Measured<'_>, case: Case<'_>, of: impl Fn(&[f64]) -> f64) -> Sample {
-    let all = (0..PACKETS.len()).map(|number| slowdown(m, case, number)).collect::<Result<Vec<_>, String>>()?;
+    let all = (0..MESSAGES.len()).map(|number| slowdown(m, case, number)).collect::<Result<Vec<_>, String>>()?;
     let seeds = all.iter().map(Vec::len).min().unwrap_or(0);
     Ok((0..seeds).map(|seed| of(&all.iter().map(|values| values[seed]).collect::<Vec<_>>())).collect())
 }
@@ -245,11 +257,11 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, stated) in [(ndp, NDP_STATED), (homa, HOMA_STATED)] {
         for (number, value) in stated.into_iter().enumerate() {
-            let metric = format!("{}: slowdown of {} packets", case.run, PACKETS[number]);
+            let metric = format!("{}: slowdown of {} packets", case.run, MESSAGES[number].1);
             rows.push(Row::new(metric, &format!("{value}"), size(value), Unit::Ratio, slowdown(m, case, number)));
         }
     }
-    let same = (0..PACKETS.len()).map(|number| {
+    let same = (0..MESSAGES.len()).map(|number| {
         let ratio = divide(slowdown(m, homa_tr, number)?, &slowdown(m, homa, number)?);
         each(ratio, |ratio| (ratio - 1.0).abs())
     });
@@ -318,6 +330,7 @@ fn small_buffer(m: &Measured<'_>) -> Vec<Row> {
             better(m, homa, ndp),
         ),
         Row::new("Homa: packets dropped", homas, Claim::Above(0.0), Unit::Percent, m.values(homa, Metric::Dropped)),
+        Row::new("Homa: timeouts", homas, Claim::Above(0.0), Unit::Count, m.values(homa, Metric::Timeouts)),
         Row::new(
             "Homa: second burst begins",
             homas,
@@ -365,14 +378,14 @@ fn sensitivity(m: &Measured<'_>) -> Vec<Row> {
             "Homa-Tr, one granted priority, longest first",
         ),
     ];
+    let ratio = |metric: String, worse, than| {
+        Row::new(metric, "", Claim::Open, Unit::Ratio, better(m, changed(worse, SMALL), changed(than, SMALL)))
+    };
     for (name, homa, homa_tr) in pairs {
-        let sample = better(m, changed(homa, SMALL), changed(homa_tr, SMALL));
-        let metric = format!("{name}, small buffer: average slowdown, Homa / Homa-Tr");
-        rows.push(Row::new(metric, "about 2x", ratio(2.0), Unit::Ratio, sample));
+        rows.push(ratio(format!("{name}, small buffer: average slowdown, Homa / Homa-Tr"), homa, homa_tr));
     }
-    let ndp = better(m, changed("NDP, longest first", SMALL), changed("Homa-Tr, longest first", SMALL));
-    let metric = "longest first, small buffer: average slowdown, NDP / Homa-Tr";
-    rows.push(Row::new(metric, "about 1.5x", ratio(1.5), Unit::Ratio, ndp));
+    let metric = "longest first, small buffer: average slowdown, NDP / Homa-Tr".to_string();
+    rows.push(ratio(metric, "NDP, longest first", "Homa-Tr, longest first"));
     rows
 }
 
