@@ -31,6 +31,9 @@ struct nic_t {
     bit<16> mtu;            // payload bytes of a full packet
     bit<32> line_rate_mbps; // of its link
     bit<32> base_rtt_ns;    // longest round trip of an empty network
+    // What a pipeline, which cannot divide, multiplies by instead:
+    bit<48> per_mtu;        // 2^40 / mtu, rounded up
+    bit<48> per_rtt;        // 2^32 / base_rtt_ns
 }
 
 // An arriving packet.

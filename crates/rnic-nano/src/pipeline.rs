@@ -1,7 +1,7 @@
 //! A program on a NIC: the [`message::Pipeline`](Pipeline) that the message engine drives.
 
 use crate::lower::TELEMETRY_BYTES;
-use crate::program::{ARRIVAL, DEPARTURE, Program};
+use crate::program::{ARRIVAL, DEPARTURE, NIC, Program};
 use crate::runtime::{State, Table, TableError, TableHandle};
 use crate::vm::{self, Context, Frame, Outcome};
 use crate::{hir, lower::Executable};
@@ -48,10 +48,12 @@ pub struct NicParameters {
 
 impl NicParameters {
     /// In the order of `nic_t`.
-    fn values(&self) -> [u64; 7] {
+    fn values(&self) -> [u64; NIC.len()] {
         let mac = |address: u64| address & ((1 << 48) - 1);
         let [ip, rtt_pkts, rate, rtt] = [self.ip, self.rtt_pkts, self.line_rate_mbps, self.base_rtt_ns].map(u64::from);
-        [mac(self.mac), mac(self.switch_mac), ip, rtt_pkts, self.mtu.into(), rate, rtt]
+        let per_mtu = (1u64 << 40).div_ceil(u64::from(self.mtu.max(1)));
+        let per_rtt = (1u64 << 32) / u64::from(self.base_rtt_ns.max(1));
+        [mac(self.mac), mac(self.switch_mac), ip, rtt_pkts, self.mtu.into(), rate, rtt, per_mtu, per_rtt]
     }
 }
 
@@ -82,7 +84,7 @@ pub struct P4Pipeline<const N: usize> {
     program: Program,
     ingress: Box<Frame>,
     egress: Box<Frame>,
-    nic: [u64; 7],
+    nic: [u64; NIC.len()],
     state: State,
     ingress_tables: Vec<Arc<Table>>,
     egress_tables: Vec<Arc<Table>>,

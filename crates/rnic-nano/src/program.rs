@@ -8,8 +8,17 @@ use crate::source::Span;
 use std::sync::Arc;
 
 /// What a pipeline may know of its NIC, in the order of [`NicParameters::values`](crate::pipeline::NicParameters).
-const NIC: [&str; 7] =
-    ["nic.mac", "nic.switch_mac", "nic.ip", "nic.rtt_pkts", "nic.mtu", "nic.line_rate_mbps", "nic.base_rtt_ns"];
+pub(crate) const NIC: [&str; 9] = [
+    "nic.mac",
+    "nic.switch_mac",
+    "nic.ip",
+    "nic.rtt_pkts",
+    "nic.mtu",
+    "nic.line_rate_mbps",
+    "nic.base_rtt_ns",
+    "nic.per_mtu",
+    "nic.per_rtt",
+];
 
 /// What ingress gets with each packet.
 pub(crate) const ARRIVAL: [&str; 10] = [

@@ -2,7 +2,7 @@
 
 use crate::arithmetic;
 use crate::lower::Executable;
-use crate::lower::code::{Apply, Call, Op, Pair, Wide};
+use crate::lower::code::{Apply, Call, Load, Op, Pair, Store, Wide};
 use crate::runtime::{Function, State, Table};
 use rnic_transport::message::primitives::{Entry, Op as RegisterOp};
 use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
@@ -55,7 +55,9 @@ pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize)
 pub(crate) fn run<B: Blocks>(
     executable: &Executable, frame: &mut Frame, input: impl Fn(u8) -> u64, context: &mut Context<'_, B>,
 ) -> Outcome {
-    frame[..executable.zeros].fill(0);
+    if executable.zeros > 0 {
+        frame[..executable.zeros].fill(0);
+    }
     for &(place, register) in &executable.code.inputs {
         frame[usize::from(register)] = input(place);
     }
@@ -127,17 +129,16 @@ fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut 
                     return Outcome::Rejected;
                 }
             }
-            Op::Load { d, at, left, right } => {
-                let bytes = &context.packet[usize::from(at)..][..8];
-                let word = u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
-                r!(d) = word << (left & 63) >> (right & 63);
+            Op::Load { d, at, left, right } => r!(d) = load(context.packet, Load { d, at, left, right }),
+            Op::Store { a, at, bytes } => store(context.out, base, Store { a, at, bytes }, r!(a)),
+            Op::Loads { first, count } => {
+                for field in &code.loads[usize::from(first)..][..usize::from(count)] {
+                    r!(field.d) = load(context.packet, *field);
+                }
             }
-            Op::Store { a, at, bytes } => {
-                let word = (r!(a) << ((64 - 8 * u32::from(bytes)) & 63)).to_be_bytes();
-                let rest = &mut context.out[base + usize::from(at)..];
-                match rest.first_chunk_mut() {
-                    Some(chunk) => *chunk = word,
-                    None => rest[..usize::from(bytes)].copy_from_slice(&word[..usize::from(bytes)]),
+            Op::Stores { first, count } => {
+                for field in &code.stores[usize::from(first)..][..usize::from(count)] {
+                    store(context.out, base, *field, r!(field.a));
                 }
             }
             Op::Advance { bytes } => base += usize::from(bytes),
@@ -146,6 +147,24 @@ fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut 
             Op::Reject => return Outcome::Rejected,
             Op::End => return Outcome::Done(base),
         }
+    }
+}
+
+/// A field of a packet: eight bytes are read, and what is around it shifted out.
+#[inline(always)]
+fn load(packet: &[u8], field: Load<u8>) -> u64 {
+    let bytes: &[u8; 8] = packet[usize::from(field.at)..].first_chunk().expect("the code loads within the buffer");
+    u64::from_be_bytes(*bytes) << (field.left & 63) >> (field.right & 63)
+}
+
+/// Puts bytes into a header that begins at `base`. There may be zeros after them: what comes there comes later.
+#[inline(always)]
+fn store(out: &mut [u8], base: usize, field: Store<u8>, value: u64) {
+    let word = (value << ((64 - 8 * u32::from(field.bytes)) & 63)).to_be_bytes();
+    let rest = &mut out[base + usize::from(field.at)..];
+    match rest.first_chunk_mut() {
+        Some(chunk) => *chunk = word,
+        None => rest[..usize::from(field.bytes)].copy_from_slice(&word[..usize::from(field.bytes)]),
     }
 }
 

@@ -116,9 +116,9 @@ mod tests {
     use crate::lower::code::{Apply, Pair, Wide};
 
     fn code(ops: Vec<Op<u32>>, inputs: &[u32], outputs: &[u32]) -> Code<u32> {
-        let (wide, calls, applies, pinned, constants) = Default::default();
+        let (wide, loads, stores, calls, applies, pinned, constants) = Default::default();
         let inputs = inputs.iter().map(|r| (*r as u8, *r)).collect();
-        Code { ops, wide, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
+        Code { ops, wide, loads, stores, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
     }
 
     /// Register 0 is the key, and gets an argument that nobody reads: it must not be written over 1, which gets whether an entry matched.

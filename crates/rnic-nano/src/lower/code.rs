@@ -72,6 +72,10 @@ pub enum Op<R> {
     Load { d: R, at: u16, left: u8, right: u8 },
     /// The lowest `bytes` bytes of `a` go to `at` bytes after where the next header begins. It may leave zeros after them.
     Store { a: R, at: u16, bytes: u8 },
+    /// Several loads one after the other: so many of [`Code::loads`].
+    Loads { first: u16, count: u16 },
+    /// Several stores one after the other: so many of [`Code::stores`].
+    Stores { first: u16, count: u16 },
     /// The next header begins so many bytes later.
     Advance { bytes: u16 },
     /// An extern: [`Code::calls`].
@@ -112,6 +116,30 @@ pub struct Wide<R> {
     pub b: Pair<R>,
 }
 
+/// [`Op::Load`] as one of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load<R> {
+    /// Where the value goes.
+    pub d: R,
+    /// First byte.
+    pub at: u16,
+    /// Bits that come before the value.
+    pub left: u8,
+    /// 64 less the value's bits.
+    pub right: u8,
+}
+
+/// [`Op::Store`] as one of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Store<R> {
+    /// The value.
+    pub a: R,
+    /// First byte, from where the header begins.
+    pub at: u16,
+    /// How many.
+    pub bytes: u8,
+}
+
 /// A call of an extern: what it does, and where its arguments and results are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call<R> {
@@ -147,6 +175,10 @@ pub struct Code<R> {
     pub ops: Vec<Op<R>>,
     /// Operators in their general form.
     pub wide: Vec<Wide<R>>,
+    /// Loads by the group.
+    pub loads: Vec<Load<R>>,
+    /// Stores by the group.
+    pub stores: Vec<Store<R>>,
     /// Calls of externs.
     pub calls: Vec<Call<R>>,
     /// Tables being applied.
@@ -173,7 +205,7 @@ pub(crate) enum Role {
 }
 
 impl<R: Copy> Op<R> {
-    /// The same instruction with each of its own registers replaced: those of [`Op::Wide`], [`Op::Call`] and [`Op::Apply`] are in lists.
+    /// The same instruction with each of its own registers replaced: those of [`Op::Wide`] and others are in lists.
     pub(crate) fn map<S>(self, mut f: impl FnMut(R, Role) -> S) -> Op<S> {
         use Role::{Def, Use};
         match self {
@@ -208,6 +240,8 @@ impl<R: Copy> Op<R> {
             Op::Need { bytes } => Op::Need { bytes },
             Op::Load { d, at, left, right } => Op::Load { d: f(d, Def), at, left, right },
             Op::Store { a, at, bytes } => Op::Store { a: f(a, Use), at, bytes },
+            Op::Loads { first, count } => Op::Loads { first, count },
+            Op::Stores { first, count } => Op::Stores { first, count },
             Op::Advance { bytes } => Op::Advance { bytes },
             Op::Call(index) => Op::Call(index),
             Op::Apply(index) => Op::Apply(index),
@@ -238,7 +272,8 @@ impl<R: Copy> Op<R> {
 
     /// Whether it does nothing but to write registers.
     pub(crate) fn is_pure(&self) -> bool {
-        let effect = matches!(self, Op::Need { .. } | Op::Store { .. } | Op::Advance { .. } | Op::Call(_));
+        let stores = matches!(self, Op::Store { .. } | Op::Stores { .. } | Op::Advance { .. });
+        let effect = stores || matches!(self, Op::Need { .. } | Op::Call(_));
         !effect && !self.ends() && self.clone_target().is_none()
     }
 
@@ -261,6 +296,8 @@ impl<R: Copy> Code<R> {
         Code {
             ops: self.ops.iter().map(|op| op.map(&mut *f)).collect(),
             wide: self.wide.iter().map(|wide| wide.map(f)).collect(),
+            loads: self.loads.iter().map(|load| load.map(f)).collect(),
+            stores: self.stores.iter().map(|store| store.map(f)).collect(),
             calls: self.calls.iter().map(|call| call.map(f)).collect(),
             applies: self.applies.iter().map(|apply| apply.map(f)).collect(),
             inputs: self.inputs.iter().map(|&(place, r)| (place, f(r, MayDef))).collect(),
@@ -276,6 +313,14 @@ impl<R: Copy> Code<R> {
             Op::Wide(index) => drop(self.wide[usize::from(index)].map(&mut f)),
             Op::Call(index) => drop(self.calls[usize::from(index)].map(&mut f)),
             Op::Apply(index) => drop(self.applies[usize::from(index)].map(&mut f)),
+            Op::Loads { first, count } => {
+                let loads = &self.loads[usize::from(first)..][..usize::from(count)];
+                loads.iter().for_each(|load| f(load.d, Role::Def));
+            }
+            Op::Stores { first, count } => {
+                let stores = &self.stores[usize::from(first)..][..usize::from(count)];
+                stores.iter().for_each(|store| f(store.a, Role::Use));
+            }
             _ => drop(op.map(f)),
         }
     }
@@ -294,6 +339,18 @@ impl<R: Copy> Code<R> {
             apply.actions.iter().for_each(|(to, _)| f(*to as usize));
             f(apply.end as usize);
         }
+    }
+}
+
+impl<R: Copy> Load<R> {
+    fn map<S>(&self, f: &mut impl FnMut(R, Role) -> S) -> Load<S> {
+        Load { d: f(self.d, Role::Def), at: self.at, left: self.left, right: self.right }
+    }
+}
+
+impl<R: Copy> Store<R> {
+    fn map<S>(&self, f: &mut impl FnMut(R, Role) -> S) -> Store<S> {
+        Store { a: f(self.a, Role::Use), at: self.at, bytes: self.bytes }
     }
 }
 

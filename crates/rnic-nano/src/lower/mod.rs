@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MOST as u32;
 
 /// Most instructions of a pipeline.
-const MOST_OPS: usize = 1 << 15;
+const MOST_OPS: usize = 1 << 13;
 
 /// What a pipeline is lowered with.
 pub(crate) struct Architecture<'a> {
@@ -97,12 +97,12 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn new(pipeline: &'a hir::Pipeline, architecture: &'a Architecture<'a>) -> Lowering<'a> {
-        let (ops, wide, calls, applies) = Default::default();
+        let (ops, wide, loads, stores, calls, applies) = Default::default();
         let (inputs, pinned, outputs, constants) = Default::default();
         let mut lowering = Lowering {
             pipeline,
             architecture,
-            code: Code { ops, wide, calls, applies, inputs, pinned, outputs, constants },
+            code: Code { ops, wide, loads, stores, calls, applies, inputs, pinned, outputs, constants },
             registers: 0,
             slots: Vec::new(),
             constants: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! Copies and what nobody needs are taken out.
 
-use super::code::{Code, Op, Role};
+use super::code::{Code, Load, Op, Role, Store};
 
 /// Sets of registers, one bit each.
 pub(super) type Set = Vec<u64>;
@@ -23,6 +23,7 @@ pub(super) fn optimise(code: &mut Code<u32>) {
         remove_dead(code);
     }
     straighten(code);
+    group(code);
 }
 
 /// One more than the greatest number of a register.
@@ -101,27 +102,25 @@ fn entered(code: &Code<u32>) -> Vec<bool> {
     entered
 }
 
-/// Reads the source of a copy where the copy is read, along code that is entered at its beginning only.
+/// Copies that hold at a place: target and source.
+type Copies = Vec<(u32, u32)>;
+
+/// Copies that are remembered at once. It bounds the work for a program of nothing but copies.
+const MOST_COPIES: usize = 100;
+
+/// Reads the source of a copy where the copy is read.
 fn propagate_copies(code: &mut Code<u32>) {
-    let entered = entered(code);
-    // Copies that hold now: target and source.
-    let mut copies: Vec<(u32, u32)> = Vec::new();
-    for (index, entered) in entered[..code.ops.len()].iter().enumerate() {
-        if *entered {
-            copies.clear();
+    // What holds on all ways to an instruction that were seen. Where a jump back leads to, not all were.
+    let mut holds: Vec<Option<Copies>> = vec![None; code.ops.len() + 1];
+    for op in &code.ops {
+        if let Op::JumpBack { to } = op {
+            holds[*to as usize] = Some(Copies::new());
         }
-        let source = |r, role| match copies.iter().find(|(d, _)| *d == r) {
-            Some((_, a)) if role == Role::Use => *a,
-            _ => r,
-        };
-        let op = code.ops[index].map(source);
-        code.ops[index] = op;
-        match op {
-            Op::Wide(at) => code.wide[usize::from(at)] = code.wide[usize::from(at)].map(&mut { source }),
-            Op::Call(at) => code.calls[usize::from(at)] = code.calls[usize::from(at)].map(&mut { source }),
-            Op::Apply(at) => code.applies[usize::from(at)] = code.applies[usize::from(at)].map(&mut { source }),
-            _ => {}
-        }
+    }
+    for index in 0..code.ops.len() {
+        let mut copies = holds[index].take().unwrap_or_default();
+        read_sources(code, index, &copies);
+        let op = code.ops[index];
         code.visit(op, |r, role| {
             if role != Role::Use {
                 copies.retain(|(d, a)| *d != r && *a != r);
@@ -129,9 +128,31 @@ fn propagate_copies(code: &mut Code<u32>) {
         });
         if let Op::Mov { d, a } = op
             && d != a
+            && copies.len() < MOST_COPIES
         {
             copies.push((d, a));
         }
+        code.successors(index, |next| match &mut holds[next] {
+            _ if next <= index => {}
+            Some(known) => known.retain(|copy| copies.contains(copy)),
+            unknown => *unknown = Some(copies.clone()),
+        });
+    }
+}
+
+/// Replaces what an instruction reads by the sources of copies.
+fn read_sources(code: &mut Code<u32>, index: usize, copies: &[(u32, u32)]) {
+    let mut source = |r, role| match copies.iter().find(|(d, _)| *d == r) {
+        Some((_, a)) if role == Role::Use => *a,
+        _ => r,
+    };
+    let op = code.ops[index].map(&mut source);
+    code.ops[index] = op;
+    match op {
+        Op::Wide(at) => code.wide[usize::from(at)] = code.wide[usize::from(at)].map(&mut source),
+        Op::Call(at) => code.calls[usize::from(at)] = code.calls[usize::from(at)].map(&mut source),
+        Op::Apply(at) => code.applies[usize::from(at)] = code.applies[usize::from(at)].map(&mut source),
+        _ => {}
     }
 }
 
@@ -201,6 +222,38 @@ fn invert_over_jumps(code: &mut Code<u32>) {
         code.ops[index - 1] = inverted;
         code.ops[index] = Op::Jump { to: past };
     }
+}
+
+/// Loads that follow each other become one instruction; so do stores.
+fn group(code: &mut Code<u32>) {
+    let entered = entered(code);
+    let mut keep = vec![true; code.ops.len()];
+    let mut start = 0;
+    while start < code.ops.len() {
+        let kind = std::mem::discriminant(&code.ops[start]);
+        let same = |at: &usize| std::mem::discriminant(&code.ops[*at]) == kind && !entered[*at];
+        let count = 1 + (start + 1..code.ops.len()).take_while(same).count();
+        let run = start..start + count;
+        let (loads, stores) = (code.loads.len() as u16, code.stores.len() as u16);
+        for op in &code.ops[run.clone()] {
+            match *op {
+                Op::Load { d, at, left, right } if count > 1 => code.loads.push(Load { d, at, left, right }),
+                Op::Store { a, at, bytes } if count > 1 => code.stores.push(Store { a, at, bytes }),
+                _ => {}
+            }
+        }
+        let grouped = match code.ops[start] {
+            Op::Load { .. } if count > 1 => Some(Op::Loads { first: loads, count: count as u16 }),
+            Op::Store { .. } if count > 1 => Some(Op::Stores { first: stores, count: count as u16 }),
+            _ => None,
+        };
+        if let Some(grouped) = grouped {
+            code.ops[start] = grouped;
+            keep[run][1..].fill(false);
+        }
+        start += count;
+    }
+    retain(code, &keep);
 }
 
 /// Leaves instructions out. A jump to one of those goes to what follows it.

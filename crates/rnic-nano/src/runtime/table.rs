@@ -139,7 +139,7 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, key: &[u64]) -> Found<'_> {
         let row = match self.search {
-            Search::Exact => self.rows.binary_search_by(|row| row.value[..].cmp(key)).ok().map(|at| &self.rows[at]),
+            Search::Exact => self.exact(key),
             _ => self.rows.iter().find(|row| row.matches(key)),
         };
         match row {
@@ -149,6 +149,14 @@ impl Table {
                 action: self.default.as_ref().map(|(action, _)| (*action, &self.default_words[..])),
             },
         }
+    }
+
+    /// Where every number from 0 on has an entry, as in a table of function values, it is found without a search.
+    #[inline]
+    fn exact(&self, key: &[u64]) -> Option<&Row> {
+        let own = key.first().and_then(|first| self.rows.get(usize::try_from(*first).ok()?));
+        own.filter(|row| row.value[..] == *key)
+            .or_else(|| self.rows.binary_search_by(|row| row.value[..].cmp(key)).ok().map(|at| &self.rows[at]))
     }
 }
 

@@ -5,6 +5,8 @@
 //! first, then timers, then the wires: what happens does not depend on how events are stored.
 #![allow(dead_code)] // every test file uses another part of it
 
+pub(crate) mod cases;
+
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
@@ -51,7 +53,7 @@ pub(crate) enum Outcome {
 }
 
 /// What became of a message.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Record {
     /// When its NIC took it.
     pub(crate) taken: Option<Time>,
@@ -126,6 +128,8 @@ pub(crate) struct Network<P: Pipeline> {
     pub(crate) totals: Totals,
     /// Called with each data packet that leaves: time, sender, priority, packet again.
     pub(crate) log: Vec<(Time, u32, u8, bool)>,
+    /// If it is there: every packet that leaves, with time and sender.
+    pub(crate) trace: Option<Vec<(Time, u32, Outgoing<P::Header>)>>,
 }
 
 impl<P: Pipeline> Network<P> {
@@ -155,6 +159,7 @@ impl<P: Pipeline> Network<P> {
             now: Time::ZERO,
             totals: Totals::default(),
             log: Vec::new(),
+            trace: None,
         }
     }
 
@@ -285,6 +290,9 @@ impl<P: Pipeline> Network<P> {
         self.totals.resent += u64::from(packet.is_rtx);
         if !packet.is_control {
             self.log.push((self.now, from, packet.band, packet.is_rtx));
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.push((self.now, from, packet));
         }
         if self.chance(self.weather.loss) {
             return;
