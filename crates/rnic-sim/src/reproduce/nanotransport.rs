@@ -21,6 +21,14 @@ pub static STUDY: Study = Study {
         "line-rate.toml",
         "ndp-switch.toml",
         "fat-tree.toml",
+        "p4.toml",
+        "../../p4/ndp.p4",
+        "../../p4/homa.p4",
+        "../../p4/homa-tr.p4",
+        "../../p4/hpcc.p4",
+        "../../p4/include/frame.p4",
+        "../../p4/include/parser.p4",
+        "../../p4/include/reciprocals.p4",
     ],
     experiments: EXPERIMENTS,
     remarks: &[
@@ -113,6 +121,8 @@ const CHANGES: [(&str, &[f64; 10]); 10] = [
     ("Homa-Tr, one granted priority, longest first", &HOMA_STATED),
 ];
 const OWN_SWITCH: [&str; 4] = ["trimmed", "few headers, dropped", "few headers, returned", "not trimmed"];
+/// What there is in P4 too.
+const IN_P4: [&str; 4] = [NDP, HOMA, HOMA_TR, BESIDE[0]];
 const TREE: &str = "fat-tree.toml";
 
 /// Completion time of a message of so many packets on an empty network, in microseconds.
@@ -167,6 +177,14 @@ const EXPERIMENTS: &[Experiment] = &[
             slowdowns("Slowdown of Homa, large buffer", &HOMA_CHANGES, &[("the paper", &HOMA_STATED)]),
         ],
         rows: sensitivity,
+    },
+    Experiment {
+        name: "p4",
+        title: "The same incast with the transports as P4 programs",
+        seeds: 1,
+        sources: &[Source::all("p4.toml"), Source::all("incast.toml").runs(&IN_P4)],
+        charts: &[],
+        rows: in_p4,
     },
     Experiment {
         name: "line-rate",
@@ -261,17 +279,12 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
             rows.push(Row::new(metric, &format!("{value}"), size(value), Unit::Ratio, slowdown(m, case, number)));
         }
     }
-    let same = (0..MESSAGES.len()).map(|number| {
-        let ratio = divide(slowdown(m, homa_tr, number)?, &slowdown(m, homa, number)?);
-        each(ratio, |ratio| (ratio - 1.0).abs())
-    });
-    let apart = same.reduce(|a, b| Ok(a?.into_iter().zip(b?).map(|(a, b)| a.max(b)).collect()));
     rows.push(Row::new(
         "Homa-Tr: largest difference of a slowdown from Homa's",
         "exactly the same",
         Claim::Within { low: 0.0, high: 0.0 },
         Unit::Percent,
-        apart.unwrap_or_else(|| Err("there are no messages".to_string())),
+        most_apart(m, homa_tr, homa),
     ));
     for case in [ndp, homa, homa_tr] {
         let queue = m.values(case, Metric::QueueMax);
@@ -386,6 +399,26 @@ fn sensitivity(m: &Measured<'_>) -> Vec<Row> {
     }
     let metric = "longest first, small buffer: average slowdown, NDP / Homa-Tr".to_string();
     rows.push(ratio(metric, "NDP, longest first", "Homa-Tr, longest first"));
+    rows
+}
+
+/// Largest difference of a message's slowdown in one case from that in another, as a part of this.
+fn most_apart(m: &Measured<'_>, case: Case<'_>, other: Case<'_>) -> Sample {
+    let apart = |number| each(divide(slowdown(m, case, number)?, &slowdown(m, other, number)?), |r| (r - 1.0).abs());
+    let larger = |a: Sample, b: Sample| Ok(a?.into_iter().zip(b?).map(|(a, b)| a.max(b)).collect());
+    (1..MESSAGES.len()).map(apart).fold(apart(0), larger)
+}
+
+fn in_p4(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, buffer) in [("large", LARGE), ("small", SMALL)] {
+        for run in IN_P4 {
+            let native = incast(run, buffer);
+            let apart = most_apart(m, Case { file: "p4.toml", ..native }, native);
+            let metric = format!("{run}, {name} buffer: largest difference of a slowdown, P4 from Rust");
+            rows.push(Row::new(metric, "", Claim::Open, Unit::Percent, apart));
+        }
+    }
     rows
 }
 

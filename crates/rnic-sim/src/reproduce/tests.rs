@@ -101,12 +101,14 @@ fn assert_complete(name: &str, board: &crate::results::report::figure::Board) {
 fn every_embedded_file_is_used_and_every_file_is_embedded() {
     for study in STUDIES {
         let names: BTreeSet<&str> = study.files.iter().map(|(name, _)| *name).collect();
+        // P4 programs have a folder of their own.
+        let own: BTreeSet<&str> = names.iter().copied().filter(|name| !name.starts_with("../")).collect();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(study.name);
         let on_disk: BTreeSet<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
             .collect();
-        assert_eq!(on_disk.iter().map(String::as_str).collect::<BTreeSet<_>>(), names);
+        assert_eq!(on_disk.iter().map(String::as_str).collect::<BTreeSet<_>>(), own);
         for source in study.experiments.iter().flat_map(|experiment| experiment.sources) {
             assert!(names.contains(source.file), "{}", source.file);
         }
