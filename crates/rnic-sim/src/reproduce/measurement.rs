@@ -127,7 +127,8 @@ pub struct QueueCourse {
     pub at_us: Vec<f64>,
     /// Largest sample of each interval in bytes.
     pub bytes: Vec<u32>,
-    /// When it began to hold something and when it was empty again, in microseconds. What an empty queue of less than [`BURST_GAP`] separates is one burst.
+    /// When it began to hold something and when it was empty again, in microseconds. What an empty queue of less than 1 us separates is one burst. What
+    /// the queue holds at the end of the run leaves at the link's rate.
     pub bursts: Vec<[f64; 2]>,
 }
 
@@ -135,7 +136,8 @@ pub struct QueueCourse {
 const BURST_GAP: Time = Time::from_us(1);
 
 impl QueueCourse {
-    fn of(samples: &Samples) -> Option<QueueCourse> {
+    fn of(output: &RunOutput) -> Option<QueueCourse> {
+        let samples = output.samples.as_ref()?;
         let queue = samples.queues.first().filter(|queue| !queue.bytes.is_empty())?;
         let step = queue.bytes.len().div_ceil(COURSE as usize);
         let at = |index: usize| samples.at(index as u32);
@@ -146,6 +148,12 @@ impl QueueCourse {
                 Some([_, end]) if from - *end < BURST_GAP => *end = to,
                 _ => bursts.push([from, to]),
             }
+        }
+        let port = output.ports.iter().find(|port| format!("{}:{}", port.node, port.peer) == queue.name);
+        if let (Some(left), Some(port), Some([_, end])) = (queue.bytes.last(), port, bursts.last_mut())
+            && *left > 0
+        {
+            *end = output.end + port.rate.time_for(u64::from(*left));
         }
         Some(QueueCourse {
             at_us: (0..queue.bytes.len()).step_by(step).map(|index| round6(at(index).as_us())).collect(),
@@ -239,7 +247,7 @@ impl Measurement {
             timeouts: report.output.flows.iter().map(|flow| u64::from(flow.timeouts)).sum(),
             trimmed: totals.trimmed,
             returned: totals.returned,
-            queue_course: report.output.samples.as_ref().and_then(QueueCourse::of),
+            queue_course: QueueCourse::of(&report.output),
             queues: summary.queues.iter().map(|queue| (queue.name.clone(), Queue::of(&queue.bytes))).collect(),
             fluid: report.output.samples.as_ref().and_then(|samples| Fluid::of(run, samples)),
             course: report.output.samples.as_ref().and_then(course),
@@ -361,4 +369,63 @@ fn tail(flows: &[FlowRecord], mtu: u64) -> Vec<f64> {
 
 fn requests(flows: &[FlowRecord]) -> Vec<f64> {
     crate::results::stats::request_completion_us(flows).into_iter().map(round6).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::model::{PortRecord, QueueSamples};
+    use rnic_transport::BitRate;
+
+    /// A queue of a link of 8 Gbps, which sends a byte in a nanosecond; samples are 100 ns apart.
+    fn bursts(bytes: &[u32], end: Time) -> Vec<[f64; 2]> {
+        let port = PortRecord {
+            node: "s0".into(),
+            port: 1,
+            peer: "h1".into(),
+            rate: BitRate::from_bps(8_000_000_000),
+            busy: Time::ZERO,
+            priorities: Vec::new(),
+        };
+        let samples = Samples {
+            start: Time::ZERO,
+            interval: Time::from_ns(100),
+            count: bytes.len() as u32,
+            queues: vec![QueueSamples { name: "s0:h1".into(), bytes: bytes.to_vec() }],
+            flows: Vec::new(),
+        };
+        let output =
+            RunOutput { ports: vec![port], samples: Some(samples), end, ..RunOutput::not_started(String::new()) };
+        QueueCourse::of(&output).unwrap().bursts
+    }
+
+    #[test]
+    fn a_queue_that_is_empty_for_a_microsecond_has_ended_its_burst() {
+        let short = [&[0, 5, 5][..], &[0; 9], &[7, 0]].concat();
+        assert_eq!(bursts(&short, Time::from_us(2)), [[0.1, 1.3]]);
+        let long = [&[0, 5, 5][..], &[0; 10], &[7, 0]].concat();
+        assert_eq!(bursts(&long, Time::from_us(2)), [[0.1, 0.3], [1.3, 1.4]]);
+        assert!(bursts(&[0, 0], Time::from_us(1)).is_empty());
+    }
+
+    #[test]
+    fn what_the_end_of_the_run_leaves_in_the_queue_leaves_at_line_rate() {
+        assert_eq!(bursts(&[0, 9, 3_000], Time::from_ns(250)), [[0.1, 3.25]]);
+    }
+
+    #[test]
+    fn a_long_course_keeps_its_peaks() {
+        let bytes: Vec<u32> = (0..1_000).map(|index| if index == 777 { 9_000 } else { 1 }).collect();
+        let samples = Samples {
+            start: Time::ZERO,
+            interval: Time::from_ns(20),
+            count: 1_000,
+            queues: vec![QueueSamples { name: "s0:h1".into(), bytes }],
+            flows: Vec::new(),
+        };
+        let output = RunOutput { samples: Some(samples), ..RunOutput::not_started(String::new()) };
+        let course = QueueCourse::of(&output).unwrap();
+        assert_eq!((course.at_us.len(), course.bytes.len(), course.bytes[155]), (200, 200, 9_000));
+        assert_eq!(course.at_us[155], 15.5);
+    }
 }
