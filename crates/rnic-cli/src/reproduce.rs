@@ -142,6 +142,6 @@ mod tests {
     #[test]
     fn an_unknown_paper_names_the_known_ones() {
         let error = find("inr").unwrap_err().to_string();
-        assert_eq!(error, "no paper is called `inr`; there are: irn, dcqcn");
+        assert_eq!(error, "no paper is called `inr`; there are: irn, dcqcn, nanotransport");
     }
 }

@@ -373,7 +373,7 @@ fn reproduce_lists_what_there_is() {
     assert_eq!((papers.status.code(), stdout(&papers).starts_with("irn  Revisiting Network Support")), (Some(0), true));
     assert_bad_input(
         &rnic(folder.path(), &["reproduce", "inr"]),
-        "error: no paper is called `inr`; there are: irn, dcqcn",
+        "error: no paper is called `inr`; there are: irn, dcqcn, nanotransport",
     );
     let unknown = rnic(folder.path(), &["reproduce", "irn", "fig99"]);
     assert_eq!(unknown.status.code(), Some(2));

@@ -1,6 +1,6 @@
 //! The figures of a study, as data for the report.
 
-use super::measured::{Case, Measured, Metric, cc_text};
+use super::measured::{Case, Measured, Metric, cc_text, each};
 use super::statistics::Estimate;
 use super::verdict::Sample;
 use crate::results::report::figure::{
@@ -86,6 +86,28 @@ pub enum Chart {
         /// What the flows are called, in order of start.
         flows: &'static [&'static str],
     },
+    /// A quantity of a flow that follows from its completion time, over the sizes of flows: a curve for each pick, mean over the seeds.
+    EachFlow {
+        /// What it is.
+        title: &'static str,
+        /// Name of the sizes' axis.
+        axis: &'static str,
+        /// Bytes of a flow, each with its place on the axis.
+        sizes: &'static [(u64, f64)],
+        /// From a completion time in microseconds and the place.
+        value: fn(f64, f64) -> f64,
+        /// The curves.
+        picks: &'static [Pick],
+        /// More curves: what the paper shows for each size.
+        stated: &'static [(&'static str, &'static [f64])],
+    },
+    /// The watched queue over time, of the first seed: one figure, a curve for each pick.
+    Queues {
+        /// What it is.
+        title: &'static str,
+        /// The curves.
+        picks: &'static [Pick],
+    },
     /// Goodput of the last flow over time, of the first seed, beside the fluid model's: a figure for each pick.
     Fluid {
         /// The figures.
@@ -132,6 +154,14 @@ impl Chart {
                 series: flows.iter().map(ToString::to_string).collect(),
                 shown: 0,
                 rows: picks.chunks(2).map(|pair| pair.iter().map(|pick| course(m, pick)).collect()).collect(),
+            },
+            Chart::EachFlow { title, axis, sizes, value, picks, stated } => {
+                each_flow(m, (title, axis), (sizes, value), picks, stated)
+            }
+            Chart::Queues { title, picks } => Board {
+                series: picks.iter().map(|pick| pick.name.to_string()).collect(),
+                shown: 0,
+                rows: vec![vec![queues(m, title, picks)]],
             },
             Chart::Fluid { picks } => Board {
                 series: vec!["packets".to_string(), "fluid model".to_string()],
@@ -217,7 +247,7 @@ fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'stat
             let x = f64::from(*per_mille) / 10.0;
             Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
         };
-        Line { series, points: super::jobs::TAIL_PER_MILLE.iter().filter_map(point).collect() }
+        Line { series, points: super::measurement::TAIL_PER_MILLE.iter().filter_map(point).collect() }
     };
     Lines {
         title: format!("single-packet messages, {}", cc_text(cc)),
@@ -342,15 +372,65 @@ fn course(m: &Measured<'_>, pick: &Pick) -> Figure {
     let lines = m.first(pick.case).and_then(|result| result.course.as_ref()).map_or(Vec::new(), |course| {
         course.gbps.iter().enumerate().map(|(series, gbps)| line((series, &course.at_us, gbps))).collect()
     });
-    over_time(pick.name, "goodput of each flow over time; the first seed", lines)
+    over_time(pick.name, "goodput of each flow over time; the first seed", GOODPUT, lines)
 }
 
-fn over_time(title: &str, caption: &str, lines: Vec<Line>) -> Figure {
+fn queues(m: &Measured<'_>, title: &str, picks: &[Pick]) -> Figure {
+    let line = |(series, pick): (usize, &Pick)| {
+        let course = m.first(pick.case)?.queue_course.as_ref()?;
+        let points = course.at_us.iter().zip(&course.bytes).map(|(x, y)| Point::at(*x, f64::from(*y)));
+        Some(Line { series, points: points.collect() })
+    };
+    let lines = picks.iter().enumerate().filter_map(line).collect();
+    over_time(title, "largest sample of each interval; the first seed", ("Queue", Unit::Bytes), lines)
+}
+
+fn each_flow(
+    m: &Measured<'_>, (title, axis): (&str, &str), (sizes, value): (&[(u64, f64)], fn(f64, f64) -> f64),
+    picks: &[Pick], stated: &[(&'static str, &[f64])],
+) -> Board {
+    let measured = |(series, pick): (usize, &Pick)| {
+        let point = |(bytes, x): &(u64, f64)| {
+            let values = m.values(pick.case, Metric::UsOf(*bytes));
+            let estimate = estimate(each(values, |us| value(us, *x)))?;
+            Some(Point { x: *x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: sizes.iter().filter_map(point).collect() }
+    };
+    let theirs = |(number, (_, values)): (usize, &(&str, &[f64]))| Line {
+        series: picks.len() + number,
+        points: sizes.iter().zip(*values).map(|((_, x), y)| Point::at(*x, *y)).collect(),
+    };
+    let lines = picks.iter().enumerate().map(measured).chain(stated.iter().enumerate().map(theirs)).collect();
+    Board {
+        series: picks
+            .iter()
+            .map(|pick| pick.name)
+            .chain(stated.iter().map(|(name, _)| *name))
+            .map(String::from)
+            .collect(),
+        shown: 0,
+        rows: vec![vec![Figure::Lines(Lines {
+            title: title.to_string(),
+            caption: "lower is better; mean over the seeds".to_string(),
+            x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Linear },
+            y: Axis { name: title.to_string(), unit: Unit::Number, scale: Scale::Zero },
+            dots: true,
+            views: vec![View { name: String::new(), lines }],
+            ..Lines::default()
+        })]],
+    }
+}
+
+/// Name and unit of the goodput's axis.
+const GOODPUT: (&str, Unit) = ("Goodput, Gbps", Unit::Number);
+
+fn over_time(title: &str, caption: &str, (name, unit): (&str, Unit), lines: Vec<Line>) -> Figure {
     Figure::Lines(Lines {
         title: title.to_string(),
         caption: caption.to_string(),
         x: Axis { name: "Time".to_string(), unit: Unit::Time, scale: Scale::Linear },
-        y: Axis { name: axis_name(Metric::MeanGbps), unit: Unit::Number, scale: Scale::Zero },
+        y: Axis { name: name.to_string(), unit, scale: Scale::Zero },
         views: vec![View { name: String::new(), lines }],
         ..Lines::default()
     })
@@ -365,7 +445,7 @@ fn fluid(m: &Measured<'_>, pick: &Pick) -> Figure {
     let lines = fluid.map_or(Vec::new(), |fluid| {
         vec![line(0, &fluid.at_us, &fluid.packets_gbps), line(1, &fluid.at_us, &fluid.model_gbps)]
     });
-    over_time(pick.name, "goodput of the last flow over time; the first seed", lines)
+    over_time(pick.name, "goodput of the last flow over time; the first seed", GOODPUT, lines)
 }
 
 /// With the unit where figures have none of their own.
@@ -374,7 +454,7 @@ fn axis_name(metric: Metric) -> String {
         Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
         Metric::Pauses(_) => "Pauses".to_string(),
         Metric::FluidRate | Metric::FluidQueue => "Ratio".to_string(),
-        _ => "Goodput, Gbps".to_string(),
+        _ => GOODPUT.0.to_string(),
     }
 }
 

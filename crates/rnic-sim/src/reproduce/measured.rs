@@ -1,7 +1,7 @@
 //! The results of one experiment, by the names that its rows use.
 
 use super::Place;
-use super::jobs::{Flows, Measurement, TAIL_PER_MILLE};
+use super::measurement::{Flows, Measurement, TAIL_PER_MILLE};
 use super::verdict::Sample;
 use std::collections::BTreeMap;
 
@@ -60,6 +60,20 @@ pub enum Metric {
     Tail(u32),
     /// Data packets dropped, as a fraction.
     Dropped,
+    /// Completion time in microseconds of the first flow of so many bytes.
+    UsOf(u64),
+    /// Finished flows in millions per second.
+    MillionsPerSecond,
+    /// Retransmission timeouts.
+    Timeouts,
+    /// Data packets that lost their payload at a full buffer.
+    Trimmed,
+    /// Headers that went back to their sender.
+    Returned,
+    /// When the watched queue's burst with this number began, in microseconds.
+    BurstStart(usize),
+    /// When it was over.
+    BurstEnd(usize),
     /// Goodput in Gbps of the flow with this number.
     FlowGbps(usize),
     /// Smallest goodput among the flows with numbers below this one, in Gbps.
@@ -68,8 +82,6 @@ pub enum Metric {
     MostGbps(usize),
     /// Sum of the flows' goodputs in Gbps.
     TotalGbps,
-    /// Mean goodput of flows in Gbps.
-    MeanGbps,
     /// Median goodput of flows in Gbps.
     MedianGbps,
     /// 10th percentile of the goodput of flows in Gbps.
@@ -112,11 +124,17 @@ impl Metric {
             Metric::Rct => "average RCT".to_string(),
             Metric::Tail(per_mille) => format!("{} %ile of single packets", f64::from(per_mille) / 10.0),
             Metric::Dropped => "data packets dropped".to_string(),
+            Metric::UsOf(bytes) => format!("completion time of {bytes} B"),
+            Metric::MillionsPerSecond => "flows per second".to_string(),
+            Metric::Timeouts => "timeouts".to_string(),
+            Metric::Trimmed => "packets trimmed".to_string(),
+            Metric::Returned => "headers returned".to_string(),
+            Metric::BurstStart(number) => format!("start of burst {number}"),
+            Metric::BurstEnd(number) => format!("end of burst {number}"),
             Metric::FlowGbps(number) => format!("goodput of flow {number}"),
             Metric::LeastGbps(_) => "least goodput of a flow".to_string(),
             Metric::MostGbps(_) => "largest goodput of a flow".to_string(),
             Metric::TotalGbps => "goodput of all flows".to_string(),
-            Metric::MeanGbps => "mean goodput".to_string(),
             Metric::MedianGbps => "median goodput".to_string(),
             Metric::LowGbps => "10th percentile of the goodput".to_string(),
             Metric::PooledGbps => "goodput".to_string(),
@@ -156,11 +174,17 @@ impl Metric {
                 result.tail_us.get(number).copied()
             }
             Metric::Dropped => result.drop_rate,
+            Metric::UsOf(bytes) => Some(result.each_us.iter().find(|(own, _)| *own == bytes)?.1),
+            Metric::MillionsPerSecond => result.millions_per_s,
+            Metric::Timeouts => Some(result.timeouts as f64),
+            Metric::Trimmed => Some(result.trimmed as f64),
+            Metric::Returned => Some(result.returned as f64),
+            Metric::BurstStart(number) => Some(result.queue_course.as_ref()?.bursts.get(number)?[0]),
+            Metric::BurstEnd(number) => Some(result.queue_course.as_ref()?.bursts.get(number)?[1]),
             Metric::FlowGbps(number) => result.each_gbps.get(number).copied(),
             Metric::LeastGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::min),
             Metric::MostGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::max),
             Metric::TotalGbps => (!result.each_gbps.is_empty()).then(|| result.each_gbps.iter().sum()),
-            Metric::MeanGbps => Some(result.goodput.get(traffic)?.mean),
             Metric::MedianGbps => Some(result.goodput.get(traffic)?.p50),
             Metric::LowGbps => Some(result.goodput.get(traffic)?.p10),
             Metric::PooledGbps => result.pooled_gbps,

@@ -11,6 +11,8 @@ mod files;
 pub mod irn;
 pub mod jobs;
 pub mod measured;
+pub mod measurement;
+pub mod nanotransport;
 pub mod statistics;
 mod table;
 pub mod verdict;
@@ -20,8 +22,9 @@ mod tests;
 
 pub use figures::Chart;
 pub use files::write_all;
-pub use jobs::{Cache, Job, Measurement, Options, State, Watch};
+pub use jobs::{Cache, Job, Options, State, Watch};
 pub use measured::Measured;
+pub use measurement::Measurement;
 pub use table::{table, tally};
 pub use verdict::{Outcome, Row, Verdict};
 
@@ -29,7 +32,7 @@ use crate::scenario::{RunSpec, from_embedded};
 use std::collections::BTreeMap;
 
 /// Every paper that can be reproduced.
-pub const STUDIES: [&Study; 2] = [&irn::STUDY, &dcqcn::STUDY];
+pub const STUDIES: [&Study; 3] = [&irn::STUDY, &dcqcn::STUDY, &nanotransport::STUDY];
 
 /// Files of a folder of `scenarios/` with their texts.
 macro_rules! scenarios {

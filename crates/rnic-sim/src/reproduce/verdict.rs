@@ -49,6 +49,12 @@ pub enum Unit {
     Gbps,
     /// Bytes, shown in kilobytes.
     Kilobytes,
+    /// A time.
+    Microseconds,
+    /// Messages, millions of them each second.
+    MillionsPerSecond,
+    /// A number of things.
+    Count,
 }
 
 impl Unit {
@@ -59,9 +65,13 @@ impl Unit {
             Unit::Percent => (100.0, " %"),
             Unit::Gbps => (1.0, " Gbps"),
             Unit::Kilobytes => (0.001, " KB"),
+            Unit::Microseconds => (1.0, " us"),
+            Unit::MillionsPerSecond => (1.0, " M/s"),
+            Unit::Count => (1.0, ""),
         };
         let mean = estimate.mean * scale;
         let decimals = match mean.abs() {
+            _ if self == Unit::Count && estimate.mean.fract() == 0.0 => 0,
             size if size >= 99.95 => 0,
             size if size >= 9.995 => 1,
             _ => 2,
@@ -80,6 +90,9 @@ impl Unit {
             Unit::Percent => "fraction",
             Unit::Gbps => "Gbps",
             Unit::Kilobytes => "bytes",
+            Unit::Microseconds => "us",
+            Unit::MillionsPerSecond => "millions/s",
+            Unit::Count => "count",
         }
     }
 }

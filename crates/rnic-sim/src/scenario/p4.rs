@@ -10,10 +10,13 @@
 //! | `@telemetry` | switches write telemetry into its data packets | they do not |
 
 use super::error::ScenarioError;
+use super::extends::Files;
 use super::reader::{Item, Result};
 use rnic_fabric::config::Paths;
-use rnic_nano::{CompileError, Program, compile_file};
+use rnic_nano::source::SourceFile;
+use rnic_nano::{CompileError, Program, compile, compile_file};
 use rnic_transport::message::Order;
+use std::path::Path;
 
 /// A compiled program and what it needs.
 #[derive(Clone, Debug)]
@@ -38,13 +41,25 @@ impl PartialEq for P4Program {
 }
 
 impl P4Program {
-    /// Compiles the program in `file`, which `item` names.
-    pub(super) fn read(item: &Item<'_>, file: &str, constants: &[(String, u128)]) -> Result<P4Program> {
+    /// Compiles the program in `file`, one of `files`, which `item` names.
+    pub(super) fn read(
+        item: &Item<'_>, file: &str, constants: &[(String, u128)], files: Files<'_>,
+    ) -> Result<P4Program> {
         let path = item.folder().join(file);
-        let program = compile_file(&path, constants).map_err(|error| match error {
-            CompileError::Unreadable { error, .. } => {
-                item.error(format!("cannot read the P4 program `{file}`: {error}"), "a file beside the scenario")
+        let unreadable = |error: String| {
+            item.error(format!("cannot read the P4 program `{file}`: {error}"), "a file beside the scenario")
+        };
+        let compiled = match files {
+            Files::Disk => compile_file(&path, constants),
+            Files::Embedded(_) => {
+                let text = files.read(&path).map_err(unreadable)?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                let include = |beside: &str| files.read(&folder.join(beside)).ok();
+                compile(SourceFile { name: file.to_string(), text }, &include, constants).map_err(CompileError::from)
             }
+        };
+        let program = compiled.map_err(|error| match error {
+            CompileError::Unreadable { error, .. } => unreadable(error.to_string()),
             CompileError::Rejected(rejected) => {
                 let count = rejected.errors.len();
                 let errors = if count == 1 { "an error".to_string() } else { format!("{count} errors") };

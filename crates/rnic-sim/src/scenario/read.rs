@@ -142,7 +142,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     if let Some(defaults) = &defaults {
         transport::check_defaults(defaults, source.catalogue)?;
     }
-    let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.catalogue)?;
+    let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.catalogue, source.lists.files)?;
     let header = transport::header(&transport);
     fabric::check_buffer(&fabric_table, &fabric, header)?;
     output::check(&fabric_table, &fabric, &transport, header)?;

@@ -1,5 +1,6 @@
 //! How the hosts of a run send: the keys of `[[run]]` and their defaults in `[transport]`.
 
+use super::extends::Files;
 use super::message;
 use super::model::{Recovery, TransportSpec};
 use super::names::names;
@@ -103,9 +104,9 @@ pub(super) fn check_defaults(table: &Table<'_>, catalogue: &Catalogue) -> Result
     check_timeouts(table, None, &read_settings("", &layers, catalogue)?)
 }
 
-/// Reads a run's transport; `own` are the keys of a run that belong to no transport.
+/// Reads a run's transport; `own` are the keys of a run that belong to no transport, `files` those of P4 programs.
 pub(super) fn read(
-    run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], catalogue: &Catalogue,
+    run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], catalogue: &Catalogue, files: Files<'_>,
 ) -> Result<TransportSpec> {
     let named = run.require("transport", "transport = \"irn\"")?;
     let file = named.text().and_then(|text| text.strip_prefix(P4));
@@ -120,7 +121,7 @@ pub(super) fn read(
     let mut spec = read_settings(transport, &layers, catalogue)?;
     if let Some(file) = file {
         spec.transport = format!("{P4}{file}");
-        spec.program = Some(P4Program::read(&named, file, &spec.message.constants)?);
+        spec.program = Some(P4Program::read(&named, file, &spec.message.constants, files)?);
     }
     spec.cc_settings = Settings::new(spec.cc.parameters);
     for table in [defaults, Some(run)].into_iter().flatten() {
