@@ -95,7 +95,7 @@ pub enum Chart {
         /// Bytes of a flow, each with its place on the axis.
         sizes: &'static [(u64, f64)],
         /// From a completion time in microseconds and the place.
-        value: fn(f64, f64) -> f64,
+        value: Derived,
         /// The curves.
         picks: &'static [Pick],
         /// More curves: what the paper shows for each size.
@@ -114,6 +114,9 @@ pub enum Chart {
         picks: &'static [Pick],
     },
 }
+
+/// What follows from a completion time in microseconds and a place on an axis.
+pub type Derived = fn(f64, f64) -> f64;
 
 /// A case with a name.
 #[derive(Clone, Copy, Debug)]
@@ -386,8 +389,8 @@ fn queues(m: &Measured<'_>, title: &str, picks: &[Pick]) -> Figure {
 }
 
 fn each_flow(
-    m: &Measured<'_>, (title, axis): (&str, &str), (sizes, value): (&[(u64, f64)], fn(f64, f64) -> f64),
-    picks: &[Pick], stated: &[(&'static str, &[f64])],
+    m: &Measured<'_>, (title, axis): (&str, &str), (sizes, value): (&[(u64, f64)], Derived), picks: &[Pick],
+    stated: &[(&'static str, &[f64])],
 ) -> Board {
     let measured = |(series, pick): (usize, &Pick)| {
         let point = |(bytes, x): &(u64, f64)| {
