@@ -19,6 +19,10 @@ const bit<8> PROTOCOL = 0x99;
 const bit<8> CONTROL_BAND = 0;
 const bit<8> DATA_BAND = 1;
 
+// NACKs leave at the pace of PULLs, in one packet with them, so that packets are sent again no faster than the link takes them. In the NDP paper a PULL
+// releases either kind of packet; in the NanoTransport paper NACKs leave at once.
+const bool PACED_NACKS = true;
+
 // By message received: its pull offset. It begins with a round trip, and grows by one with each packet that arrives whole.
 IfElseRaw<pkt_t>(MESSAGES) pull_offsets;
 
@@ -49,7 +53,12 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
         // A pull for a packet beyond the message would only cost pace. What brought nothing new is pulled in any case: for the packet
         // sent again, or because an earlier pull may be lost.
         bool beyond = ((bit<64>) pull_offset - 1) * (bit<64>) nic.mtu >= (bit<64>) hdr.message.msg_len;
-        ctrl_pkt_event(reply, immediate, gained && beyond ? 0 : PULL);
+        bit<8> pull = gained && beyond ? 0 : PULL;
+        if (PACED_NACKS && immediate == NACK) {
+            ctrl_pkt_event(reply, 0, NACK | pull);
+        } else {
+            ctrl_pkt_event(reply, immediate, pull);
+        }
 
         if (gained) {
             reassembly = { false, info.rx_msg_id, hdr.message.pkt_offset, info.is_last_pkt };

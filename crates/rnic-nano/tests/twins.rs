@@ -136,7 +136,7 @@ static NDP: LazyLock<Program> = LazyLock::new(|| program("ndp.p4", &[]));
 static HPCC: LazyLock<Program> = LazyLock::new(|| program("hpcc.p4", &[("W_AI", 80)]));
 
 fn ndp(case: &Case) -> Result<(), TestCaseError> {
-    compare(case, |ip| Ndp::new(ip, MTU, RTT_PKTS), &NDP, false)
+    compare(case, |ip| Ndp::new(ip, MTU, RTT_PKTS).with_paced_nacks(), &NDP, false)
 }
 
 const HPCC_SETTINGS: HpccSettings = HpccSettings {
@@ -264,5 +264,5 @@ fn what_is_not_a_twin_is_noticed() {
     assert!(compare(&case, |ip| Homa::new(ip, settings), &alone, false).is_err());
     let half = program("hpcc.p4", &[("W_AI", 80), ("ETA", 32_768)]);
     assert!(compare(&case, |ip| Hpcc::new(ip, HPCC_SETTINGS), &half, true).is_err());
-    assert!(compare(&case, |ip| Ndp::new(ip, 1_000, RTT_PKTS), &NDP, false).is_err());
+    assert!(compare(&case, |ip| Ndp::new(ip, 1_000, RTT_PKTS).with_paced_nacks(), &NDP, false).is_err());
 }

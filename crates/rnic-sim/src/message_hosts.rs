@@ -65,7 +65,10 @@ pub(crate) struct Framing {
 pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutput {
     let NicConfig { mtu, rtt_pkts, .. } = plan.nic;
     match &plan.program {
-        Program::Ndp => simulate::<_, ()>(plan, job, |ip| Ndp::new(ip, mtu, rtt_pkts)),
+        Program::Ndp(paced) => simulate::<_, ()>(plan, job, |ip| {
+            let ndp = Ndp::new(ip, mtu, rtt_pkts);
+            if *paced { ndp.with_paced_nacks() } else { ndp }
+        }),
         Program::Homa(settings) => simulate::<_, ()>(plan, job, |ip| Homa::new(ip, *settings)),
         Program::Hpcc(settings) => simulate::<_, Telemetry>(plan, job, |ip| Hpcc::new(ip, *settings)),
         Program::P4(p4, nic) => match (p4.program.header_room(), p4.telemetry) {

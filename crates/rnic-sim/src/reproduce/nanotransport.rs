@@ -120,7 +120,8 @@ const CHANGES: [(&str, &[f64; 10]); 10] = [
     ("Homa-Tr, one granted priority", &HOMA_STATED),
     ("Homa-Tr, one granted priority, longest first", &HOMA_STATED),
 ];
-const OWN_SWITCH: [&str; 4] = ["trimmed", "few headers, dropped", "few headers, returned", "not trimmed"];
+const OWN_SWITCH: [&str; 5] =
+    ["trimmed", "few headers, dropped", "few headers, returned", "not trimmed", "as in the NDP paper"];
 /// What there is in P4 too.
 const IN_P4: [&str; 4] = [NDP, HOMA, HOMA_TR, BESIDE[0]];
 const TREE: &str = "fat-tree.toml";

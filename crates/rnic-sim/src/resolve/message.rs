@@ -15,7 +15,8 @@ const MAX_TIMEOUTS: u32 = 10;
 /// The program that every NIC of a run has.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Program {
-    Ndp,
+    /// NDP, with paced NACKs or not.
+    Ndp(bool),
     Homa(HomaSettings),
     Hpcc(HpccSettings),
     P4(P4Program, NicParameters),
@@ -91,14 +92,14 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
             };
             Program::P4(program.clone(), nic)
         }
-        "ndp" => Program::Ndp,
+        "ndp" => Program::Ndp(spec.paced_nacks.unwrap_or(true)),
         "hpcc" => Program::Hpcc(hpcc(&run.transport, flow.mtu, rtt_pkts, base_rtt_ns)),
         _ => Program::Homa(homa(&run.transport, flow.mtu, rtt_pkts)),
     };
     let own_order = match &program {
         Program::P4(program, _) => program.order,
         Program::Homa(_) => Order::ShortestFirst,
-        Program::Ndp | Program::Hpcc(_) => Order::RoundRobin,
+        Program::Ndp(_) | Program::Hpcc(_) => Order::RoundRobin,
     };
     let timeout = run.transport.rto_high.unwrap_or(timeout);
     let most_timeouts = spec.max_timeouts.unwrap_or(MAX_TIMEOUTS);
@@ -150,6 +151,9 @@ pub(super) fn put(plan: &MessagePlan, put: &mut impl FnMut(&str, String)) {
     for (key, classes) in [("tx_buffers", &nic.tx_buffers), ("rx_buffers", &nic.rx_buffers)] {
         let text: Vec<String> = classes.iter().map(|class| format!("{} of {} B", class.count, class.bytes)).collect();
         put(key, if text.is_empty() { "without limit".to_string() } else { text.join(", ") });
+    }
+    if let Program::Ndp(paced) = &plan.program {
+        put("paced_nacks", paced.to_string());
     }
     if let Program::Homa(homa) = &plan.program {
         put("unscheduled_levels", homa.unscheduled_levels.to_string());

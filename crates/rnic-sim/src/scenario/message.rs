@@ -31,6 +31,8 @@ pub struct MessageSpec {
     pub scheduled_levels: Option<u8>,
     /// Homa: messages that a receiver grants at the same time (`overcommitment`); default as many as there are scheduled levels.
     pub overcommitment: Option<u8>,
+    /// NDP: whether NACKs leave at the pace of PULLs (`paced_nacks`); default yes.
+    pub paced_nacks: Option<bool>,
     /// HPCC: utilisation to aim for (`eta`); default 0.95.
     pub eta: Option<f64>,
     /// HPCC: steps of additive increase in a row (`max_stage`); default 5.
@@ -95,6 +97,7 @@ pub(super) fn read<'a>(get: &dyn Fn(&str) -> Option<Item<'a>>) -> Result<Message
         unscheduled_levels: level("unscheduled_levels")?,
         scheduled_levels: level("scheduled_levels")?,
         overcommitment: level("overcommitment")?,
+        paced_nacks: get("paced_nacks").map(|item| item.boolean()).transpose()?,
         eta: get("eta").map(|item| share(&item)).transpose()?,
         max_stage: count("max_stage", 1_000)?,
         w_ai: get("w_ai").map(|item| item.bytes(1..=1_000_000_000, "80 B")).transpose()?,

@@ -36,7 +36,7 @@ const VARIANTS: [Variant<'static>; 8] = [
             "handshake",
         ],
     },
-    Variant { name: "ndp", keys: &[] },
+    Variant { name: "ndp", keys: &["paced_nacks"] },
     Variant { name: "homa", keys: &HOMA },
     Variant { name: "homa-tr", keys: &HOMA },
     Variant { name: "hpcc", keys: &["eta", "max_stage", "w_ai"] },

@@ -17,6 +17,8 @@ pub struct Ndp {
     ip: u32,
     mtu: u32,
     rtt_pkts: u32,
+    /// NACKs leave at the pace of PULLs.
+    paced_nacks: bool,
     /// By message received: its pull offset, `rtt_pkts` and one for each of its packets that has arrived whole.
     pull_offset: IfElseRaw,
 }
@@ -24,7 +26,13 @@ pub struct Ndp {
 impl Ndp {
     /// The program of the NIC with address `ip`, for packets of `mtu` bytes of payload; a message sends `rtt_pkts` packets unasked.
     pub fn new(ip: u32, mtu: u32, rtt_pkts: u32) -> Ndp {
-        Ndp { ip, mtu, rtt_pkts, pull_offset: IfElseRaw::default() }
+        Ndp { ip, mtu, rtt_pkts, paced_nacks: false, pull_offset: IfElseRaw::default() }
+    }
+
+    /// The same with NACKs that leave at the pace of PULLs, in one packet with them, so that packets are sent again no faster than the
+    /// receiver's link takes them. In the NDP paper a PULL releases either kind of packet; in the NanoTransport paper NACKs leave at once.
+    pub fn with_paced_nacks(self) -> Ndp {
+        Ndp { paced_nacks: true, ..self }
     }
 
     fn data<B: Blocks>(&mut self, blocks: &mut B, header: &NativeHeader, trimmed: bool) -> Verdict {
@@ -44,11 +52,13 @@ impl Ndp {
         let pull_offset = self.pull_offset.apply(usize::from(info.rx_msg_id), info.is_new_msg, first, later);
 
         // A trimmed packet is missing, unless another copy was there before.
-        let missing = trimmed && info.is_new_pkt; reply.immediate = if missing { 0 } else { ACK };
+        let answer = if trimmed && info.is_new_pkt { NACK } else { ACK };
         // A pull for a packet beyond the message would only cost pace. What brought nothing new is pulled in any case: for the packet
         // sent again, or because an earlier pull may be lost.
         let beyond = (pull_offset - 1) * u64::from(self.mtu) >= u64::from(header.msg_len);
-        reply.paced = if missing { NACK | PULL } else if gained && beyond { 0 } else { PULL };
+        let pull = if gained && beyond { 0 } else { PULL };
+        (reply.immediate, reply.paced) =
+            if answer == NACK && self.paced_nacks { (0, NACK | pull) } else { (answer, pull) };
         reply.credit = pull_offset as u32;
         blocks.ctrl_pkt(&reply);
         if !gained {
