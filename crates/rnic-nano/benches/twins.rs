@@ -7,25 +7,39 @@ mod native;
 
 use divan::Bencher;
 use native::{Case, MTU, RTT_PKTS};
-use rnic_nano::{NicParameters, P4Pipeline, compile_file};
+use rnic_nano::{NicParameters, P4Pipeline, Program, compile_file};
 use std::path::Path;
+use std::sync::LazyLock;
 
 fn main() {
     divan::main();
 }
 
-fn program<const N: usize>(name: &str, ip: u32) -> P4Pipeline<N> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
-    let program = compile_file(&file, &[]).unwrap_or_else(|what| panic!("{what}"));
-    let nic = NicParameters { ip, rtt_pkts: RTT_PKTS, mtu: MTU as u16, base_rtt_ns: 525, ..NicParameters::default() };
-    P4Pipeline::new(&program, &nic).expect("room for its headers")
+/// A program, compiled once.
+struct Twin(LazyLock<Program>);
+
+impl Twin {
+    fn on_nic<const N: usize>(&self, ip: u32) -> P4Pipeline<N> {
+        let nic =
+            NicParameters { ip, rtt_pkts: RTT_PKTS, mtu: MTU as u16, base_rtt_ns: 525, ..NicParameters::default() };
+        P4Pipeline::new(&self.0, &nic).expect("room for its headers")
+    }
 }
+
+fn compiled(name: &str) -> Program {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
+    compile_file(&file, &[]).unwrap_or_else(|what| panic!("{what}"))
+}
+
+static NDP: Twin = Twin(LazyLock::new(|| compiled("ndp.p4")));
+static HOMA: Twin = Twin(LazyLock::new(|| compiled("homa.p4")));
+static HPCC: Twin = Twin(LazyLock::new(|| compiled("hpcc.p4")));
 
 struct P4Ndp;
 impl Case for P4Ndp {
     type Program = P4Pipeline<64>;
     fn program(ip: u32) -> P4Pipeline<64> {
-        program("ndp.p4", ip)
+        NDP.on_nic(ip)
     }
 }
 
@@ -33,7 +47,7 @@ struct P4Homa;
 impl Case for P4Homa {
     type Program = P4Pipeline<64>;
     fn program(ip: u32) -> P4Pipeline<64> {
-        program("homa.p4", ip)
+        HOMA.on_nic(ip)
     }
 }
 
@@ -41,7 +55,7 @@ struct P4Hpcc;
 impl Case for P4Hpcc {
     type Program = P4Pipeline<256>;
     fn program(ip: u32) -> P4Pipeline<256> {
-        program("hpcc.p4", ip)
+        HPCC.on_nic(ip)
     }
 }
 

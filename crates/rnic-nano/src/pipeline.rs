@@ -1,10 +1,10 @@
 //! A program on a NIC: the [`message::Pipeline`](Pipeline) that the message engine drives.
 
-use crate::lower::TELEMETRY_BYTES;
+use crate::lower::{Executable, TELEMETRY_BYTES};
 use crate::program::{ARRIVAL, DEPARTURE, NIC, Program};
 use crate::runtime::{State, Table, TableError, TableHandle};
 use crate::vm::{self, Context, Frame, Outcome};
-use crate::{hir, lower::Executable};
+
 use rnic_transport::Time;
 use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Pipeline, RxMsgInfo,
@@ -104,8 +104,8 @@ impl<const N: usize> P4Pipeline<N> {
             egress: vm::prepare(program.egress(), &nic, DEPARTURE.len()),
             nic,
             state: State::new(program.bindings()),
-            ingress_tables: tables(&program.hir().ingress),
-            egress_tables: tables(&program.hir().egress),
+            ingress_tables: program.ingress_tables().to_vec(),
+            egress_tables: program.egress_tables().to_vec(),
             counters: Counters::default(),
         })
     }
@@ -237,13 +237,6 @@ fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
         return Verdict::Consumed;
     }
     Verdict::Reassemble { rx_msg_id: output(1) as u16, pkt_offset: output(2) as u32, is_last_pkt: output(3) != 0 }
-}
-
-/// The tables of a pipeline, as the program declares them.
-fn tables(pipeline: &hir::Pipeline) -> Vec<Arc<Table>> {
-    let widths = |action: &hir::Action| action.parameters.iter().map(|s| pipeline.slots[s.0 as usize].width).collect();
-    let table = |table: &hir::Table| Arc::new(Table::new(table, table.actions.iter().map(widths).collect()));
-    pipeline.tables.iter().map(table).collect()
 }
 
 /// Egress has none: a program that calls one there is not compiled.

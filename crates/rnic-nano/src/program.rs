@@ -3,7 +3,7 @@
 use crate::diagnostic::Diagnostic;
 use crate::hir;
 use crate::lower::{self, Architecture, Executable};
-use crate::runtime::{Binding, bind_instances};
+use crate::runtime::{Binding, Table, bind_instances};
 use crate::source::Span;
 use std::sync::Arc;
 
@@ -71,6 +71,9 @@ struct Parts {
     hir: hir::Program,
     ingress: Executable,
     egress: Executable,
+    /// As the program declares them. NICs share them until one changes its own.
+    ingress_tables: Vec<Arc<Table>>,
+    egress_tables: Vec<Arc<Table>>,
     bindings: Vec<Binding>,
     emitted: u32,
     room: usize,
@@ -106,12 +109,24 @@ impl Program {
             header_room: room,
         };
         let (ingress, _) = lower::lower(&hir.ingress, &ingress)?;
-        Ok(Program(Arc::new(Parts { hir, ingress, egress, bindings, emitted, room: room as usize })))
+        let (ingress_tables, egress_tables) = (tables(&hir.ingress), tables(&hir.egress));
+        let room = room as usize;
+        Ok(Program(Arc::new(Parts { hir, ingress, egress, ingress_tables, egress_tables, bindings, emitted, room })))
     }
 
     /// The checked program.
     pub fn hir(&self) -> &hir::Program {
         &self.0.hir
+    }
+
+    /// The tables of ingress as the program declares them.
+    pub(crate) fn ingress_tables(&self) -> &[Arc<Table>] {
+        &self.0.ingress_tables
+    }
+
+    /// Those of egress.
+    pub(crate) fn egress_tables(&self) -> &[Arc<Table>] {
+        &self.0.egress_tables
     }
 
     /// Instructions and registers of ingress.
@@ -138,4 +153,11 @@ impl Program {
     pub fn header_room(&self) -> usize {
         self.0.room
     }
+}
+
+/// The tables of a pipeline, as the program declares them.
+fn tables(pipeline: &hir::Pipeline) -> Vec<Arc<Table>> {
+    let widths = |action: &hir::Action| action.parameters.iter().map(|s| pipeline.slots[s.0 as usize].width).collect();
+    let table = |table: &hir::Table| Arc::new(Table::new(table, table.actions.iter().map(widths).collect()));
+    pipeline.tables.iter().map(table).collect()
 }

@@ -220,7 +220,7 @@ fn rush(seed: u64, weather: Weather) -> Case {
             bytes: (packets * 1_024 - number) as u32,
         }
     };
-    let order = if seed % 2 == 0 { Order::RoundRobin } else { Order::ShortestFirst };
+    let order = if seed.is_multiple_of(2) { Order::RoundRobin } else { Order::ShortestFirst };
     let cfg = NicConfig { order, most_timeouts: 50, garbage: Time::from_ms(1), ..NicConfig::default() };
     Case { cfg, hosts: 9, plan: (0..50).map(message).collect(), weather, seed }
 }

@@ -129,7 +129,7 @@ impl TableHandle<'_> {
     pub fn delete(&mut self, keys: &[Key]) -> Result<(), TableError> {
         let keys = self.changeable(keys)?;
         let at = self.position(&keys).ok_or_else(|| TableError::Missing(self.spec.name.clone()))?;
-        Arc::make_mut(self.table).rows.remove(at);
+        Arc::make_mut(self.table).remove(at);
         Ok(())
     }
 

@@ -46,6 +46,8 @@ enum Search {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     search: Search,
+    /// The key is exact and one word, and every number from 0 on has an entry, as in a table of function values: the key is the entry's place.
+    dense: bool,
     pub(crate) rows: Vec<Row>,
     /// What runs if nothing matches.
     pub(crate) default: Option<(usize, Vec<u128>)>,
@@ -73,19 +75,39 @@ impl Table {
             _ => Search::Ordered,
         };
         let widths = table.keys.iter().map(|(key, _)| key.width).collect();
-        let mut made = Table { search, rows: Vec::new(), default: None, default_words: Vec::new(), widths, parameters };
+        let mut made = Table {
+            search,
+            dense: false,
+            rows: Vec::new(),
+            default: None,
+            default_words: Vec::new(),
+            widths,
+            parameters,
+        };
         for entry in &table.entries {
-            made.insert(entry.keys.clone(), 0, entry.action, entry.arguments.clone());
+            made.place(entry.keys.clone(), 0, entry.action, entry.arguments.clone());
         }
+        made.settle();
         made.set_default(table.default.clone());
         made
     }
 
     /// Adds an entry. It is not there yet.
     pub(crate) fn insert(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
+        self.place(keys, priority, action, arguments);
+        self.settle();
+    }
+
+    fn place(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
         let row = self.row(keys, priority, action, arguments);
         let at = self.rows.partition_point(|other| self.order(other, &row) != Ordering::Greater);
         self.rows.insert(at, row);
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, at: usize) {
+        self.rows.remove(at);
+        self.settle();
     }
 
     /// What runs if nothing matches.
@@ -151,12 +173,17 @@ impl Table {
         }
     }
 
-    /// Where every number from 0 on has an entry, as in a table of function values, it is found without a search.
     #[inline]
     fn exact(&self, key: &[u64]) -> Option<&Row> {
-        let own = key.first().and_then(|first| self.rows.get(usize::try_from(*first).ok()?));
-        own.filter(|row| row.value[..] == *key)
-            .or_else(|| self.rows.binary_search_by(|row| row.value[..].cmp(key)).ok().map(|at| &self.rows[at]))
+        if self.dense {
+            return self.rows.get(usize::try_from(*key.first()?).ok()?);
+        }
+        self.rows.binary_search_by(|row| row.value[..].cmp(key)).ok().map(|at| &self.rows[at])
+    }
+
+    /// Entries have come or gone.
+    fn settle(&mut self) {
+        self.dense = self.search == Search::Exact && (0u64..).zip(&self.rows).all(|(at, row)| row.value == [at]);
     }
 }
 

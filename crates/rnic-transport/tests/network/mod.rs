@@ -101,6 +101,9 @@ impl<H> Ord for Flying<H> {
     }
 }
 
+/// Packets with the time at which they leave and their sender.
+pub(crate) type Trace<H> = Vec<(Time, u32, Outgoing<H>)>;
+
 /// A NIC, its wire, and the switch's link to it.
 struct Host<P> {
     nic: MessageNic<P>,
@@ -129,7 +132,7 @@ pub(crate) struct Network<P: Pipeline> {
     /// Called with each data packet that leaves: time, sender, priority, packet again.
     pub(crate) log: Vec<(Time, u32, u8, bool)>,
     /// If it is there: every packet that leaves, with time and sender.
-    pub(crate) trace: Option<Vec<(Time, u32, Outgoing<P::Header>)>>,
+    pub(crate) trace: Option<Trace<P::Header>>,
 }
 
 impl<P: Pipeline> Network<P> {
