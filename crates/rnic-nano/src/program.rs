@@ -62,6 +62,9 @@ const LINK: [(&str, u64); 1] = [("link.band", 0)];
 /// Most bytes that a program may emit.
 const MOST_HEADER_BYTES: u32 = 256;
 
+/// Sizes that headers travel in: 64 bytes, the same with telemetry of eight hops, or the most.
+const ROOMS: [u32; 3] = [64, 192, MOST_HEADER_BYTES];
+
 /// A program that can run on any number of NICs. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Parts>);
@@ -98,7 +101,7 @@ impl Program {
                 format!("the program's headers may be {emitted} bytes long; this NIC has room for {MOST_HEADER_BYTES}");
             return Err(vec![Diagnostic::new(Span::default(), message, "")]);
         }
-        let room = if emitted <= 64 { 64 } else { MOST_HEADER_BYTES };
+        let room = ROOMS.into_iter().find(|room| emitted <= *room).unwrap_or(MOST_HEADER_BYTES);
         let arrival = [&ARRIVAL[..], &NIC].concat();
         let ingress = Architecture {
             inputs: &arrival,
@@ -149,7 +152,7 @@ impl Program {
         self.0.emitted
     }
 
-    /// The least `N` of a [`P4Pipeline<N>`](crate::pipeline::P4Pipeline) that runs it: 64 or 256.
+    /// The least `N` of a [`P4Pipeline<N>`](crate::pipeline::P4Pipeline) that runs it: 64, 192 or 256.
     pub fn header_room(&self) -> usize {
         self.0.room
     }

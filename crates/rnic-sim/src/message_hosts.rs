@@ -73,6 +73,7 @@ pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutp
         Program::Hpcc(settings) => simulate::<_, Telemetry>(plan, job, |ip| Hpcc::new(ip, *settings)),
         Program::P4(p4, nic) => match (p4.program.header_room(), p4.telemetry) {
             (64, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<64>(p4, nic, ip)),
+            (..=192, true) => simulate::<_, Telemetry>(plan, job, |ip| p4_pipeline::<192>(p4, nic, ip)),
             (_, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
             (_, true) => simulate::<_, Telemetry>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
         },
@@ -299,12 +300,13 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoint for MessageH
     #[inline]
     fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
         let packet = self.next_packet(index, now);
-        let sent = packet.filter(|packet| paused & (1 << packet.priority) == 0);
-        if sent.is_none() {
+        if packet.as_ref().is_some_and(|packet| paused & (1 << packet.priority) != 0) {
             self.hosts[index as usize].held = packet;
+            self.follow_up(index, now);
+            return None;
         }
         self.follow_up(index, now);
-        sent
+        packet
     }
 
     fn next_start(&self) -> Time {

@@ -110,7 +110,7 @@ pub(super) fn read(
 ) -> Result<TransportSpec> {
     let named = run.require("transport", "transport = \"irn\"")?;
     let file = named.text().and_then(|text| text.strip_prefix(P4));
-    let transport = if file.is_some() { "p4" } else { named.choice(&names(TRANSPORTS))? };
+    let transport = if file.is_some() { "p4" } else { named.choice(&[names(TRANSPORTS), vec!["p4:FILE"]].concat())? };
     let tables: Vec<&str> = parameter_tables(catalogue).collect();
     let all_keys = VARIANTS.map(|variant| (variant.name, [kind_keys(variant.name), variant.keys].concat()));
     let variants: Vec<Variant<'_>> = all_keys.iter().map(|(name, keys)| Variant { name, keys }).collect();
