@@ -83,7 +83,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "rate =",
             "rat =",
-            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, switch, link, route, storm, hosts",
+            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, paths, switch, link, route, storm, hosts",
         ),
         (
             "\"40 Gbps\"",
@@ -104,7 +104,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "\"irn\"",
             "\"inr\"",
-            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\"",
+            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\", \"ndp\", \"homa\", \"homa-tr\", \"hpcc\", \"p4:FILE\"",
         ),
         (
             "pfc = true",
@@ -135,7 +135,7 @@ fn bad_overrides_name_the_argument() {
         ),
         (
             "run.IRN.bpd_cap=3",
-            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, rto_min, header, ack_size, nack_size, cnp_size, control_priority, nic_burst, max_rate, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, nacks, bdp_fc, bdp_cap",
+            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, nacks, bdp_fc, bdp_cap",
         ),
         (
             "run.RCE.pfc=true",

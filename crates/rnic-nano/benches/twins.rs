@@ -53,8 +53,8 @@ impl Case for P4Homa {
 
 struct P4Hpcc;
 impl Case for P4Hpcc {
-    type Program = P4Pipeline<256>;
-    fn program(ip: u32) -> P4Pipeline<256> {
+    type Program = P4Pipeline<192>;
+    fn program(ip: u32) -> P4Pipeline<192> {
         HPCC.on_nic(ip)
     }
 }

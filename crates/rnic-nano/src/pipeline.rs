@@ -221,6 +221,15 @@ impl<const N: usize> Pipeline for P4Pipeline<N> {
         Framed { header: P4Header { bytes, len: len as u16 }, band }
     }
 
+    fn faults(&self) -> Vec<(u64, &'static str)> {
+        let Counters { rejected, exhausted, beyond } = self.counters();
+        vec![
+            (rejected, "packets were rejected by the program's parser"),
+            (exhausted, "packets let the program's parser go in circles"),
+            (beyond, "accesses of the program's registers were beyond their size"),
+        ]
+    }
+
     fn expired(&mut self, rx_msg_id: u16) {
         self.state.schedulers.iter_mut().for_each(|scheduler| scheduler.remove(rx_msg_id));
     }

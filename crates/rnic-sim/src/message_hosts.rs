@@ -13,7 +13,7 @@ use rnic_fabric::{Body, Endpoint, Fabric, MIN_FRAME, Packet};
 use rnic_nano::{NicParameters, P4Pipeline};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
-use rnic_transport::message::nic::{Counters, Message, MessageNic, NicConfig, NicEvent, Outgoing};
+use rnic_transport::message::nic::{Counters, Message, MessageNic, NicConfig, NicEvent, Outgoing, Received};
 use rnic_transport::message::programs::{Homa, Hpcc, Ndp};
 use rnic_transport::message::{Arrival, Pipeline};
 use rnic_transport::telemetry::{HopRecord, Telemetry};
@@ -129,6 +129,18 @@ pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>>
     /// Every flow before this one is over.
     first_open: usize,
     totals: HostTotals,
+    strays: Strays,
+}
+
+/// What a program did that cannot be. Programs in P4 may do anything.
+#[derive(Clone, Copy, Default)]
+struct Strays {
+    /// Packets for an address that no host has; they are not sent.
+    nowhere: u64,
+    /// Packets in a band beyond the last one; they travel in the last one.
+    beyond: u64,
+    /// Packets with payload, and messages, that are no flow's.
+    foreign: u64,
 }
 
 impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
@@ -152,6 +164,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             given_up: BTreeSet::new(),
             first_open: 0,
             totals: HostTotals::default(),
+            strays: Strays::default(),
         }
     }
 
@@ -162,6 +175,25 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         match self.hosts[host as usize].nic.send(&self.cfg, now, &message) {
             Ok(_) => true,
             Err(NoBuffer::NoneFree { .. } | NoBuffer::TooLong { .. }) => false,
+        }
+    }
+
+    /// Payload of a flow has arrived, or what the program takes for it.
+    #[inline]
+    fn arrived(&mut self, flow: u32, flow_hash: u32, received: &Received, now: Time) {
+        let Some(record) = self.book.records.get_mut(flow as usize) else {
+            self.strays.foreign += 1;
+            return;
+        };
+        record.delivered = (record.delivered + u64::from(received.new_bytes)).min(record.bytes);
+        let (bytes, is_open) = (record.bytes, record.finish.is_none());
+        self.book.progress(now);
+        let Some(message) = received.completed else { return };
+        if !is_open || u64::from(message.bytes) != bytes {
+            self.strays.foreign += 1;
+        } else if self.given_up.is_empty() || !self.given_up.contains(&flow) {
+            // What its sender has given up counts as not finished even if all of it has arrived.
+            self.book.finish(flow, flow, flow_hash, now);
         }
     }
 
@@ -203,11 +235,16 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
     }
 
     #[inline]
-    fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Packet<Carried<P::Header, T>> {
+    fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Option<Packet<Carried<P::Header, T>>> {
         let Framing { header, control, bands } = self.framing;
         let written = P::header_bytes(&out.header);
         let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
-        let dst = out.dst_ip - FIRST_IP;
+        let dst = out.dst_ip.wrapping_sub(FIRST_IP);
+        if dst as usize >= self.hosts.len() {
+            self.strays.nowhere += 1;
+            return None;
+        }
+        self.strays.beyond += u64::from(out.band >= bands);
         let (flow, flow_hash, flags) = if out.is_control {
             self.totals.control += 1;
             (u32::MAX, host.wrapping_mul(0x9e37_79b9) ^ dst.wrapping_mul(0x85eb_ca6b), Packet::<()>::CONTROL)
@@ -217,14 +254,14 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             self.book.records[out.tag as usize].retransmitted += u32::from(out.is_rtx);
             (out.tag, self.hashes[out.tag as usize], 0)
         };
-        Packet {
+        Some(Packet {
             dst,
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: (bands - 1).saturating_sub(out.band),
             flags,
             body: Carried { src: host, flow, header: out.header, in_band: T::default() },
-        }
+        })
     }
 
     /// What the host sends next, whatever its priority.
@@ -236,7 +273,10 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         loop {
             let host = &mut self.hosts[index as usize];
             if let Some(out) = host.nic.poll_transmit(&self.cfg, now) {
-                return Some(self.frame(index, &out));
+                match self.frame(index, &out) {
+                    None => continue,
+                    packet => return packet,
+                }
             }
             host.nic.next_transmit().filter(|at| *at <= now)?;
         }
@@ -261,12 +301,7 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoint for MessageH
         };
         let received = self.hosts[host as usize].nic.receive(&self.cfg, header, &arrival);
         if received.new_bytes > 0 {
-            self.book.records[*flow as usize].delivered += u64::from(received.new_bytes);
-            self.book.progress(now);
-        }
-        // What its sender has given up counts as not finished even if all of it has arrived.
-        if received.completed.is_some() && (self.given_up.is_empty() || !self.given_up.contains(flow)) {
-            self.book.finish(*flow, *flow, packet.flow_hash, now);
+            self.arrived(*flow, packet.flow_hash, &received, now);
         }
         self.follow_up(host, now);
     }
@@ -349,11 +384,29 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T
             (sum(|counters| counters.rx_failures), "packets found no buffer for their message"),
             (sum(|counters| counters.expired), "messages were forgotten by their receivers"),
             (sum(|counters| counters.program_errors), "packets were treated by the program against what it was told"),
+            (self.strays.nowhere, "packets of the program were for no host"),
+            (self.strays.beyond, "packets of the program were in a band beyond its last one"),
+            (self.strays.foreign, "packets or messages that the program made are no flow's"),
         ] {
             if count > 0 {
                 warnings.push(format!("{count} {what}"));
             }
         }
+        for (count, what) in self.faults().into_iter().filter(|(count, _)| *count > 0) {
+            warnings.push(format!("{count} {what}"));
+        }
+    }
+
+    /// What the programs have noticed themselves.
+    fn faults(&self) -> Vec<(u64, &'static str)> {
+        let mut sums: Vec<(u64, &'static str)> = Vec::new();
+        for (count, what) in self.hosts.iter().flat_map(|host| host.nic.program().faults()) {
+            match sums.iter_mut().find(|(_, known)| *known == what) {
+                Some((sum, _)) => *sum += count,
+                None => sums.push((count, what)),
+            }
+        }
+        sums
     }
 
     /// Records of the flows that are under way before `now`.

@@ -222,10 +222,12 @@ const fn spread(title: &'static str, bars: &'static [(&'static str, Metric)]) ->
     Chart::Spread { title, groups: &ON_THE_TREE, bars, traffic: "" }
 }
 
-const ON_THE_TREE: [Pick; 6] = [
+const OWN_QUEUES: &str = "NDP, 8 packets";
+const ON_THE_TREE: [Pick; 7] = [
     pick("IRN", of_file(TREE, "IRN", "none")),
     pick("IRN with HPCC", of_file(TREE, "IRN with HPCC", "hpcc")),
     pick(NDP, of_file(TREE, NDP, "none")),
+    pick(OWN_QUEUES, of_file(TREE, OWN_QUEUES, "none")),
     pick(HOMA, of_file(TREE, HOMA, "none")),
     pick(HOMA_TR, of_file(TREE, HOMA_TR, "none")),
     pick(BESIDE[0], of_file(TREE, BESIDE[0], "none")),

@@ -20,7 +20,7 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     };
     if used > MOST_PRIORITIES {
         return Err(SetupError::Impossible(format!(
-            "transport \"{}\" needs {used} priorities, with those of trimmed headers; a fabric has at most {MOST_PRIORITIES}",
+            "transport \"{}\" needs {used} priorities, those of trimmed headers included; a fabric has at most {MOST_PRIORITIES}",
             run.transport.transport
         )));
     }

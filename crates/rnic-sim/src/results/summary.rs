@@ -234,7 +234,10 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
 /// Why the run's statistics cannot be trusted. A run that calls itself completed with unfinished flows is a failure too.
 fn failure(output: &RunOutput) -> Option<String> {
     let unfinished = match output.cut {
-        None => output.flows.iter().filter(|f| f.finish.is_none()).count(),
+        // Messages that were given up are told of in a warning.
+        None => {
+            (output.flows.iter().filter(|f| f.finish.is_none()).count() as u64).saturating_sub(output.totals.given_up)
+        }
         Some(_) => 0, // a cut run is as it should be
     };
     match &output.status {

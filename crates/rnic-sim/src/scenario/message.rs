@@ -140,7 +140,11 @@ fn constants(item: &Item<'_>) -> Result<Vec<(String, u128)>> {
     let mut constants = Vec::new();
     for entry in table.entries() {
         let Some(value) = table.get(&entry.key) else { continue };
-        constants.push((entry.key.clone(), u128::from(value.integer(0..=i64::MAX as u64)?)));
+        let value = match value.boolean() {
+            Ok(flag) => u64::from(flag),
+            Err(_) => value.integer(0..=i64::MAX as u64)?,
+        };
+        constants.push((entry.key.clone(), u128::from(value)));
     }
     Ok(constants)
 }

@@ -232,6 +232,10 @@ pub trait Pipeline {
     fn header_bytes(_header: &Self::Header) -> u32 {
         0
     }
+    /// How often something went wrong that the program's author should know of, and what: "packets ...".
+    fn faults(&self) -> Vec<(u64, &'static str)> {
+        Vec::new()
+    }
     /// A packet is about to leave.
     fn egress(&mut self, departure: &Departure) -> Framed<Self::Header>;
     /// A message is no longer waited for; its number will be used again. A scheduler must not keep a place for it.
