@@ -17,10 +17,14 @@ const OTHER_SIZES: [(&str, &str); 3] = [
     ("sizes.cdf", "a file of lines `bytes percent`, next to the scenario"),
 ];
 
+/// The transports that are not built in.
+const P4: (&str, &str) =
+    ("p4:FILE", "a transport of messages in P4: the file's path, relative to the scenario; p4/ has some");
+
 /// Prints what exists, a line each.
 pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let lines = match arguments.what {
-        Listing::Transports => pairs(TRANSPORTS),
+        Listing::Transports => [pairs(TRANSPORTS), pairs(&[P4])].concat(),
         Listing::Congestion => congestion(catalogue),
         Listing::Topologies => pairs(TOPOLOGIES),
         Listing::Workloads => workloads(),

@@ -205,3 +205,38 @@ fn mistakes_are_named() {
         assert!(error.contains(expected), "{transport}, {keys}: {error}");
     }
 }
+
+/// Programs that answer wrongly, send to nowhere, or cut a message into others: the run ends, and says what happened.
+#[test]
+fn a_program_may_do_anything() {
+    let window = include_str!("../../../p4/window.p4");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let own_message =
+        "departure.tx_msg_id + (departure.pkt_offset << 16), (bit<32>) departure.payload,\n            0,";
+    for (name, part, instead, told) in [
+        ("reassembles-answers", "ACK : acknowledgement();", "ACK : data();", "no flow's"),
+        (
+            "answers-nobody",
+            "ctrl_pkt_event({\n                    hdr.ipv4.src,",
+            "ctrl_pkt_event({\n                    0,",
+            "for no host",
+        ),
+        (
+            "renames",
+            "departure.tx_msg_id, departure.msg_len,\n            departure.pkt_offset,",
+            own_message,
+            "no flow's",
+        ),
+        ("beyond", "link.band = 0;", "link.band = 200;", "beyond its last one"),
+    ] {
+        assert!(window.contains(part), "{name}");
+        std::fs::write(folder.join(format!("{name}.p4")), window.replace(part, instead)).unwrap();
+        let text = format!(
+            "{STAR}\n[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"40 KB\"\n[limits]\nstall_time = \"1 ms\"\n[[run]]\nname = \"{name}\"\ntransport = \"p4:{name}.p4\"\nmax_timeouts = 3"
+        );
+        let scenario = from_str(&text, "test.toml", folder, &[], None).unwrap();
+        let output = &outputs(&scenario, 1)[0];
+        assert!(output.warnings.iter().any(|warning| warning.contains(told)), "{name}: {:?}", output.warnings);
+        assert!(output.flows.iter().all(|flow| flow.delivered <= flow.bytes), "{name}");
+    }
+}

@@ -9,7 +9,6 @@
 //! | `@paths("spray")` | each packet takes a path of its own | `"ecmp"` |
 //! | `@telemetry` | switches write telemetry into its data packets | they do not |
 
-use super::error::ScenarioError;
 use super::extends::Files;
 use super::reader::{Item, Result};
 use rnic_fabric::config::Paths;
@@ -66,13 +65,22 @@ impl P4Program {
                 item.error(format!("the P4 program `{file}` has {errors}"), rejected.to_string())
             }
         })?;
-        P4Program::of(program).map_err(|(annotation, accepted)| wrong(item, file, &annotation, accepted))
+        P4Program::of(program).map_err(|(annotation, accepted)| {
+            let message = format!("the P4 program `{file}` has the annotation {annotation}");
+            item.error(message, format!("accepted: {accepted}"))
+        })
     }
 
-    /// Takes what the program needs out of its annotations; else the one that is wrong, and what is accepted.
-    fn of(program: Program) -> std::result::Result<P4Program, (String, &'static str)> {
+    /// Takes what the program needs out of its annotations.
+    ///
+    /// # Errors
+    /// The annotation that is wrong, and what is accepted.
+    pub fn of(program: Program) -> std::result::Result<P4Program, (String, &'static str)> {
         let (mut bands, mut order, mut paths, mut telemetry) = (2, Order::RoundRobin, Paths::Ecmp, false);
-        for (name, argument) in &program.hir().annotations {
+        for (number, (name, argument)) in program.hir().annotations.iter().enumerate() {
+            if program.hir().annotations[..number].iter().any(|(before, _)| before == name) {
+                return Err((format!("@{name} twice"), "each annotation once"));
+            }
             let refused = |accepted| (format!("@{name}({argument})"), accepted);
             match (name.as_str(), argument.as_str()) {
                 ("bands", number) => {
@@ -91,8 +99,4 @@ impl P4Program {
         }
         Ok(P4Program { program, bands, order, paths, telemetry })
     }
-}
-
-fn wrong(item: &Item<'_>, file: &str, annotation: &str, accepted: &str) -> ScenarioError {
-    item.error(format!("the P4 program `{file}` has the annotation {annotation}"), format!("accepted: {accepted}"))
 }
