@@ -107,7 +107,7 @@ fn a_run_that_was_not_read_from_a_file_is_checked_too() {
 fn all_flows_finish_with_and_without_trimming_and_spraying() {
     for (fabric, switch) in [
         ("", "buffer = \"30 KB\""),
-        ("", "buffers = [\"30 KB\", \"6400 B\"]\ntrim = true"),
+        ("", "buffers = [\"30 KB\", \"6400 B\"]\ntrim = { in_a_row = 0 }"),
         ("paths = \"spray\"", "buffer = \"30 KB\""),
         ("paths = \"spray\"", "buffers = [\"30 KB\", \"30 KB\", \"6400 B\"]\ntrim = { headers = \"above\" }"),
     ] {
