@@ -1,6 +1,6 @@
 //! A packet-level data-center fabric: event engine, links, switches, topologies and routing.
 //!
-//! It knows no transport: hosts are an [`Endpoint`], and a packet's body is theirs.
+//! It knows no transport: hosts are [`Endpoints`], and a packet's body is theirs.
 
 pub mod config;
 mod diagnose;
@@ -10,18 +10,22 @@ mod event;
 mod headroom;
 mod ideal;
 mod packet;
+mod part;
+mod partition;
 mod port;
 pub mod rng;
 mod routing;
 mod switch;
+mod team;
 pub mod topology;
 
 pub use diagnose::{Cause, PauseTree, Paused, Wait, pause_tree};
-pub use endpoint::{Endpoint, Watcher};
+pub use endpoint::{BodyOf, Endpoint, Endpoints, Watcher};
 pub use engine::{Ending, Fabric, lossless_headroom};
 pub use headroom::required_headroom;
 pub use ideal::completion_time;
 pub use packet::{Body, MIN_FRAME, PAUSE_FRAME, Packet};
+pub use partition::{Partition, Place};
 pub use port::{Pause, PriorityCounters, Tapped};
 pub use routing::{PathFacts, Routes, buffer_cycle, longest_path};
 pub use topology::{Topology, TopologyError};

@@ -3,7 +3,7 @@
 use rnic_transport::telemetry::HopRecord;
 
 /// What a packet carries for the hosts, as far as switches have to do with it.
-pub trait Body: Copy + Default {
+pub trait Body: Copy + Default + Send {
     /// Whether switches write what they know into data packets ([`Body::stamp`]).
     const TELEMETRY: bool = false;
 

@@ -1,8 +1,9 @@
 //! Ports and cables: the transmitter at one end, and the packets in flight towards the other.
 
 use crate::packet::{Body, PAUSE_FRAME, Packet};
+use crate::partition::{Partition, Place};
 use crate::rng::{Purpose, Stream};
-use crate::topology::Topology;
+use crate::topology::{PortInfo, Topology};
 use rnic_transport::telemetry::HopRecord;
 use rnic_transport::{BitRate, Time};
 
@@ -43,49 +44,65 @@ struct InFlight<B> {
 }
 
 /// The packets on one direction of a cable. Propagation is first in, first out, so only the first one is an event.
+///
+/// Half a cache line: a switch looks at those of all its ports each time it is simulated.
+#[repr(align(32))]
 pub(crate) struct Flight<B> {
-    slots: Vec<InFlight<B>>,
-    head: usize,
-    len: usize,
+    /// Arrival time of the first packet, `u64::MAX` if the cable is empty.
+    first_at: u64,
+    head: u32,
+    len: u32,
+    /// A ring; its size is 0 or a power of two.
+    slots: Box<[InFlight<B>]>,
 }
 
 impl<B: Copy + Default> Flight<B> {
     fn new() -> Flight<B> {
-        Flight { slots: vec![InFlight::default(); 8], head: 0, len: 0 }
+        Flight { first_at: u64::MAX, head: 0, len: 0, slots: Box::default() }
     }
 
     /// Arrival time of the first packet, `u64::MAX` if the cable is empty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first_at(&self) -> u64 {
-        if self.len == 0 { u64::MAX } else { self.slots[self.head & (self.slots.len() - 1)].at }
+        self.first_at
     }
 
     /// Packets on the cable, pause frames not included.
-    pub(crate) fn packets(&self) -> usize {
-        let mask = self.slots.len() - 1;
-        (0..self.len).filter(|i| !self.slots[(self.head + i) & mask].packet.is_pause()).count()
+    fn packets(&self) -> usize {
+        (0..self.len).filter(|i| !self.slots[self.place(*i)].packet.is_pause()).count()
+    }
+
+    /// Where the packet with so many before it is; there must be slots.
+    #[inline(always)]
+    fn place(&self, before: u32) -> usize {
+        (self.head.wrapping_add(before) as usize) & (self.slots.len() - 1)
     }
 
     /// Adds a packet that arrives after all others; returns whether the cable was empty.
     #[inline]
     fn push(&mut self, at: u64, packet: Packet<B>) -> bool {
-        if self.len == self.slots.len() {
+        if self.len as usize == self.slots.len() {
             self.grow();
         }
-        let mask = self.slots.len() - 1;
-        debug_assert!(self.len == 0 || self.slots[(self.head + self.len - 1) & mask].at <= at);
-        self.slots[(self.head + self.len) & mask] = InFlight { at, packet };
+        debug_assert!(self.len == 0 || self.slots[self.place(self.len - 1)].at <= at);
+        let place = self.place(self.len);
+        self.slots[place] = InFlight { at, packet };
         self.len += 1;
-        self.len == 1
+        let was_empty = self.len == 1;
+        if was_empty {
+            self.first_at = at;
+        }
+        was_empty
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self) {
-        let mask = self.slots.len() - 1;
-        let mut slots = Vec::with_capacity(self.slots.len() * 2);
-        slots.extend((0..self.len).map(|i| self.slots[(self.head + i) & mask]));
-        slots.resize(self.slots.len() * 2, InFlight::default());
-        self.slots = slots;
+        let size = (self.slots.len() * 2).max(8);
+        let mut slots = Vec::with_capacity(size);
+        slots.extend((0..self.len).map(|i| self.slots[self.place(i)]));
+        slots.resize(size, InFlight::default());
+        self.slots = slots.into_boxed_slice();
         self.head = 0;
     }
 
@@ -93,11 +110,43 @@ impl<B: Copy + Default> Flight<B> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Packet<B> {
         debug_assert!(self.len > 0);
-        let mask = self.slots.len() - 1;
-        let packet = self.slots[self.head & mask].packet;
-        self.head = (self.head + 1) & mask;
+        let packet = self.slots[self.place(0)].packet;
+        self.head = self.head.wrapping_add(1);
         self.len -= 1;
+        self.first_at = if self.len == 0 { u64::MAX } else { self.slots[self.place(0)].at };
         packet
+    }
+}
+
+/// A packet that goes from one part of the fabric to another.
+struct Crossing<B> {
+    /// The port where it arrives, numbered within the part.
+    port: u32,
+    at: u64,
+    packet: Packet<B>,
+}
+
+/// What one part has sent to another since both were last together.
+pub(crate) struct Mailbox<B> {
+    /// Arrival of the first one, `u64::MAX` if there is none.
+    pub(crate) first_at: u64,
+    frames: Vec<Crossing<B>>,
+}
+
+impl<B> Mailbox<B> {
+    fn new() -> Mailbox<B> {
+        Mailbox { first_at: u64::MAX, frames: Vec::new() }
+    }
+
+    /// Moves everything to the other end, where what came before may still lie.
+    pub(crate) fn deliver(&mut self, to: &mut Mailbox<B>) {
+        to.first_at = to.first_at.min(self.first_at);
+        self.first_at = u64::MAX;
+        if to.frames.is_empty() {
+            std::mem::swap(&mut self.frames, &mut to.frames);
+        } else {
+            to.frames.append(&mut self.frames);
+        }
     }
 }
 
@@ -163,7 +212,11 @@ impl<B: Copy> Special<B> {
     }
 }
 
-/// One end of a cable: its transmitter, the pause state in both directions, and what it has put on the cable.
+/// In [`Port::to`]: the other end of the cable is in another part.
+const REMOTE: u32 = 1 << 31;
+
+/// One end of a cable: its transmitter, and the pause state in both directions. One cache line.
+#[repr(align(64))]
 pub(crate) struct Port<B> {
     /// The transmitter is sending until then.
     pub(crate) busy_until: u64,
@@ -171,18 +224,51 @@ pub(crate) struct Port<B> {
     ps_per_byte: u64,
     rate_bps: u64,
     delay: u64,
-    pub(crate) peer: u32,
-    pub(crate) peer_node: u32,
+    /// The port at the other end, numbered within the part; or [`REMOTE`] and an index into [`Ports::remote`].
+    to: u32,
+    /// The node at the other end, numbered within the part.
+    to_node: u32,
+    /// Its own node, numbered within the part.
+    node: u32,
     /// Priorities that the peer has paused.
     pub(crate) paused: u8,
     /// Priorities in which this port wants the peer to pause, and those of the last pause frame sent.
     pub(crate) pause_wanted: u8,
     pub(crate) pause_told: u8,
-    pub(crate) flight: Flight<B>,
     special: Option<Box<Special<B>>>,
 }
 
 impl<B> Port<B> {
+    /// Port `number` of all, which is in `part`.
+    fn new(
+        topology: &Topology, partition: &Partition, part: usize, number: usize, seed: u64, remote: &mut Vec<Place>,
+    ) -> Port<B> {
+        let PortInfo { node, peer, link } = topology.ports[number];
+        let rate_bps = link.rate.as_bps();
+        let exact = 8_000_000_000_000 % rate_bps == 0;
+        let loss = (link.loss > 0.0).then(|| Loss::random(link.loss, seed, number));
+        let far = partition.port(peer as usize);
+        let to = if far.part as usize == part {
+            far.index
+        } else {
+            remote.push(far);
+            REMOTE | (remote.len() as u32 - 1)
+        };
+        Port {
+            busy_until: 0,
+            ps_per_byte: if exact { 8_000_000_000_000 / rate_bps } else { 0 },
+            rate_bps,
+            delay: link.delay.as_ps(),
+            to,
+            to_node: partition.node(topology.peer_node(number)).index,
+            node: partition.node(node).index,
+            paused: 0,
+            pause_wanted: 0,
+            pause_told: 0,
+            special: loss.map(|loss| Box::new(Special { loss: Some(loss), tap: None })),
+        }
+    }
+
     #[inline]
     fn serialise(&self, bytes: u64) -> u64 {
         if self.ps_per_byte > 0 {
@@ -198,27 +284,12 @@ impl<B> Port<B> {
     }
 }
 
-/// Pauses that have ended since they were last asked for, up to a number of them.
-pub(crate) struct PauseLog {
-    pub(crate) ended: Vec<Pause>,
-    pub(crate) most: usize,
-    /// How many found no room.
-    pub(crate) left_out: u64,
-}
-
-impl PauseLog {
-    fn push(&mut self, pause: Pause) {
-        if self.ended.len() < self.most {
-            self.ended.push(pause);
-        } else {
-            self.left_out += 1;
-        }
-    }
-}
-
-/// All ports of a fabric, their counters, and the time of each node's next event.
+/// All ports of a part, their counters, what is on its way to them, and the time of each node's next event. Ports and nodes are numbered within
+/// the part.
 pub(crate) struct Ports<B> {
     pub(crate) ports: Vec<Port<B>>,
+    /// Per port: what is on its way to it.
+    pub(crate) inbound: Vec<Flight<B>>,
     /// Per port and priority.
     pub(crate) counters: Vec<PriorityCounters>,
     /// Per port and priority: when it was last paused, and when last resumed.
@@ -229,9 +300,16 @@ pub(crate) struct Ports<B> {
     /// Ports with a priority paused.
     pub(crate) paused_ports: usize,
     /// Pauses that have ended, if somebody wants to know.
-    pub(crate) pause_log: Option<PauseLog>,
+    pub(crate) ended_pauses: Option<Vec<Pause>>,
+    /// Per port: its number over all parts.
+    numbers: Vec<u32>,
     /// Per node: nothing happens there before this time.
     pub(crate) next_event: Vec<u64>,
+    /// Other ends of cables that lead to other parts: the part, and the port there.
+    remote: Vec<Place>,
+    /// Per part: what goes there, and what has come from there.
+    pub(crate) outbox: Vec<Mailbox<B>>,
+    pub(crate) inbox: Vec<Mailbox<B>>,
     /// Bytes that each frame takes on the cable beyond its own.
     gap: u64,
     pub(crate) priorities: usize,
@@ -240,44 +318,62 @@ pub(crate) struct Ports<B> {
 }
 
 impl<B: Body> Ports<B> {
-    pub(crate) fn new(topology: &Topology, gap: u32, priorities: u8, seed: u64) -> Ports<B> {
-        let ports: Vec<Port<B>> = topology
-            .ports
-            .iter()
-            .enumerate()
-            .map(|(number, info)| {
-                let rate_bps = info.link.rate.as_bps();
-                let exact = 8_000_000_000_000 % rate_bps == 0;
-                let loss = (info.link.loss > 0.0).then(|| Loss::random(info.link.loss, seed, number));
-                Port {
-                    busy_until: 0,
-                    ps_per_byte: if exact { 8_000_000_000_000 / rate_bps } else { 0 },
-                    rate_bps,
-                    delay: info.link.delay.as_ps(),
-                    peer: info.peer,
-                    peer_node: topology.ports[info.peer as usize].node,
-                    paused: 0,
-                    pause_wanted: 0,
-                    pause_told: 0,
-                    flight: Flight::new(),
-                    special: loss.map(|loss| Box::new(Special { loss: Some(loss), tap: None })),
-                }
-            })
-            .collect();
+    pub(crate) fn new(
+        topology: &Topology, partition: &Partition, part: usize, gap: u32, priorities: u8, seed: u64,
+    ) -> Ports<B> {
+        let nodes = partition.nodes_of(part);
+        let numbers: Vec<u32> =
+            nodes.iter().flat_map(|node| topology.ports_of(*node)).map(|port| port as u32).collect();
+        let mut remote = Vec::new();
+        let ports: Vec<Port<B>> =
+            numbers.iter().map(|port| Port::new(topology, partition, part, *port as usize, seed, &mut remote)).collect();
         let cells = ports.len() * priorities as usize;
+        let mailboxes = || (0..partition.parts()).map(|_| Mailbox::new()).collect();
         Ports {
+            inbound: ports.iter().map(|_| Flight::new()).collect(),
             ports,
             counters: vec![PriorityCounters::default(); cells],
             paused_since: vec![0; cells],
             resumed_at: vec![0; cells],
             counted_until: 0,
             paused_ports: 0,
-            pause_log: None,
-            next_event: vec![u64::MAX; topology.nodes() as usize],
+            ended_pauses: None,
+            numbers,
+            next_event: vec![u64::MAX; nodes.len()],
+            remote,
+            outbox: mailboxes(),
+            inbox: mailboxes(),
             gap: u64::from(gap),
             priorities: priorities as usize,
             hops: 0,
         }
+    }
+
+    /// Puts what has come from other parts on its cables.
+    pub(crate) fn take_in(&mut self) {
+        let Ports { inbox, inbound, ports, next_event, .. } = self;
+        for mailbox in inbox.iter_mut().filter(|mailbox| mailbox.first_at < u64::MAX) {
+            mailbox.first_at = u64::MAX;
+            for Crossing { port, at, packet } in mailbox.frames.drain(..) {
+                if inbound[port as usize].push(at, packet) {
+                    let next = &mut next_event[ports[port as usize].node as usize];
+                    *next = (*next).min(at);
+                }
+            }
+        }
+    }
+
+    /// Time of the first event of any node.
+    pub(crate) fn earliest(&self) -> u64 {
+        let arriving = self.inbox.iter().map(|mailbox| mailbox.first_at);
+        self.next_event.iter().copied().chain(arriving).fold(u64::MAX, u64::min)
+    }
+
+    /// Packets on their way to these ports, pause frames not included.
+    pub(crate) fn arriving(&self) -> usize {
+        let crossing = self.inbox.iter().chain(&self.outbox).flat_map(|mailbox| &mailbox.frames);
+        let flying: usize = self.inbound.iter().map(Flight::packets).sum();
+        flying + crossing.filter(|crossing| !crossing.packet.is_pause()).count()
     }
 
     /// What a switch tells of an output as a packet leaves it at `now`, with `queue` bytes behind it.
@@ -363,12 +459,23 @@ impl<B: Body> Ports<B> {
 
     #[inline]
     fn put(&mut self, number: usize, end: u64, packet: Packet<B>) {
-        let port = &mut self.ports[number];
+        let port = &self.ports[number];
         let at = end + port.delay;
-        if port.flight.push(at, packet) {
-            let next = &mut self.next_event[port.peer_node as usize];
+        if port.to & REMOTE != 0 {
+            self.put_across(port.to & !REMOTE, at, packet);
+        } else if self.inbound[port.to as usize].push(at, packet) {
+            let next = &mut self.next_event[port.to_node as usize];
             *next = (*next).min(at);
         }
+    }
+
+    /// Puts a frame on a cable to another part.
+    #[inline(never)]
+    fn put_across(&mut self, index: u32, at: u64, packet: Packet<B>) {
+        let Place { part, index: port } = self.remote[index as usize];
+        let mailbox = &mut self.outbox[part as usize];
+        mailbox.first_at = mailbox.first_at.min(at);
+        mailbox.frames.push(Crossing { port, at, packet });
     }
 
     /// A pause frame arrived at the port: pause exactly the priorities in `mask`.
@@ -385,9 +492,9 @@ impl<B: Body> Ports<B> {
                 let since = self.paused_since[cell];
                 self.resumed_at[cell] = now;
                 self.counters[cell].paused_ps += now - since.max(self.counted_until);
-                if let Some(log) = &mut self.pause_log {
+                if let Some(ended) = &mut self.ended_pauses {
                     let (from, to) = (Time::from_ps(since), Time::from_ps(now));
-                    log.push(Pause { port: number as u32, priority: priority as u8, from, to });
+                    ended.push(Pause { port: self.numbers[number], priority: priority as u8, from, to });
                 }
             }
         }
@@ -423,7 +530,7 @@ impl<B: Body> Ports<B> {
         let loss = &mut self.special(number).loss;
         match loss {
             Some(loss) => loss.chosen = chosen,
-            None => *loss = Some(Loss { chosen, ..Loss::random(0.0, 0, number) }),
+            None => *loss = Some(Loss { chosen, ..Loss::random(0.0, 0, 0) }),
         }
     }
 

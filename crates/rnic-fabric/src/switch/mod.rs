@@ -22,6 +22,7 @@ use crate::port::Ports;
 use crate::rng::{Purpose, Stream};
 use crate::routing::Routes;
 use marker::Marker;
+use std::ops::Range;
 
 /// How a switch stores what waits. Inputs, outputs and priorities count from 0; sizes are in bytes.
 pub(crate) trait Queueing<B> {
@@ -78,7 +79,11 @@ pub(crate) struct Switch<B, Q> {
 }
 
 impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
-    pub(crate) fn new(node: u32, first_port: usize, ports: usize, fabric: &FabricSpec, seed: u64) -> Switch<B, Q> {
+    /// The switch that is this node, with these ports of its part; `first_number` is the number of its first port over all parts.
+    pub(crate) fn new(
+        node: u32, ports: Range<usize>, first_number: usize, fabric: &FabricSpec, seed: u64,
+    ) -> Switch<B, Q> {
+        let (first_port, ports) = (ports.start, ports.len());
         let spec = &fabric.switch;
         let spray = fabric.paths == Paths::Spray;
         Switch {
@@ -88,7 +93,7 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
             priorities: spec.priorities as usize,
             queueing: Q::new(ports, spec),
             marker: spec.marking.map(|marking| {
-                Box::new(Marker::new(marking, spec.queueing.mark_departures(), first_port, ports, seed))
+                Box::new(Marker::new(marking, spec.queueing.mark_departures(), first_number, ports, seed))
             }),
             spray: spray.then(|| Box::new(Stream::new(seed, Purpose::Spray, &[u64::from(node)]))),
             body: std::marker::PhantomData,
@@ -104,7 +109,7 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
             let own = &links.ports[self.first_port + port];
             let busy_until = own.busy_until;
             let needs_service = self.needs_service(links, port);
-            tree.load(port, links.ports[own.peer as usize].flight.first_at());
+            tree.load(port, links.inbound[self.first_port + port].first_at());
             tree.load(self.ports + port, if needs_service { busy_until } else { u64::MAX });
         }
         tree.build();
@@ -138,8 +143,7 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
 
     #[inline]
     fn arrival(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, now: u64) {
-        let upstream = links.ports[self.first_port + input].peer as usize;
-        let flight = &mut links.ports[upstream].flight;
+        let flight = &mut links.inbound[self.first_port + input];
         let packet = flight.pop();
         tree.set(input, flight.first_at());
         if packet.is_pause() {

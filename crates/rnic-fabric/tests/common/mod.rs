@@ -5,7 +5,7 @@
 use rnic_fabric::config::{
     FabricSpec, LinkSpec, NamedLink, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
 };
-use rnic_fabric::{Body, Endpoint, Fabric, Packet, Topology};
+use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition, Topology};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -105,10 +105,21 @@ struct ScriptedHost<B> {
     now: VecDeque<Packet<B>>,
 }
 
+/// The hosts of a part, with what they have seen since the window began.
+#[derive(Default)]
+pub(crate) struct ScriptPart<B> {
+    /// Number of each over all parts, and the host.
+    hosts: Vec<(u32, ScriptedHost<B>)>,
+    sent: Vec<Seen>,
+    arrived: Vec<(Seen, Packet<B>)>,
+}
+
 /// Hosts that send given packets at given times and note what arrives.
 #[derive(Default)]
 pub(crate) struct Script<B = u32> {
-    hosts: Vec<ScriptedHost<B>>,
+    parts: Vec<Box<ScriptPart<B>>>,
+    /// Per host: its part and its number there.
+    places: Vec<(usize, usize)>,
     pub(crate) sent: Vec<Seen>,
     pub(crate) arrived: Vec<Seen>,
     /// All that arrived, as they were then.
@@ -120,12 +131,35 @@ pub(crate) struct Script<B = u32> {
 }
 
 impl<B: Numbered> Script<B> {
+    /// Hosts of a fabric in one part.
     pub(crate) fn new(hosts: u32) -> Script<B> {
-        Script { hosts: (0..hosts).map(|_| ScriptedHost::default()).collect(), stop_at: u64::MAX, ..Script::default() }
+        Script::with_parts(&[(0..hosts).collect()])
+    }
+    /// Hosts of a fabric in these parts.
+    pub(crate) fn in_parts(partition: &Partition) -> Script<B> {
+        let hosts = |part| partition.hosts_of(part).to_vec();
+        Script::with_parts(&(0..partition.parts()).map(hosts).collect::<Vec<_>>())
+    }
+    fn with_parts(parts: &[Vec<u32>]) -> Script<B> {
+        let mut places = vec![(0, 0); parts.iter().map(Vec::len).sum()];
+        for (part, hosts) in parts.iter().enumerate() {
+            for (index, host) in hosts.iter().enumerate() {
+                places[*host as usize] = (part, index);
+            }
+        }
+        let host = |host: &u32| (*host, ScriptedHost::default());
+        let part = |hosts: &Vec<u32>| {
+            Box::new(ScriptPart { hosts: hosts.iter().map(host).collect(), ..ScriptPart::default() })
+        };
+        Script { parts: parts.iter().map(part).collect(), places, stop_at: u64::MAX, ..Script::default() }
+    }
+    fn hosts(&self) -> impl Iterator<Item = &(u32, ScriptedHost<B>)> {
+        self.parts.iter().flat_map(|part| &part.hosts)
     }
     /// Hands `packet` to a host's NIC at `at`; per host in order of time.
     pub(crate) fn send(&mut self, host: u32, at: u64, packet: Packet<B>) {
-        self.hosts[host as usize].later.push_back((at, packet));
+        let (part, index) = self.places[host as usize];
+        self.parts[part].hosts[index].1.later.push_back((at, packet));
     }
     pub(crate) fn arrivals(&self, host: u32) -> Vec<(u64, u32)> {
         of(&self.arrived, host)
@@ -135,7 +169,7 @@ impl<B: Numbered> Script<B> {
     }
     /// Packets not yet on a cable.
     pub(crate) fn waiting(&self) -> usize {
-        self.hosts.iter().map(|h| h.now.len() + h.later.len()).sum()
+        self.hosts().map(|(_, host)| host.now.len() + host.later.len()).sum()
     }
 }
 
@@ -152,51 +186,64 @@ fn of(seen: &[Seen], host: u32) -> Vec<(u64, u32)> {
     seen.iter().filter(|s| s.host == host).map(|s| (s.at, s.id)).collect()
 }
 
-impl<B: Numbered> Endpoint for Script<B> {
+impl<B: Numbered> Endpoint for ScriptPart<B> {
     type Body = B;
 
     fn receive(&mut self, host: u32, now: Time, packet: &Packet<B>) {
+        let host = self.hosts[host as usize].0;
         assert_eq!(packet.dst, host, "a packet arrives where it is addressed to");
-        self.arrived.push(Seen { host, at: now.as_ps(), id: packet.body.number() });
-        self.packets.push(*packet);
-        if packet.is_marked() {
-            self.marked.push(packet.body.number());
-        }
+        self.arrived.push((Seen { host, at: now.as_ps(), id: packet.body.number() }, *packet));
     }
     fn next_wake(&self, host: u32) -> Time {
-        let first = self.hosts[host as usize].later.front();
+        let first = self.hosts[host as usize].1.later.front();
         first.map_or(Time::MAX, |(at, _)| Time::from_ps(*at))
     }
     fn wake(&mut self, host: u32, now: Time) {
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host as usize].1;
         while let Some((_, packet)) = host.later.pop_front_if(|(at, _)| *at <= now.as_ps()) {
             host.now.push_back(packet);
         }
     }
     fn wants_to_transmit(&self, host: u32) -> bool {
-        !self.hosts[host as usize].now.is_empty()
+        !self.hosts[host as usize].1.now.is_empty()
     }
     fn transmit(&mut self, host: u32, now: Time, paused: u8) -> Option<Packet<B>> {
-        let ready = &mut self.hosts[host as usize].now;
-        let first = ready.iter().position(|p| paused & (1 << p.priority) == 0)?;
-        let packet = ready.remove(first)?;
-        self.sent.push(Seen { host, at: now.as_ps(), id: packet.body.number() });
+        let (host, script) = &mut self.hosts[host as usize];
+        let first = script.now.iter().position(|p| paused & (1 << p.priority) == 0)?;
+        let packet = script.now.remove(first)?;
+        self.sent.push(Seen { host: *host, at: now.as_ps(), id: packet.body.number() });
         Some(packet)
     }
+}
+
+impl<B: Numbered> Endpoints for Script<B> {
+    type Part = ScriptPart<B>;
+
+    fn parts(&mut self) -> &mut Vec<Box<ScriptPart<B>>> {
+        &mut self.parts
+    }
     fn next_start(&self) -> Time {
-        let next = |h: &ScriptedHost<B>| h.later.front().map_or(u64::MAX, |(at, _)| *at);
-        Time::from_ps(self.hosts.iter().map(next).min().unwrap_or(u64::MAX))
+        let next = |(_, host): &(u32, ScriptedHost<B>)| host.later.front().map_or(u64::MAX, |(at, _)| *at);
+        Time::from_ps(self.hosts().map(next).min().unwrap_or(u64::MAX))
     }
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
-        for (host, script) in self.hosts.iter().enumerate() {
+        for (host, script) in self.hosts() {
             if let Some((at, _)) = script.later.front()
                 && *at < end.as_ps()
             {
-                wake(host as u32, Time::from_ps(*at));
+                wake(*host, Time::from_ps(*at));
             }
         }
     }
     fn close_window(&mut self, end: Time, _hops: u64) -> ControlFlow<()> {
+        for part in &mut self.parts {
+            self.sent.append(&mut part.sent);
+            for (seen, packet) in part.arrived.drain(..) {
+                self.marked.extend(packet.is_marked().then_some(seen.id));
+                self.arrived.push(seen);
+                self.packets.push(packet);
+            }
+        }
         if end.as_ps() >= self.stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
