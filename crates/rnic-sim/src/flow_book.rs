@@ -1,7 +1,7 @@
 //! The flows of a run, whatever their transport: which start when, and what has become of them.
 
 use crate::nic::Hosting;
-use crate::results::FlowRecord;
+use crate::results::{FlowLog, FlowRecord};
 use crate::workload::{FlowSpec, Loops, Origin};
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{MIN_FRAME, Routes, Topology, completion_time};
@@ -42,8 +42,11 @@ pub(crate) struct FlowBook<'a, S: Iterator<Item = FlowSpec>> {
     loops: Option<Loops>,
     /// Start of the next flow of both.
     next_start: Time,
-    /// Of every flow that has started, in order of start.
-    pub(crate) records: Vec<FlowRecord>,
+    /// By number: the flows that there are.
+    open: Vec<Option<FlowRecord>>,
+    /// Those that are over.
+    log: FlowLog,
+    started: u32,
     active: u64,
     finished: u64,
     last_progress: Time,
@@ -70,7 +73,9 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
             stream: stream.peekable(),
             loops,
             next_start: Time::MAX,
-            records: Vec::new(),
+            open: Vec::new(),
+            log: FlowLog::new(),
+            started: 0,
             active: 0,
             finished: 0,
             last_progress: Time::ZERO,
@@ -130,47 +135,84 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
         flow_hash(self.hosting.seed, flow, *same)
     }
 
-    /// A flow starts; its data packets have the hash. Returns the number of its record.
-    pub(crate) fn start(&mut self, flow: &FlowSpec, flow_hash: u32) -> u32 {
-        let number = self.records.len() as u32;
-        self.records.push(FlowRecord {
-            id: number,
-            src: flow.src,
-            dst: flow.dst,
-            bytes: flow.bytes,
-            start: flow.start,
+    /// A flow starts; its data packets have the hash. It has this number until it retires.
+    pub(crate) fn start(&mut self, spec: &FlowSpec, flow_hash: u32, number: u32) {
+        let record = FlowRecord {
+            id: self.started,
+            src: spec.src,
+            dst: spec.dst,
+            bytes: spec.bytes,
+            start: spec.start,
             finish: None,
-            ideal: self.ideal(flow, flow_hash),
+            ideal: self.ideal(spec, flow_hash),
             delivered: 0,
             retransmitted: 0,
             timeouts: 0,
-            request: flow.request,
-            traffic: flow.traffic,
-            measured: flow.measured,
-        });
+            request: spec.request,
+            traffic: spec.traffic,
+            measured: spec.measured,
+        };
+        if self.open.len() <= number as usize {
+            self.open.resize(number as usize + 1, None);
+        }
+        self.open[number as usize] = Some(record);
+        self.started += 1;
         self.active += 1;
-        self.progress(flow.start);
-        number
+        self.progress(spec.start);
     }
 
-    /// A flow of a loop is in this slot from now on.
-    pub(crate) fn place(&mut self, slot: u32, origin: Origin) {
+    /// The record of a flow that has not retired.
+    ///
+    /// # Panics
+    /// If no flow has the number.
+    pub(crate) fn record(&mut self, number: u32) -> &mut FlowRecord {
+        self.open[number as usize].as_mut().expect("a flow that has not retired")
+    }
+
+    /// The flows that have not retired, by number.
+    pub(crate) fn open_flows(&self) -> impl Iterator<Item = (u32, &FlowRecord)> {
+        (0..).zip(&self.open).filter_map(|(number, record)| Some((number, record.as_ref()?)))
+    }
+
+    /// A flow of a loop has this number from now on.
+    pub(crate) fn place(&mut self, number: u32, origin: Origin) {
         if let Some(loops) = &mut self.loops {
-            loops.place(slot, origin.member);
+            loops.place(number, origin.member);
         }
     }
 
-    /// Everything of a flow has arrived; it has the slot.
-    pub(crate) fn finish(&mut self, record: u32, slot: u32, reply_hash: u32, now: Time) {
-        let record = &mut self.records[record as usize];
+    /// Everything of a flow has arrived.
+    pub(crate) fn finish(&mut self, number: u32, reply_hash: u32, now: Time) {
+        let record = self.record(number);
         record.finish = Some(now);
         record.delivered = record.bytes;
         let (src, dst) = (record.src, record.dst);
         self.finished += 1;
         self.active -= 1;
-        if self.loops.as_ref().is_some_and(|loops| loops.holds(slot)) {
-            self.tell_loops(src, dst, slot, reply_hash, now);
+        if self.loops.as_ref().is_some_and(|loops| loops.holds(number)) {
+            self.tell_loops(src, dst, number, reply_hash, now);
         }
+    }
+
+    /// Nothing will change of a flow any more; its number is free.
+    pub(crate) fn retire(&mut self, number: u32, retransmitted: u32, timeouts: u32) {
+        if let Some(record) = self.open[number as usize].take() {
+            self.log.put(FlowRecord { retransmitted, timeouts, ..record });
+        }
+    }
+
+    /// The run ends before the flow has retired.
+    pub(crate) fn cut(&mut self, number: u32, delivered: u64, retransmitted: u32, timeouts: u32) {
+        let record = self.record(number);
+        if record.finish.is_none() {
+            record.delivered = delivered;
+        }
+        self.retire(number, retransmitted, timeouts);
+    }
+
+    /// One record per flow that has started.
+    pub(crate) fn take_log(&mut self) -> FlowLog {
+        std::mem::take(&mut self.log)
     }
 
     /// A flow will never finish.

@@ -1,27 +1,26 @@
-//! The simulated host NICs: they put the transport's flows on the fabric.
+//! The simulated host NICs of one part of the fabric: they put the transport's flows on its cables.
 //!
 //! A NIC sends control packets (ACK, NACK) before data, and takes data packets from its ready flows in turn, `burst` each. A
 //! flow that its recovery, window or pacing holds back is not in the ring of ready flows. One retransmission timer entry per flow
 //! end is pending at most; re-arming it later costs nothing until it fires.
+//!
+//! All that a host knows of its flows is in it: where the other host has its end of a flow is in the packets, and in the ends themselves. What
+//! a flow is in the run is for [`Hosts`](crate::hosts::Hosts) to know, which looks at the NICs between windows.
 
-use crate::flow_book::{FlowBook, Stop};
 use crate::in_band::InBand;
-use crate::results::FlowRecord;
-use crate::run::RunHosts;
-use crate::workload::{FlowSpec, Loops};
+use crate::slab::Slab;
 use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::telemetry::HopRecord;
-use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Sender, TcpConfig, Time, Timer};
+use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Sender, Time, Timer};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::ops::ControlFlow;
 
 /// Priority of data packets.
 pub(crate) const DATA_PRIORITY: u8 = 0;
 
-/// What a packet carries: which flow, the transport's part, and what switches wrote on its way (an ACK: on that of its data packet).
+/// What a packet carries: the slot of the flow's end where it goes, the transport's part, and what switches wrote on its way (an ACK: on that of its data packet).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<T = ()> {
     slot: u32,
@@ -38,7 +37,7 @@ impl<T: InBand> Body for Segment<T> {
 }
 
 impl<T> Segment<T> {
-    /// The flow's slot.
+    /// The slot of the flow's end at the packet's destination.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
     }
@@ -46,18 +45,6 @@ impl<T> Segment<T> {
     pub(crate) fn pdu(&self) -> Pdu {
         self.pdu
     }
-}
-
-/// How a flow's packets are told from those of the flows that had its slot before: by the hashes, or on one connection by their numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FlowPlace {
-    pub(crate) slot: u32,
-    /// Hash in its data packets.
-    pub(crate) flow_hash: u32,
-    /// Hash in its control packets.
-    pub(crate) reply_hash: u32,
-    /// Number of its first packet.
-    pub(crate) first_psn: Psn,
 }
 
 /// Settings of the NICs of a run, beside the transport's own.
@@ -85,67 +72,6 @@ pub struct Hosting {
     pub seed: u64,
 }
 
-/// What a sending end is at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// It sends.
-    Active,
-    /// Another flow of its connection has followed it before it knew that everything has arrived.
-    Followed,
-    /// It is over; or it is about to start, on a connection that has the state of an earlier flow.
-    Idle,
-}
-
-/// A connection that lasts from flow to flow.
-#[derive(Clone, Copy, Debug)]
-struct Connection {
-    /// Slot of its latest flow, which no other flow takes. There is the state of the connection.
-    slot: u32,
-    /// Number of the next flow's first packet: what is under way of a flow is stale to the next.
-    next: Psn,
-}
-
-/// The sending end of a flow.
-struct SendEnd<P: Protocol, C: CongestionControl> {
-    sender: Sender<P, C>,
-    dst: u32,
-    flow_hash: u32,
-    /// Pending timer entry, [`Time::MAX`] for none.
-    armed: Time,
-    /// In the host's ring of ready flows, or waiting for its pacing time.
-    queued: bool,
-    phase: Phase,
-    /// Lasting connection, or [`Loops::NONE`].
-    connection: u32,
-    record: u32,
-    retransmitted: u32,
-    timeouts: u32,
-}
-
-/// The receiving end of a flow.
-struct ReceiveEnd<P: Protocol> {
-    receiver: Receiver<P>,
-    src: u32,
-    reply_hash: u32,
-    armed: Time,
-    done: bool,
-}
-
-/// One host.
-#[derive(Default)]
-struct Host<T> {
-    control: VecDeque<Packet<Segment<T>>>,
-    ready: VecDeque<u32>,
-    /// The flow whose turn it is, and the packets it may still send in this turn.
-    turn: (u32, u32),
-    /// Flows that may send from a time on.
-    paced: BinaryHeap<Reverse<(Time, u32)>>,
-    /// (time, slot, whether it is the receiving end's).
-    timers: BinaryHeap<Reverse<(Time, u32, bool)>>,
-    /// Flows that start in the current window, and whether this is their receiving host.
-    starts: VecDeque<(Time, u32, bool)>,
-}
-
 /// Counts over all hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HostTotals {
@@ -167,153 +93,230 @@ pub struct HostTotals {
     pub given_up: u64,
 }
 
-/// All hosts of a run with their flows.
-pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T = ()> {
-    cfg: FlowConfig,
-    params: C::Params,
-    hosting: Hosting,
-    book: FlowBook<'a, S>,
-    hosts: Vec<Host<T>>,
-    senders: Vec<SendEnd<P, C>>,
-    receivers: Vec<ReceiveEnd<P>>,
-    free: Vec<u32>,
-    /// Lasting connections.
-    connections: Vec<Connection>,
-    /// Flows whose receiver has everything while their sender still has something to do.
-    closing: Vec<u32>,
-    /// How many of them were there when the last window ended.
-    waiting: usize,
-    /// One entry per record, if they are to be kept.
-    places: Option<Vec<FlowPlace>>,
-    totals: HostTotals,
+impl HostTotals {
+    /// Adds those of other hosts.
+    pub(crate) fn add(&mut self, other: &HostTotals) {
+        let HostTotals { data, control, retransmitted, delivered, marked, notifications, timeouts, given_up } = other;
+        self.data += data;
+        self.control += control;
+        self.retransmitted += retransmitted;
+        self.delivered += delivered;
+        self.marked += marked;
+        self.notifications += notifications;
+        self.timeouts += timeouts;
+        self.given_up += given_up;
+    }
 }
 
-impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Hosts<'a, P, C, S, T> {
-    /// Hosts that will start the flows of the book.
-    pub(crate) fn new(cfg: FlowConfig, params: C::Params, hosting: Hosting, hosts: u32, book: FlowBook<'a, S>) -> Self {
-        Hosts {
+/// What a sending end is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// It sends.
+    Active,
+    /// Another flow of its connection has followed it before it knew that everything has arrived.
+    Followed,
+    /// It is over; or it is about to start, on a connection that has the state of an earlier flow.
+    Idle,
+}
+
+/// The sending end's view of a connection that lasts from flow to flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    /// Slot of its latest flow, which no other flow takes. There is the state of the connection.
+    pub(crate) slot: u32,
+    /// Number of the next flow's first packet: what is under way of a flow is stale to the next.
+    pub(crate) next: Psn,
+}
+
+/// What both ends of a flow know of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// Number of the flow among those that there are now; [`Ends::NONE`] when it is forgotten.
+    pub(crate) flow: u32,
+    /// The other host.
+    pub(crate) host: u32,
+    /// Slot of the other end there.
+    pub(crate) slot: u32,
+    /// Hash in data packets. With the other one it tells a flow's packets from those of an earlier flow in its slot.
+    pub(crate) flow_hash: u32,
+    /// Hash in control packets.
+    pub(crate) reply_hash: u32,
+}
+
+impl Ends {
+    /// No flow.
+    const NONE: u32 = u32::MAX;
+
+    /// The flow is forgotten: late packets and timers are no longer its own.
+    pub(crate) fn forget(&mut self) {
+        self.flow = Ends::NONE;
+        (self.flow_hash, self.reply_hash) = (!self.flow_hash, !self.reply_hash);
+    }
+}
+
+/// The sending end of a flow.
+pub(crate) struct SendEnd<P: Protocol, C: CongestionControl> {
+    pub(crate) sender: Sender<P, C>,
+    pub(crate) ends: Ends,
+    /// Pending timer entry, [`Time::MAX`] for none.
+    pub(crate) armed: Time,
+    /// In the host's ring of ready flows, or waiting for its pacing time.
+    pub(crate) queued: bool,
+    pub(crate) phase: Phase,
+    /// Which of its host's lasting connections it is on, if any.
+    pub(crate) connection: u32,
+    pub(crate) retransmitted: u32,
+    pub(crate) timeouts: u32,
+}
+
+/// The receiving end of a flow.
+pub(crate) struct ReceiveEnd<P: Protocol> {
+    pub(crate) receiver: Receiver<P>,
+    pub(crate) ends: Ends,
+    pub(crate) armed: Time,
+    pub(crate) done: bool,
+    pub(crate) timeouts: u32,
+}
+
+/// In an entry of a host's timers, beside the slot: it is the receiving end's.
+const RECEIVING: u32 = 1 << 31;
+
+/// One host. Entries of its heaps name the flow before the slot: those of one instant come in the order of that, whoever else is in the run's
+/// fabric, and an entry of a flow that is over is not taken for another's.
+pub(crate) struct Host<P: Protocol, C: CongestionControl, T> {
+    control: VecDeque<Packet<Segment<T>>>,
+    ready: VecDeque<u32>,
+    /// The flow whose turn it is, and the packets it may still send in this turn.
+    turn: (u32, u32),
+    /// Flows that may send from a time on: (time, flow, slot).
+    paced: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    /// (time, flow, slot and [`RECEIVING`]).
+    timers: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    /// Flows that start in the current window, and whether this is their receiving host.
+    pub(crate) starts: VecDeque<(Time, u32, bool)>,
+    pub(crate) senders: Slab<SendEnd<P, C>>,
+    pub(crate) receivers: Slab<ReceiveEnd<P>>,
+    /// Lasting connections.
+    pub(crate) connections: Vec<Connection>,
+}
+
+impl<P: Protocol, C: CongestionControl, T> Host<P, C, T> {
+    fn new() -> Self {
+        Host {
+            control: VecDeque::new(),
+            ready: VecDeque::new(),
+            turn: (0, 0),
+            paced: BinaryHeap::new(),
+            timers: BinaryHeap::new(),
+            starts: VecDeque::new(),
+            senders: Slab::new(),
+            receivers: Slab::new(),
+            connections: Vec::new(),
+        }
+    }
+
+    /// Puts the flow where it belongs: ready now, ready later, or nowhere while it is blocked.
+    #[inline]
+    fn schedule(&mut self, cfg: &FlowConfig, slot: u32, now: Time) {
+        let end = &mut self.senders[slot];
+        if end.queued {
+            return;
+        }
+        if let Some(at) = end.sender.next_transmit(cfg) {
+            end.queued = true;
+            if at <= now {
+                self.ready.push_back(slot)
+            } else {
+                self.paced.push(Reverse((at, end.ends.flow, slot)))
+            }
+        }
+    }
+
+    /// Makes sure that a timer entry at or before the flow's deadline is pending.
+    #[inline]
+    fn arm_sender(&mut self, cfg: &FlowConfig, slot: u32) {
+        let end = &mut self.senders[slot];
+        if let Some((at, _)) = end.sender.deadline(cfg)
+            && at < end.armed
+        {
+            end.armed = at;
+            self.timers.push(Reverse((at, end.ends.flow, slot)));
+        }
+    }
+
+    fn arm_receiver(&mut self, cfg: &FlowConfig, slot: u32) {
+        let end = &mut self.receivers[slot];
+        if let Some(at) = end.receiver.deadline(cfg)
+            && at < end.armed
+        {
+            end.armed = at;
+            self.timers.push(Reverse((at, end.ends.flow, slot | RECEIVING)));
+        }
+    }
+}
+
+/// Everything of a flow has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    /// Number of the flow among those that there are now.
+    pub(crate) flow: u32,
+    /// When.
+    pub(crate) at: Time,
+}
+
+/// The NICs of one part of the fabric.
+pub(crate) struct NicPart<P: Protocol, C: CongestionControl, T> {
+    pub(crate) cfg: FlowConfig,
+    params: C::Params,
+    hosting: Hosting,
+    pub(crate) hosts: Vec<Host<P, C, T>>,
+    pub(crate) totals: HostTotals,
+    /// When a flow last progressed here.
+    pub(crate) last_progress: Time,
+    /// Flows that have finished since the window began, by host.
+    pub(crate) finished: Vec<Finished>,
+}
+
+impl<P: Protocol, C: CongestionControl, T: InBand> NicPart<P, C, T> {
+    /// NICs of so many hosts.
+    pub(crate) fn new(cfg: FlowConfig, params: C::Params, hosting: Hosting, hosts: usize) -> Self {
+        NicPart {
             cfg,
             params,
             hosting,
-            book,
-            hosts: std::iter::repeat_with(Host::default).take(hosts as usize).collect(),
-            senders: Vec::new(),
-            receivers: Vec::new(),
-            free: Vec::new(),
-            connections: Vec::new(),
-            closing: Vec::new(),
-            waiting: 0,
-            places: None,
+            hosts: std::iter::repeat_with(Host::new).take(hosts).collect(),
             totals: HostTotals::default(),
+            last_progress: Time::ZERO,
+            finished: Vec::new(),
         }
     }
 
-    /// Keeps the place of every flow that starts from now on.
-    pub(crate) fn keep_places(&mut self) {
-        self.places = Some(Vec::new());
-    }
-    /// The places kept, in order of start.
-    pub(crate) fn take_places(&mut self) -> Vec<FlowPlace> {
-        self.places.take().unwrap_or_default()
-    }
-    /// Creates both ends of a flow on `connection`; returns its slot.
-    fn open(&mut self, flow: &FlowSpec, connection: u32) -> u32 {
-        let hashes = self.book.hashes(flow);
-        let before = self.connections.get(connection as usize).copied();
-        let (flow_hash, reply_hash) = match before {
-            Some(Connection { slot, .. }) => {
-                (self.senders[slot as usize].flow_hash, self.receivers[slot as usize].reply_hash)
-            }
-            None => hashes,
-        };
-        let (sender, receiver) = match before {
-            Some(connection) => self.following_ends(flow, connection),
-            None => (
-                Sender::new(&self.cfg, &self.params, flow.bytes, flow.start),
-                Receiver::new(&self.cfg, flow.bytes, flow.start),
-            ),
-        };
-        let record = self.book.start(flow, flow_hash);
-        let send = SendEnd {
-            sender,
-            dst: flow.dst,
-            flow_hash,
-            armed: Time::MAX,
-            queued: false,
-            phase: if before.is_some() { Phase::Idle } else { Phase::Active },
-            connection,
-            record,
-            retransmitted: 0,
-            timeouts: 0,
-        };
-        let receive = ReceiveEnd { receiver, src: flow.src, reply_hash, armed: Time::MAX, done: false };
-        let slot = match self.kept_slot(before).or_else(|| self.free.pop()) {
-            Some(slot) => {
-                self.senders[slot as usize] = send;
-                self.receivers[slot as usize] = receive;
-                slot
-            }
-            None => {
-                self.senders.push(send);
-                self.receivers.push(receive);
-                self.senders.len() as u32 - 1
-            }
-        };
-        let first_psn = before.map_or(self.cfg.first_psn, |before| before.next);
-        if connection != Loops::NONE {
-            let next = Connection { slot, next: first_psn.plus(self.cfg.packets(flow.bytes) as u32) };
-            match self.connections.get_mut(connection as usize) {
-                Some(connection) => *connection = next,
-                None => self.connections.push(next),
-            }
-        }
-        if let Some(places) = &mut self.places {
-            places.push(FlowPlace { slot, flow_hash, reply_hash, first_psn });
-        }
-        slot
-    }
-
-    /// Both ends of a flow that follows another on its connection.
-    fn following_ends(&self, flow: &FlowSpec, connection: Connection) -> (Sender<P, C>, Receiver<P>) {
-        let tcp = TcpConfig { handshake: false, ..self.cfg.tcp };
-        let cfg = FlowConfig { first_psn: connection.next, tcp, ..self.cfg.clone() };
-        let slot = connection.slot as usize;
-        (
-            self.senders[slot].sender.following(&cfg, flow.bytes, flow.start),
-            self.receivers[slot].receiver.following(&cfg, flow.bytes, flow.start),
-        )
-    }
-
-    /// The slot of a connection for its next flow, unless the one before has still something to do there.
-    fn kept_slot(&mut self, before: Option<Connection>) -> Option<u32> {
-        let slot = before?.slot;
-        let end = &mut self.senders[slot as usize];
-        if end.phase == Phase::Idle {
-            return Some(slot);
-        }
-        end.phase = Phase::Followed;
-        None
+    /// Parameters of the congestion control.
+    pub(crate) fn params(&self) -> &C::Params {
+        &self.params
     }
 
     /// A flow starts to send.
     fn begin(&mut self, host: u32, slot: u32, now: Time) {
-        let end = &mut self.senders[slot as usize];
+        let host = &mut self.hosts[host as usize];
+        let end = &mut host.senders[slot];
         let follows = end.phase == Phase::Idle;
         if follows {
             end.phase = Phase::Active;
             end.sender.catch_up(&self.params, now);
         }
-        self.schedule(host, slot, now);
+        host.schedule(&self.cfg, slot, now);
         if follows {
-            self.arm_sender(host, slot);
+            host.arm_sender(&self.cfg, slot);
         }
     }
 
     /// A control packet arrived for a flow that is over or that another one of its connection has followed.
     #[cold]
     fn late_reply(&mut self, host: u32, slot: u32, now: Time, pdu: Pdu) {
-        let end = &mut self.senders[slot as usize];
-        let Some(latest) = self.connections.get(end.connection as usize).map(|connection| connection.slot) else {
+        let host = &mut self.hosts[host as usize];
+        let end = &mut host.senders[slot];
+        let Some(latest) = host.connections.get(end.connection as usize).map(|connection| connection.slot) else {
             return; // its slot may be another flow's before the host's turn to send comes
         };
         if end.phase == Phase::Idle {
@@ -323,117 +326,86 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             }
             return;
         }
-        let Ok([end, follower]) = self.senders.get_disjoint_mut([slot as usize, latest as usize]) else { return };
+        let Some([end, follower]) = host.senders.two_mut(slot, latest) else { return };
         end.sender.handle_after(&mut follower.sender, &self.cfg, &self.params, now, pdu);
         let active = follower.phase == Phase::Active;
         for slot in [Some(slot), active.then_some(latest)].into_iter().flatten() {
-            self.schedule(host, slot, now);
-            self.arm_sender(host, slot);
+            host.schedule(&self.cfg, slot, now);
+            host.arm_sender(&self.cfg, slot);
         }
     }
 
-    /// Puts the flow where it belongs: ready now, ready later, or nowhere while it is blocked.
-    #[inline]
-    fn schedule(&mut self, host: u32, slot: u32, now: Time) {
-        let end = &mut self.senders[slot as usize];
-        if end.queued {
+    /// The time of a timer entry has come.
+    fn timer(&mut self, host: u32, (at, flow, slot): (Time, u32, u32)) {
+        if slot & RECEIVING != 0 {
+            self.receiver_timer(host, at, flow, slot & !RECEIVING);
             return;
         }
-        if let Some(at) = end.sender.next_transmit(&self.cfg) {
-            end.queued = true;
-            let host = &mut self.hosts[host as usize];
-            if at <= now { host.ready.push_back(slot) } else { host.paced.push(Reverse((at, slot))) }
-        }
-    }
-
-    /// Makes sure that a timer entry at or before the flow's deadline is pending.
-    #[inline]
-    fn arm_sender(&mut self, host: u32, slot: u32) {
-        let end = &mut self.senders[slot as usize];
-        if let Some((at, _)) = end.sender.deadline(&self.cfg)
-            && at < end.armed
-        {
-            end.armed = at;
-            self.hosts[host as usize].timers.push(Reverse((at, slot, false)));
-        }
-    }
-
-    fn arm_receiver(&mut self, host: u32, slot: u32) {
-        let end = &mut self.receivers[slot as usize];
-        if let Some(at) = end.receiver.deadline(&self.cfg)
-            && at < end.armed
-        {
-            end.armed = at;
-            self.hosts[host as usize].timers.push(Reverse((at, slot, true)));
-        }
-    }
-
-    fn timer(&mut self, host: u32, slot: u32, receiving: bool, at: Time) {
-        if receiving {
-            let end = &mut self.receivers[slot as usize];
-            if end.armed != at || end.done || self.senders[slot as usize].dst != host {
-                return; // superseded, or the slot is another flow's now
-            }
-            end.armed = Time::MAX;
-            if let Some(pdu) = end.receiver.on_deadline(&self.cfg, at) {
-                // A late ACK is no timeout.
-                if pdu.kind() == PduKind::Nack {
-                    self.totals.timeouts += 1;
-                    self.senders[slot as usize].timeouts += 1;
-                }
-                self.reply(host, slot, pdu, T::default());
-            }
-            self.arm_receiver(host, slot);
-            return;
-        }
-        let end = &mut self.senders[slot as usize];
-        if end.armed != at || end.phase == Phase::Idle || self.receivers[slot as usize].src != host {
-            return;
+        let host = &mut self.hosts[host as usize];
+        let end = &mut host.senders[slot];
+        if end.armed != at || end.phase == Phase::Idle || end.ends.flow != flow {
+            return; // superseded, or the slot is another flow's now
         }
         end.armed = Time::MAX;
         if end.sender.on_deadline(&self.cfg, &self.params, at) == Some(Timer::Retransmit) {
             end.timeouts += 1;
             self.totals.timeouts += 1;
         }
-        self.arm_sender(host, slot);
-        self.schedule(host, slot, at);
+        host.arm_sender(&self.cfg, slot);
+        host.schedule(&self.cfg, slot, at);
+    }
+
+    fn receiver_timer(&mut self, index: u32, at: Time, flow: u32, slot: u32) {
+        let end = &mut self.hosts[index as usize].receivers[slot];
+        if end.armed != at || end.done || end.ends.flow != flow {
+            return;
+        }
+        end.armed = Time::MAX;
+        if let Some(pdu) = end.receiver.on_deadline(&self.cfg, at) {
+            // A late ACK is no timeout.
+            if pdu.kind() == PduKind::Nack {
+                end.timeouts += 1;
+                self.totals.timeouts += 1;
+            }
+            self.reply(index, slot, pdu, T::default());
+        }
+        self.hosts[index as usize].arm_receiver(&self.cfg, slot);
     }
 
     /// Queues a control packet from the receiving end to the sending end, with what switches wrote into the packet that caused it.
     #[inline]
     fn reply(&mut self, host: u32, slot: u32, pdu: Pdu, in_band: T) {
-        let end = &self.receivers[slot as usize];
+        let host = &mut self.hosts[host as usize];
+        let ends = &host.receivers[slot].ends;
         let bytes = match pdu.kind() {
             PduKind::Nack => self.hosting.nack_bytes,
             PduKind::Cnp => self.hosting.cnp_bytes,
             PduKind::Ack | PduKind::Data => self.hosting.ack_bytes,
         };
-        self.hosts[host as usize].control.push_back(Packet {
-            dst: end.src,
-            flow_hash: end.reply_hash,
+        host.control.push_back(Packet {
+            dst: ends.host,
+            flow_hash: ends.reply_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: self.hosting.control_priority,
             flags: Packet::<Segment<T>>::CONTROL,
-            body: Segment { slot, pdu, in_band },
+            body: Segment { slot: ends.slot, pdu, in_band },
         });
     }
 
     #[inline]
     fn receive_data(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
         let Segment { slot, pdu, in_band } = packet.body;
-        if self.senders[slot as usize].flow_hash != packet.flow_hash {
+        let end = &mut self.hosts[host as usize].receivers[slot];
+        if end.ends.flow_hash != packet.flow_hash {
             return; // of an earlier flow in this slot
         }
-        let end = &mut self.receivers[slot as usize];
         let outcome = end.receiver.handle(&self.cfg, now, pdu, RxMeta { marked: packet.is_marked() });
         if !outcome.discarded {
-            self.book.progress(now);
+            self.last_progress = self.last_progress.max(now);
         }
         if outcome.completed {
             end.done = true;
-            let record = self.senders[slot as usize].record;
-            self.book.finish(record, slot, end.reply_hash, now);
-            self.closing.push(slot);
+            self.finished.push(Finished { flow: end.ends.flow, at: now });
         }
         if outcome.notify {
             self.totals.notifications += 1;
@@ -443,17 +415,18 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             self.reply(host, slot, pdu, in_band);
         }
         if P::receiver_has_timer(&self.cfg) && !outcome.completed {
-            self.arm_receiver(host, slot);
+            self.hosts[host as usize].arm_receiver(&self.cfg, slot);
         }
     }
 
     #[inline]
     fn receive_reply(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
         let Segment { slot, pdu, ref in_band } = packet.body;
-        if self.receivers[slot as usize].reply_hash != packet.flow_hash {
+        let nic = &mut self.hosts[host as usize];
+        let end = &mut nic.senders[slot];
+        if end.ends.reply_hash != packet.flow_hash {
             return; // of an earlier flow in this slot
         }
-        let end = &mut self.senders[slot as usize];
         if end.phase != Phase::Active {
             return self.late_reply(host, slot, now, pdu);
         }
@@ -461,13 +434,14 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             None => end.sender.handle(&self.cfg, &self.params, now, pdu),
             Some(telemetry) => end.sender.handle_with(&self.cfg, &self.params, now, pdu, telemetry),
         };
-        self.schedule(host, slot, now);
-        self.arm_sender(host, slot);
+        nic.schedule(&self.cfg, slot, now);
+        nic.arm_sender(&self.cfg, slot);
     }
 
     #[inline]
     fn data_packet(&mut self, host: u32, slot: u32, now: Time) -> Option<Packet<Segment<T>>> {
-        let end = &mut self.senders[slot as usize];
+        let host = &mut self.hosts[host as usize];
+        let end = &mut host.senders[slot];
         let desc = end.sender.poll_transmit(&self.cfg, &self.params, now);
         end.queued = false;
         let packet = desc.map(|desc| {
@@ -475,17 +449,17 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             self.totals.retransmitted += u64::from(desc.retransmission);
             self.totals.data += 1;
             Packet {
-                dst: end.dst,
-                flow_hash: end.flow_hash,
+                dst: end.ends.host,
+                flow_hash: end.ends.flow_hash,
                 bytes: ((desc.payload + self.cfg.header) as u16).max(MIN_FRAME),
                 priority: DATA_PRIORITY,
                 flags: 0,
-                body: Segment { slot, pdu: desc.pdu, in_band: T::default() },
+                body: Segment { slot: end.ends.slot, pdu: desc.pdu, in_band: T::default() },
             }
         });
-        self.schedule(host, slot, now);
+        host.schedule(&self.cfg, slot, now);
         if packet.is_some() {
-            self.arm_sender(host, slot);
+            host.arm_sender(&self.cfg, slot);
         }
         packet
     }
@@ -497,44 +471,17 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             return;
         }
         let host = &mut self.hosts[host as usize];
-        let left = if host.turn.0 == slot && host.turn.1 > 0 { host.turn.1 } else { self.hosting.burst } - 1;
-        host.turn = (slot, left);
+        let flow = host.senders[slot].ends.flow;
+        let left = if host.turn.0 == flow && host.turn.1 > 0 { host.turn.1 } else { self.hosting.burst } - 1;
+        host.turn = (flow, left);
         if left > 0 && host.ready.back() == Some(&slot) {
             host.ready.pop_back();
             host.ready.push_front(slot);
         }
     }
-
-    /// Retires flows whose both ends are done.
-    fn retire(&mut self) {
-        let learns = P::sender_learns_completion(&self.cfg);
-        // The hosts in turn, wherever a watcher cut the window.
-        self.closing[self.waiting..].sort_by_key(|slot| self.senders[*slot as usize].dst);
-        let mut kept = 0;
-        for i in 0..self.closing.len() {
-            let slot = self.closing[i];
-            let end = &mut self.senders[slot as usize];
-            // A source without acknowledgements ends with the sink, once it has sent what it is about to send.
-            let idle = !end.queued && (!learns || end.sender.is_complete());
-            if idle {
-                end.phase = Phase::Idle;
-                let record = &mut self.book.records[end.record as usize];
-                (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
-                // The latest flow of a connection keeps its state, and so its slot.
-                if self.connections.get(end.connection as usize).is_none_or(|connection| connection.slot != slot) {
-                    self.free.push(slot);
-                }
-            } else {
-                self.closing[kept] = slot;
-                kept += 1;
-            }
-        }
-        self.closing.truncate(kept);
-        self.waiting = kept;
-    }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Endpoint for Hosts<'_, P, C, S, T> {
+impl<P: Protocol, C: CongestionControl, T: InBand> Endpoint for NicPart<P, C, T> {
     type Body = Segment<T>;
 
     #[inline]
@@ -563,20 +510,20 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>
         let host = &mut self.hosts[index as usize];
         if let Some((_, slot, receiving)) = host.starts.pop_front_if(|(at, ..)| *at <= now) {
             if receiving {
-                self.arm_receiver(index, slot)
+                host.arm_receiver(&self.cfg, slot)
             } else {
                 self.begin(index, slot, now)
             }
             return;
         }
         if host.timers.peek().is_some_and(|Reverse(t)| t.0 <= now)
-            && let Some(Reverse((at, slot, receiving))) = host.timers.pop()
+            && let Some(Reverse(entry)) = host.timers.pop()
         {
-            self.timer(index, slot, receiving, at);
+            self.timer(index, entry);
             return;
         }
         if host.paced.peek().is_some_and(|Reverse(p)| p.0 <= now)
-            && let Some(Reverse((_, slot))) = host.paced.pop()
+            && let Some(Reverse((_, _, slot))) = host.paced.pop()
         {
             host.ready.push_back(slot);
         }
@@ -607,66 +554,5 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>
             }
         }
         None
-    }
-
-    fn next_start(&self) -> Time {
-        self.book.next_start()
-    }
-
-    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
-        while let Some((flow, origin)) = self.book.next_flow(end) {
-            let slot = self.open(&flow, origin.connection);
-            self.book.place(slot, origin);
-            self.hosts[flow.src as usize].starts.push_back((flow.start, slot, false));
-            wake(flow.src, flow.start);
-            if P::receiver_has_timer(&self.cfg) {
-                self.hosts[flow.dst as usize].starts.push_back((flow.start, slot, true));
-                wake(flow.dst, flow.start);
-            }
-        }
-        self.book.window_is_open();
-    }
-
-    fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
-        if !self.closing.is_empty() {
-            self.retire();
-        }
-        self.book.close_window(end, hops, self.closing.is_empty())
-    }
-}
-
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RunHosts for Hosts<'_, P, C, S, T> {
-    fn totals(&self) -> HostTotals {
-        self.totals
-    }
-    fn stop(&self) -> Option<Stop> {
-        self.book.stop()
-    }
-    fn unfinished(&self) -> u64 {
-        self.book.active()
-    }
-    fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)> {
-        let flows = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
-        let flow =
-            |(send, receive): (&SendEnd<P, C>, &ReceiveEnd<P>)| (send.record, receive.src, send.dst, send.flow_hash);
-        flows.filter(move |(send, _)| self.book.records[send.record as usize].start < now).map(flow)
-    }
-    fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
-        let ends = self.senders.iter().zip(&self.receivers).filter(|(_, receive)| !receive.done);
-        let flows = ends.map(|(send, receive)| (&self.book.records[send.record as usize], receive));
-        flows
-            .filter(move |(record, _)| record.start < now)
-            .map(|(record, receive)| (record.id, receive.receiver.delivered(&self.cfg, record.bytes)))
-    }
-    fn take_records(&mut self) -> Vec<FlowRecord> {
-        let ends = self.senders.iter().zip(&self.receivers);
-        for (end, receive) in ends.filter(|(end, _)| end.phase != Phase::Idle) {
-            let record = &mut self.book.records[end.record as usize];
-            (record.retransmitted, record.timeouts) = (end.retransmitted, end.timeouts);
-            if record.finish.is_none() {
-                record.delivered = receive.receiver.delivered(&self.cfg, record.bytes);
-            }
-        }
-        std::mem::take(&mut self.book.records)
     }
 }
