@@ -6,7 +6,7 @@
 
 use crate::flow_book::{FlowBook, Stop};
 use crate::in_band::InBand;
-use crate::results::FlowRecord;
+use crate::results::FlowLog;
 use crate::run::RunHosts;
 use crate::workload::{FlowSpec, Loops};
 use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
@@ -658,7 +658,7 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>
             .filter(move |(record, _)| record.start < now)
             .map(|(record, receive)| (record.id, receive.receiver.delivered(&self.cfg, record.bytes)))
     }
-    fn take_records(&mut self) -> Vec<FlowRecord> {
+    fn take_records(&mut self) -> FlowLog {
         let ends = self.senders.iter().zip(&self.receivers);
         for (end, receive) in ends.filter(|(end, _)| end.phase != Phase::Idle) {
             let record = &mut self.book.records[end.record as usize];
@@ -667,6 +667,6 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>
                 record.delivered = receive.receiver.delivered(&self.cfg, record.bytes);
             }
         }
-        std::mem::take(&mut self.book.records)
+        std::mem::take(&mut self.book.records).into_iter().collect()
     }
 }
