@@ -7,7 +7,7 @@
 use crate::in_band::InBand;
 use crate::nic::{FlowPlace, Segment};
 use crate::resolve::{Resolved, SetupError, Stack};
-use crate::results::FlowRecord;
+use crate::results::{FlowLog, FlowRecord};
 use crate::scenario::RunSpec;
 use rnic_fabric::{Fabric, Packet as SimulatedPacket, Topology};
 use rnic_transport::{Pdu, PduKind, Psn, Time};
@@ -107,7 +107,7 @@ impl Capture {
     }
 
     /// Takes what the fabric has noted; `places` tells the slot and hashes of each flow, `flows` their records.
-    pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, places: &[FlowPlace], flows: &[FlowRecord]) {
+    pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, places: &[FlowPlace], flows: &FlowLog) {
         let mut data: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
         let mut replies: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
         for (record, place) in (0..).zip(places) {
@@ -116,22 +116,24 @@ impl Capture {
         }
         let what = |packet: &SimulatedPacket<Segment<T>>, at: Time| {
             if packet.is_pause() {
-                return What::Pause(packet.paused_priorities());
+                return Some(What::Pause(packet.paused_priorities()));
             }
             let pdu = packet.body.pdu();
             let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
             // A slot is used again when its flow is over: the last one that had started. On one connection it may be an earlier one that
             // the packet is of.
             let candidates = flows_of.get(&(packet.body.slot(), packet.flow_hash)).map_or(&[][..], Vec::as_slice);
-            let started = candidates.partition_point(|record| flows[*record as usize].start <= at);
+            let started = candidates.partition_point(|record| flows.get(*record).is_some_and(|flow| flow.start <= at));
             let record = of_connection(&candidates[..started], places, pdu);
-            let record = record.expect("a packet is of a flow that has started");
             let (hash, priority, marked) = (packet.flow_hash, packet.priority, packet.is_marked());
-            What::Packet { record, hash, priority, marked, pdu }
+            Some(What::Packet { record: record?, hash, priority, marked, pdu })
         };
         for (port, number) in (0..).zip(&self.ports) {
             let noted = fabric.tapped(*number).iter();
-            self.frames.extend(noted.map(|frame| Frame { at: frame.at, port, what: what(&frame.packet, frame.at) }));
+            self.frames.extend(noted.filter_map(|frame| {
+                let what = what(&frame.packet, frame.at)?;
+                Some(Frame { at: frame.at, port, what })
+            }));
         }
         self.frames.sort_by_key(|frame| (frame.at, frame.port));
         self.first_psn = places.iter().map(|place| place.first_psn).collect();
@@ -146,7 +148,7 @@ impl Capture {
     ///
     /// # Errors
     /// What the output reports.
-    pub fn write(&self, out: impl Write, flows: &[FlowRecord]) -> io::Result<()> {
+    pub fn write(&self, out: impl Write, flows: &FlowLog) -> io::Result<()> {
         let names: Vec<&str> = self.interfaces.iter().map(String::as_str).collect();
         let mut file = Writer::new(out, &names)?;
         let mut bytes = vec![0; self.mtu as usize + 256];
@@ -160,7 +162,7 @@ impl Capture {
                     file.frame(frame.port, ns, &self.pause(mask).emit(source))?;
                 }
                 What::Packet { record, hash, priority, marked, pdu } => {
-                    let flow = &flows[record as usize];
+                    let Some(flow) = &flows.get(record) else { continue };
                     let is_data = pdu.kind() == PduKind::Data;
                     let index = self.index(record, pdu, &mut progress[record as usize]);
                     let packet = match pdu.kind() {

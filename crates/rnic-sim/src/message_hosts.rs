@@ -5,7 +5,7 @@ use crate::flow_book::{FlowBook, Stop};
 use crate::in_band::InBand;
 use crate::nic::HostTotals;
 use crate::resolve::message::{MessagePlan, Program};
-use crate::results::{FlowRecord, RunOutput};
+use crate::results::{FlowLog, FlowRecord, RunOutput};
 use crate::run::{RunHosts, flow_book, run_hosts};
 use crate::scenario::P4Program;
 use crate::workload::FlowSpec;
@@ -436,7 +436,7 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> RunHosts for MessageH
     fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
         self.open_records(now).map(|record| (record.id, record.delivered))
     }
-    fn take_records(&mut self) -> Vec<FlowRecord> {
-        std::mem::take(&mut self.book.records)
+    fn take_records(&mut self) -> FlowLog {
+        std::mem::take(&mut self.book.records).into_iter().collect()
     }
 }

@@ -1,8 +1,9 @@
 //! Looking at the pauses of a run: who holds whom up, where it begins, and who suffers for others.
 
 use crate::nic::DATA_PRIORITY;
+use crate::results::FlowLog;
 use crate::results::model::{
-    BufferCycle, FlowRecord, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, TreePort, Victim,
+    BufferCycle, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, TreePort, Victim,
 };
 use crate::results::stats::goodput_bps;
 use crate::run::RunHosts;
@@ -204,7 +205,7 @@ impl PauseWatch {
 
     /// What was found in a run that ended at `end` with these records; `cut`: by its duration.
     pub(crate) fn finish<B: Body>(
-        mut self, fabric: &mut Fabric<B>, end: Time, cut: bool, flows: &[FlowRecord], warnings: &mut Vec<String>,
+        mut self, fabric: &mut Fabric<B>, end: Time, cut: bool, flows: &FlowLog, warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -222,18 +223,18 @@ impl PauseWatch {
             span.to = span.to.min(end);
         }
         let victim = |(flow, suffered): (u32, Suffered)| {
-            let record = &flows[flow as usize];
-            Victim {
+            let record = flows.get(flow)?;
+            Some(Victim {
                 flow,
                 src: record.src,
                 dst: record.dst,
                 samples: suffered.samples,
                 root: suffered.root,
                 finished: record.finish.is_some(),
-                goodput: goodput_bps(record, end).unwrap_or(0.0),
-            }
+                goodput: goodput_bps(&record, end).unwrap_or(0.0),
+            })
         };
-        let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().map(victim).collect();
+        let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().filter_map(victim).collect();
         victims.sort_by_key(|victim| (std::cmp::Reverse(victim.samples), victim.flow));
         self.records.victim_count = victims.len() as u64;
         victims.truncate(MOST_VICTIMS);

@@ -7,7 +7,7 @@ use crate::in_band::InBand;
 use crate::nic::{HostTotals, Hosts, Segment};
 use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
-use crate::results::{Cut, FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use crate::results::{Cut, FlowLog, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
 use crate::watch::Recorder;
@@ -242,7 +242,7 @@ pub(crate) trait RunHosts: Endpoint {
     /// Number of every flow that is under way before `now`, and the payload bytes that it has delivered.
     fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)>;
     /// One record per flow that has started, in order of start.
-    fn take_records(&mut self) -> Vec<FlowRecord>;
+    fn take_records(&mut self) -> FlowLog;
 }
 
 /// Runs hosts on a fabric until they are done or the run's time is over.

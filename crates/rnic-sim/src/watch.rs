@@ -1,6 +1,7 @@
 //! Looking at a run while it goes on: queues and flows at regular instants.
 
-use crate::results::model::{FlowRecord, FlowSamples, QueueSamples, Samples};
+use crate::results::FlowLog;
+use crate::results::model::{FlowSamples, QueueSamples, Samples};
 use crate::run::RunHosts;
 use crate::scenario::{Watch, WatchedQueues};
 use rnic_fabric::{Fabric, Topology, Watcher};
@@ -80,7 +81,7 @@ impl<'p> Recorder<'p> {
     }
 
     /// What was sampled of the flows with these records.
-    pub(crate) fn finish(mut self, records: &[FlowRecord], warnings: &mut Vec<String>) -> Samples {
+    pub(crate) fn finish(mut self, records: &FlowLog, warnings: &mut Vec<String>) -> Samples {
         let Samples { start, interval, count, .. } = self.samples;
         if self.next == Time::MAX {
             let end = start + interval * u64::from(count.saturating_sub(1));

@@ -27,12 +27,16 @@ fn what_arrived_before_the_end_is_delivered() {
         assert_eq!((&output.status, output.end), (&RunStatus::Completed, Time::from_ps(end)));
         assert_eq!(output.cut, Some(Cut { at: output.end, not_started: Some(1) }));
         assert_eq!((output.offered, output.flows.len()), (1, 1));
-        assert_eq!((output.flows[0].finish, output.flows[0].delivered), (None, packets * 1_024), "at {end}");
+        assert_eq!(
+            (output.flows.get(0).unwrap().finish, output.flows.get(0).unwrap().delivered),
+            (None, packets * 1_024),
+            "at {end}"
+        );
         assert_accounts(&output);
     }
     // Between the two flows nothing happens until the end, which comes all the same.
     let output = cut(&run, &flows, 500_000_000);
-    assert_eq!((output.end.as_ps(), output.flows[0].delivered), (500_000_000, 9 * 1_024 + 100));
+    assert_eq!((output.end.as_ps(), output.flows.get(0).unwrap().delivered), (500_000_000, 9 * 1_024 + 100));
     assert_eq!(output.cut.unwrap().not_started, Some(1));
     // A run that has nothing left to do does not wait.
     let output = cut(&run, &flows, 5_000_000_000);
@@ -50,7 +54,7 @@ fn a_stuck_flow_is_unfinished_at_the_end() {
     run.limits.duration = Some(Time::from_us(100));
     let output = outcome_with_losses(&run, &flows, &[(0, &[2])]);
     assert_eq!((output.status, output.end), (RunStatus::Completed, Time::from_us(100)));
-    assert_eq!(output.flows[0].delivered, 2 * 1_024);
+    assert_eq!(output.flows.get(0).unwrap().delivered, 2 * 1_024);
 }
 
 /// Packets ahead of a gap count where the receiver keeps them, the short last one too.
@@ -62,7 +66,11 @@ fn accepted_out_of_order() {
         // The last packet has arrived, the retransmission of the second has not.
         run.limits.duration = Some(Time::from_ps(2 * D + 6 * IRN));
         let output = outcome_with_losses(&run, &flows, &[(0, &[1])]);
-        assert_eq!((output.flows[0].finish, output.flows[0].delivered), (None, kept), "{transport}");
+        assert_eq!(
+            (output.flows.get(0).unwrap().finish, output.flows.get(0).unwrap().delivered),
+            (None, kept),
+            "{transport}"
+        );
     }
 }
 

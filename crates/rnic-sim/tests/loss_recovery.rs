@@ -34,7 +34,7 @@ fn go_back_n_sends_everything_again_from_the_lost_packet() {
             // The packet being sent when the NACK arrives goes out, then the lost one.
             let sent = nack_back(lost, links, ROCE, ROCE_NACK).div_ceil(ROCE);
             assert!(sent < packets);
-            let record = &output.flows[0];
+            let record = &output.flows.get(0).unwrap();
             assert_eq!(u64::from(record.retransmitted), sent - lost, "{lost} over {links} links");
             let in_all = sent + packets - lost;
             assert_eq!(output.totals.data, in_all);
@@ -45,13 +45,13 @@ fn go_back_n_sends_everything_again_from_the_lost_packet() {
     }
     // As numbers: over two links 8,476,800 ps, 38.3 frame times: 39 frames after the one that follows the lost one, and that one.
     let output = outcome_with_losses(&run("roce"), &[flow(0, 0, 1, 200 * 1_024)], &[(0, &[60])]);
-    assert_eq!(output.flows[0].retransmitted, 40);
+    assert_eq!(output.flows.get(0).unwrap().retransmitted, 40);
 }
 
 #[test]
 fn go_back_n_that_has_sent_everything_waits_for_the_nack() {
     let output = outcome_with_losses(&run("roce"), &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[3])]);
-    let record = &output.flows[0];
+    let record = &output.flows.get(0).unwrap();
     assert_eq!(record.retransmitted, 7);
     assert_eq!(fct(record), nack_back(3, 6, ROCE, ROCE_NACK) + 6 * ROCE + 6 * (ROCE + D));
 }
@@ -62,7 +62,7 @@ fn a_lost_tail_is_asked_for_after_the_timeout() {
     let mut run = fat_tree("roce");
     run.transport.rto_high = Some(Time::from_us(320));
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[9])]);
-    let record = &output.flows[0];
+    let record = &output.flows.get(0).unwrap();
     let packet_8 = 8 * ROCE + 6 * (ROCE + D);
     assert_eq!(fct(record), packet_8 + 320_000_000 + 6 * (ROCE_NACK + D) + 6 * (ROCE + D));
     assert_eq!((record.retransmitted, record.timeouts), (1, 1));
@@ -73,7 +73,7 @@ fn irn_sends_the_lost_packet_once_and_nothing_else() {
     let packets = 200;
     for lost in [0, 1, 17, 60] {
         let output = outcome_with_losses(&run("irn"), &[flow(0, 0, 1, packets * 1_024)], &[(0, &[lost])]);
-        let record = &output.flows[0];
+        let record = &output.flows.get(0).unwrap();
         assert_eq!((record.retransmitted, record.timeouts), (1, 0));
         // It takes one frame's time on the cable from the others. The lost packet stays the first missing one for two round trips, from
         // its own departure to its second's ACK: 76 frame times over two links, within the cap of 111 packets in flight.
@@ -88,7 +88,7 @@ fn irn_waits_for_the_acknowledgement_when_the_cap_is_reached() {
     // Over four links the two round trips are 153 frame times: 111 packets from the lost one on are in flight before its ACK is back.
     for lost in [0, 1, 17, 60] {
         let output = outcome_with_losses(&run("irn"), &[flow(0, 0, 3, 200 * 1_024)], &[(0, &[lost])]);
-        let record = &output.flows[0];
+        let record = &output.flows.get(0).unwrap();
         assert_eq!((record.retransmitted, record.timeouts), (1, 0));
         let again = nack_back(lost, 4, IRN, IRN_NACK).div_ceil(IRN) * IRN;
         let acknowledged = again + 4 * (IRN + D) + 4 * (17_200 + D);
@@ -107,7 +107,7 @@ fn irn_that_has_sent_everything_waits_for_the_nack() {
         run.transport.nack_size = nack_size.map(Bytes);
         let nack = nack_size.map_or(IRN_NACK, |bytes| (bytes + 20) * 200);
         let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[3])]);
-        let record = &output.flows[0];
+        let record = &output.flows.get(0).unwrap();
         assert_eq!(record.retransmitted, 1);
         // ACKs are small: they are out of the way when the next frame arrives.
         assert_eq!(fct(record), nack_back(3, 6, IRN, nack) + 6 * (IRN + D));
@@ -119,15 +119,15 @@ fn irn_repeats_each_of_several_losses_once() {
     let losses = [5, 6, 7, 20, 40, 41, 99];
     let output = outcome_with_losses(&run("irn"), &[flow(0, 0, 1, 300 * 1_024)], &[(0, &losses)]);
     assert_eq!(output.status, RunStatus::Completed);
-    assert_eq!(u64::from(output.flows[0].retransmitted), losses.len() as u64);
-    assert_eq!(output.flows[0].timeouts, 0);
+    assert_eq!(u64::from(output.flows.get(0).unwrap().retransmitted), losses.len() as u64);
+    assert_eq!(output.flows.get(0).unwrap().timeouts, 0);
 }
 
 /// The only packet of a flow is lost: IRN's short timeout, as one packet is in flight.
 #[test]
 fn irn_repeats_a_lost_single_packet_after_the_short_timeout() {
     let output = outcome_with_losses(&fat_tree("irn"), &[flow(0, 0, 9, 1_024)], &[(0, &[0])]);
-    let record = &output.flows[0];
+    let record = &output.flows.get(0).unwrap();
     assert_eq!(fct(record), 100_000_000 + 6 * (IRN + D));
     assert_eq!((record.retransmitted, record.timeouts), (1, 1));
 }
@@ -139,7 +139,7 @@ fn irn_repeats_a_long_lost_tail_after_the_long_timeout() {
     let mut run = fat_tree("irn");
     run.transport.rto_high = Some(Time::from_us(320));
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[6, 7, 8, 9])]);
-    let record = &output.flows[0];
+    let record = &output.flows.get(0).unwrap();
     // The ACK of packet 5 is back then.
     let progress = 5 * IRN + 6 * (IRN + D) + 6 * (17_200 + D);
     // The timeout repeats packet 6; its ACK shows progress short of the recovery sequence, which repeats packet 7; and so on: a round trip
@@ -154,15 +154,15 @@ fn a_lost_ack_costs_nothing_when_a_later_one_arrives() {
     // h9 sends nothing but ACKs: its first three are lost.
     let output = outcome_with_losses(&run("irn"), &[flow(0, 0, 9, 50 * 1_024)], &[(9, &[0, 1, 2])]);
     assert_eq!(output.status, RunStatus::Completed);
-    assert_eq!(fct(&output.flows[0]), 49 * IRN + 6 * (IRN + D));
-    assert_eq!((output.flows[0].retransmitted, output.totals.lost), (0, 3));
+    assert_eq!(fct(&output.flows.get(0).unwrap()), 49 * IRN + 6 * (IRN + D));
+    assert_eq!((output.flows.get(0).unwrap().retransmitted, output.totals.lost), (0, 3));
 }
 
 #[test]
 fn a_lost_last_ack_is_asked_for_again_after_the_flow_has_finished() {
     let output = outcome_with_losses(&fat_tree("irn"), &[flow(0, 0, 9, 1_024)], &[(9, &[0])]);
     assert_eq!(output.status, RunStatus::Completed);
-    let record = &output.flows[0];
+    let record = &output.flows.get(0).unwrap();
     assert_eq!(fct(record), 6 * (IRN + D));
     assert_eq!((record.retransmitted, record.timeouts), (1, 1));
     // The duplicate is acknowledged, and then the sender is done.
@@ -174,7 +174,7 @@ fn a_lost_nack_is_made_good_by_the_timeout() {
     let mut run = fat_tree("roce");
     run.transport.rto_high = Some(Time::from_us(320));
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[3]), (9, &[0])]);
-    let record = &output.flows[0];
+    let record = &output.flows.get(0).unwrap();
     let packet_2 = 2 * ROCE + 6 * (ROCE + D);
     assert_eq!(fct(record), packet_2 + 320_000_000 + 6 * (ROCE_NACK + D) + 6 * ROCE + 6 * (ROCE + D));
     assert_eq!((record.retransmitted, record.timeouts), (7, 1));

@@ -116,7 +116,7 @@ fn a_lone_message_takes_what_its_bytes_take() {
         check(&scenario, output, run);
         let header = if scenario.runs[run].name == "hpcc" { 106 } else { 64 };
         let time = |payload: u64| (payload + header) * 200;
-        let flow = output.flows[0];
+        let flow = output.flows.get(0).unwrap();
         // Store and forward: the last packet begins when the switch has the one before.
         let expected = 4_000_000 + 3 * time(1_000) + time(500);
         let taken = flow.finish.unwrap().saturating_sub(flow.start);

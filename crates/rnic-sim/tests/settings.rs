@@ -30,7 +30,7 @@ fn a_frame_longer_than_the_fabric_can_carry_is_refused() {
     run.fabric.mtu = Bytes(65_535 - 62);
     let output = outcome(&run, &[flow(0, 0, 1, 200_000)]);
     assert_eq!(output.status, RunStatus::Completed);
-    assert_eq!(fct(&output.flows[0]), output.flows[0].ideal.as_ps());
+    assert_eq!(fct(&output.flows.get(0).unwrap()), output.flows.get(0).unwrap().ideal.as_ps());
 }
 
 /// Headroom is for the longest frame, whichever that is.

@@ -59,7 +59,7 @@ fn flows_deliver_what_they_are() {
         for flow in &samples.flows {
             assert_eq!(flow.first, 0);
             assert!(flow.delivered.is_sorted(), "{transport}");
-            let record = &output.flows[flow.flow as usize];
+            let record = &output.flows.get(flow.flow).unwrap();
             let ended = samples.at(flow.first + flow.delivered.len() as u32 - 1) > record.finish.unwrap();
             assert_eq!(*flow.delivered.last().unwrap() == record.bytes, ended, "{transport}");
         }

@@ -2,6 +2,7 @@
 
 use crate::fluid::beside;
 use crate::resolve::resolve;
+use crate::results::FlowLog;
 use crate::results::model::{FlowRecord, FlowSamples, RunOutput, Samples};
 use crate::results::stats::{Distribution, Goodput, fct_us, goodput_bps, nearest_rank};
 use crate::results::summary::{Group, RunSummary};
@@ -101,7 +102,7 @@ pub struct Speeds {
 
 /// Payload delivered by all measured flows over the sum of their lives, in Gbps.
 fn pooled_gbps(output: &RunOutput) -> Option<f64> {
-    let life = |flow: &FlowRecord| flow.finish.unwrap_or(output.end).saturating_sub(flow.start).as_us();
+    let life = |flow: FlowRecord| flow.finish.unwrap_or(output.end).saturating_sub(flow.start).as_us();
     let measured = || output.flows.iter().filter(|flow| flow.measured);
     let (bits, us) = (measured().map(|f| f.delivered as f64 * 8.0).sum::<f64>(), measured().map(life).sum::<f64>());
     (us > 0.0).then(|| round6(bits / us / 1e3))
@@ -300,14 +301,14 @@ fn each_gbps(output: &RunOutput) -> Vec<f64> {
             ends.map_or(0.0, rate)
         }
     };
-    output.flows.iter().map(|flow| round6(gbps(flow))).collect()
+    output.flows.iter().map(|flow| round6(gbps(&flow))).collect()
 }
 
 fn each_us(output: &RunOutput) -> Vec<(u64, f64)> {
     if output.flows.len() > FEW_FLOWS {
         return Vec::new();
     }
-    output.flows.iter().filter_map(|flow| Some((flow.bytes, round6(fct_us(flow)?)))).collect()
+    output.flows.iter().filter_map(|flow| Some((flow.bytes, round6(fct_us(&flow)?)))).collect()
 }
 
 fn millions_per_s(output: &RunOutput) -> Option<f64> {
@@ -361,13 +362,14 @@ fn flows(group: &Group) -> Option<Flows> {
     })
 }
 
-fn tail(flows: &[FlowRecord], mtu: u64) -> Vec<f64> {
-    let mut times: Vec<f64> = flows.iter().filter(|f| f.measured && f.bytes <= mtu).filter_map(fct_us).collect();
+fn tail(flows: &FlowLog, mtu: u64) -> Vec<f64> {
+    let mut times: Vec<f64> =
+        flows.iter().filter(|f| f.measured && f.bytes <= mtu).filter_map(|f| fct_us(&f)).collect();
     times.sort_unstable_by(f64::total_cmp);
     TAIL_PER_MILLE.iter().filter_map(|per_mille| nearest_rank(&times, *per_mille)).map(round6).collect()
 }
 
-fn requests(flows: &[FlowRecord]) -> Vec<f64> {
+fn requests(flows: &FlowLog) -> Vec<f64> {
     crate::results::stats::request_completion_us(flows).into_iter().map(round6).collect()
 }
 

@@ -61,7 +61,7 @@ fn output(faster: u64) -> RunOutput {
         traffic,
         ..flow(id, bytes)
     };
-    let flows = vec![
+    let flows = [
         timed(0, 1_000, 0, 10, 5, u32::MAX, 0),
         timed(1, 5_000, 1, 40, 10, u32::MAX, 0),
         FlowRecord { timeouts: 2, ..timed(2, 200_000, 100, 300, 50, 0, 1) },
@@ -73,7 +73,7 @@ fn output(faster: u64) -> RunOutput {
         status: RunStatus::Completed,
         offered: flows.len() as u64,
         cut: None,
-        flows,
+        flows: flows.into_iter().collect(),
         ports: ports(),
         totals: totals(),
         end,
@@ -181,7 +181,7 @@ pub(crate) fn showcase() -> (Scenario, Vec<RunReport>) {
     let mut reports: Vec<RunReport> = [3.0, 1.0, 1.8, 6.0].map(|slow| report(showcase_output(slow))).into();
     reports[3].output.status =
         RunStatus::Failed("no flow progressed for 1 s of simulated time; flow 1203 (h4 to h17) waits".into());
-    reports[3].output.flows[1_203].finish = None;
+    reports[3].output.flows.edit(1_203, |flow| flow.finish = None);
     (Scenario { title: "IRN and RoCE, default case".into(), ..scenario(runs) }, reports)
 }
 

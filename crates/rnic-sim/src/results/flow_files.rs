@@ -1,5 +1,6 @@
 //! The list of all flows, as CSV and as Parquet.
 
+use super::flow_log::FlowLog;
 use super::model::FlowRecord;
 use super::stats;
 use super::text::{exact_us, round6};
@@ -45,6 +46,7 @@ pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunReport]) ->
     csv.write_record(COLUMNS)?;
     for (run, report) in scenario.runs.iter().zip(reports) {
         for flow in &report.output.flows {
+            let flow = &flow;
             csv.write_record([
                 run.name.as_str(),
                 &flow.id.to_string(),
@@ -125,7 +127,7 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
 
 /// Every column of one run's flows, in the order of [`SCHEMA`]. Unsigned numbers keep their bits, as Parquet wants.
 fn write_columns<W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>, run: &RunSpec, flows: &[FlowRecord], end: Time,
+    group: &mut SerializedRowGroupWriter<'_, W>, run: &RunSpec, flows: &FlowLog, end: Time,
 ) -> Result<(), ParquetError> {
     let run_name = ByteArray::from(run.name.as_str());
     let sources: Vec<ByteArray> = run.traffic.iter().map(|t| ByteArray::from(t.name.as_str())).collect();
@@ -151,16 +153,16 @@ fn write_columns<W: Write + Send>(
 }
 
 fn required<D: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>, flows: &[FlowRecord], value: impl Fn(&FlowRecord) -> D::T,
+    group: &mut SerializedRowGroupWriter<'_, W>, flows: &FlowLog, value: impl Fn(&FlowRecord) -> D::T,
 ) -> Result<(), ParquetError> {
-    let values: Vec<D::T> = flows.iter().map(value).collect();
+    let values: Vec<D::T> = flows.iter().map(|flow| value(&flow)).collect();
     write_column::<D, W>(group, &values, None)
 }
 
 fn optional<D: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>, flows: &[FlowRecord], value: impl Fn(&FlowRecord) -> Option<D::T>,
+    group: &mut SerializedRowGroupWriter<'_, W>, flows: &FlowLog, value: impl Fn(&FlowRecord) -> Option<D::T>,
 ) -> Result<(), ParquetError> {
-    let values: Vec<Option<D::T>> = flows.iter().map(value).collect();
+    let values: Vec<Option<D::T>> = flows.iter().map(|flow| value(&flow)).collect();
     let present: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
     let values: Vec<D::T> = values.into_iter().flatten().collect();
     write_column::<D, W>(group, &values, Some(&present))
@@ -186,9 +188,9 @@ mod tests {
 
     fn unfinished() -> (Scenario, Vec<RunReport>) {
         let (scenario, mut reports) = fixture::two_runs();
-        reports[1].output.flows[1].finish = None;
-        reports[1].output.flows[0].finish = Some(Time::from_ps(5_087_500));
-        reports[1].output.flows[0].bytes = u64::MAX;
+        let flows = &mut reports[1].output.flows;
+        flows.edit(1, |flow| flow.finish = None);
+        flows.edit(0, |flow| (flow.finish, flow.bytes) = (Some(Time::from_ps(5_087_500)), u64::MAX));
         (scenario, reports)
     }
 

@@ -251,7 +251,7 @@ mod tests {
     fn a_failed_run_has_counts_but_no_statistics() {
         let (scenario, mut reports) = fixture::two_runs();
         reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());
-        reports[1].output.flows[3].finish = None;
+        reports[1].output.flows.edit(3, |flow| flow.finish = None);
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][1];
         assert_eq!((&run["status"], &run["failure"]), (&json!("failed"), &json!("flow 3 is stuck")));
@@ -272,7 +272,7 @@ mod tests {
         let output = &mut reports[0].output;
         output.cut = Some(Cut { at: output.end, not_started: Some(7) });
         // Started at 110 us, the run ended at 600.000001 us.
-        (output.flows[3].finish, output.flows[3].delivered) = (None, 49_000);
+        output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 49_000));
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][0];
         assert_eq!(run["status"], "completed");

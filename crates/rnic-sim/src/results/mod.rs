@@ -7,6 +7,7 @@
 pub mod compare;
 pub mod files;
 pub mod flow_files;
+pub mod flow_log;
 mod json;
 pub mod model;
 pub mod pauses;
@@ -22,5 +23,6 @@ pub mod text;
 pub(crate) mod fixture;
 
 pub use files::{FlowFormat, write_all};
+pub use flow_log::FlowLog;
 pub use model::{Cut, FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 pub use summary::{ScenarioSummary, summarise};

@@ -1,5 +1,6 @@
 //! The raw records of a run, as the simulation hands them over.
 
+use super::flow_log::FlowLog;
 use rnic_transport::{BitRate, Time};
 
 /// Everything that one finished (or given-up) run recorded.
@@ -12,7 +13,7 @@ pub struct RunOutput {
     /// Where the run's `duration` cut it off.
     pub cut: Option<Cut>,
     /// Every flow that started, in order of its start.
-    pub flows: Vec<FlowRecord>,
+    pub flows: FlowLog,
     /// Every port, in order of node and port.
     pub ports: Vec<PortRecord>,
     /// Fabric-wide counts.
@@ -78,7 +79,7 @@ impl RunOutput {
             status: RunStatus::Failed(reason),
             offered: 0,
             cut: None,
-            flows: Vec::new(),
+            flows: FlowLog::new(),
             ports: Vec::new(),
             totals: Totals::default(),
             end: Time::ZERO,

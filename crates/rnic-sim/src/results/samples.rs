@@ -53,7 +53,7 @@ pub(super) fn write_flows(out: impl Write, scenario: &Scenario, reports: &[RunRe
     for (run, report) in scenario.runs.iter().zip(reports) {
         let Some(samples) = &report.output.samples else { continue };
         for flow in &samples.flows {
-            let record = &report.output.flows[flow.flow as usize];
+            let Some(record) = report.output.flows.get(flow.flow) else { continue };
             for (index, gbps) in goodput(samples, flow) {
                 csv.write_record([
                     &run.name,

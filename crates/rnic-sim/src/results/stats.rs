@@ -1,5 +1,6 @@
 //! Statistics over flows: exact means and percentiles, nothing estimated.
 
+use super::flow_log::FlowLog;
 use super::model::FlowRecord;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ impl Goodput {
 
 /// Request completion times in microseconds, in order of (traffic source, request): from the first start to the last
 /// finish of the measured flows of one request. A request with an unfinished flow has none.
-pub fn request_completion_us(flows: &[FlowRecord]) -> Vec<f64> {
+pub fn request_completion_us(flows: &FlowLog) -> Vec<f64> {
     let mut spans: BTreeMap<(u16, u32), (Time, Option<Time>)> = BTreeMap::new();
     for flow in flows.iter().filter(|f| f.measured && f.request != u32::MAX) {
         spans
@@ -192,7 +193,8 @@ mod tests {
             part(u32::MAX, 0, 0, Some(1)),
             FlowRecord { measured: false, ..part(2, 0, 0, Some(1)) },
         ];
-        assert_eq!(request_completion_us(&flows), [60.0, 5.0]);
-        assert!(request_completion_us(&[]).is_empty());
+        let log = (0..).zip(flows).map(|(id, flow)| FlowRecord { id, ..flow }).collect();
+        assert_eq!(request_completion_us(&log), [60.0, 5.0]);
+        assert!(request_completion_us(&FlowLog::new()).is_empty());
     }
 }

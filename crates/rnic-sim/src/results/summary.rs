@@ -189,7 +189,7 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
     let output = &report.output;
     let failure = failure(output);
     let ok = failure.is_none();
-    let measured: Vec<&FlowRecord> = output.flows.iter().filter(|f| f.measured && f.finish.is_some()).collect();
+    let measured: Vec<FlowRecord> = output.flows.iter().filter(|f| f.measured && f.finish.is_some()).collect();
     let whole = group(&measured, |_| true, ok);
     let requests = if ok { stats::request_completion_us(&output.flows) } else { Vec::new() };
     let totals = output.totals;
@@ -272,9 +272,9 @@ fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
 }
 
 /// The flows among `measured` that `member` picks; with statistics only where the run is `ok`.
-fn group(measured: &[&FlowRecord], member: impl Fn(&FlowRecord) -> bool, ok: bool) -> Group {
+fn group(measured: &[FlowRecord], member: impl Fn(&FlowRecord) -> bool, ok: bool) -> Group {
     let of = |value: fn(&FlowRecord) -> Option<f64>| {
-        measured.iter().filter(|f| member(f)).filter_map(|f| value(f)).collect::<Vec<f64>>()
+        measured.iter().filter(|f| member(f)).filter_map(value).collect::<Vec<f64>>()
     };
     let fct_us = of(stats::fct_us);
     let flows = fct_us.len() as u64;
@@ -285,7 +285,7 @@ fn group(measured: &[&FlowRecord], member: impl Fn(&FlowRecord) -> bool, ok: boo
 }
 
 /// Single packets (up to `mtu`), then decades up to 10 MB, then the rest; empty classes left out.
-fn by_size(measured: &[&FlowRecord], mtu: Bytes, ok: bool) -> Vec<SizeClass> {
+fn by_size(measured: &[FlowRecord], mtu: Bytes, ok: bool) -> Vec<SizeClass> {
     let mut limits = vec![("<= 1 packet".to_string(), Some(mtu.0))];
     limits.extend([10_000, 100_000, 1_000_000, 10_000_000].map(|n| (format!("<= {}", Bytes(n)), Some(n))));
     limits.push(("> 10 MB".to_string(), None));
@@ -305,10 +305,10 @@ fn by_size(measured: &[&FlowRecord], mtu: Bytes, ok: bool) -> Vec<SizeClass> {
 /// The goodput of the measured flows that `member` picks.
 fn goodput(output: &RunOutput, member: impl Fn(&FlowRecord) -> bool, ok: bool) -> Option<Goodput> {
     let flows = output.flows.iter().filter(|f| ok && f.measured && member(f));
-    Goodput::of(flows.filter_map(|f| stats::goodput_bps(f, output.end)).collect())
+    Goodput::of(flows.filter_map(|f| stats::goodput_bps(&f, output.end)).collect())
 }
 
-fn by_traffic(spec: &RunSpec, output: &RunOutput, measured: &[&FlowRecord], ok: bool) -> Vec<TrafficClass> {
+fn by_traffic(spec: &RunSpec, output: &RunOutput, measured: &[FlowRecord], ok: bool) -> Vec<TrafficClass> {
     if spec.traffic.len() < 2 {
         return Vec::new();
     }
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn single_packets_end_where_a_large_mtu_ends() {
         let flows = [fixture::flow(0, 9_000), fixture::flow(1, 12_000), fixture::flow(2, 12_001)];
-        let classes = by_size(&flows.iter().collect::<Vec<_>>(), Bytes(12_000), true);
+        let classes = by_size(&flows, Bytes(12_000), true);
         let shape: Vec<_> =
             classes.iter().map(|c| (c.name.as_str(), c.min_bytes, c.max_bytes, c.group.flows)).collect();
         assert_eq!(shape, [("<= 1 packet", 0, Some(12_000), 2), ("<= 100 KB", 12_001, Some(100_000), 1)]);
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn the_largest_class_is_open() {
         let flows = [fixture::flow(0, u64::MAX), fixture::flow(1, 10_000_001), fixture::flow(2, 10_000_000)];
-        let classes = by_size(&flows.iter().collect::<Vec<_>>(), Bytes(1_000), true);
+        let classes = by_size(&flows, Bytes(1_000), true);
         assert_eq!(classes.len(), 2);
         assert_eq!((classes[0].min_bytes, classes[0].group.flows), (1_000_001, 1));
         assert_eq!((classes[1].name.as_str(), classes[1].max_bytes, classes[1].group.flows), ("> 10 MB", None, 2));
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_completed_run_with_unfinished_flows_is_a_failure() {
         let (scenario, mut reports) = fixture::two_runs();
-        reports[1].output.flows[2].finish = None;
+        reports[1].output.flows.edit(2, |flow| flow.finish = None);
         let run = &summarise(&scenario, &reports).runs[1];
         assert_eq!(run.failure.as_deref(), Some("1 of 5 flows never finished"));
         assert_eq!((run.slowdown, run.fct_us, run.requests, run.drop_rate), (None, None, None, None));

@@ -375,7 +375,7 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
         let (scenario, mut reports) = fixture::two_runs();
         let output = &mut reports[1].output;
         output.cut = Some(Cut { at: Time::from_us(600), not_started: Some(7) });
-        (output.flows[3].finish, output.flows[3].delivered) = (None, 0);
+        output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 0));
         for width in [60, 80, 120] {
             fits(&render(&summarise(&scenario, &reports), width), width);
         }

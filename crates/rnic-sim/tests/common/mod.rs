@@ -144,7 +144,7 @@ pub(crate) fn assert_accounts(output: &RunOutput) {
     assert_eq!(retransmitted, t.retransmitted);
     for record in &output.flows {
         if record.finish.is_some() {
-            assert!(fct(record) >= record.ideal.as_ps(), "faster than alone: {record:?}");
+            assert!(fct(&record) >= record.ideal.as_ps(), "faster than alone: {record:?}");
         }
     }
     if output.status == RunStatus::Completed && output.cut.is_none() {

@@ -1,6 +1,7 @@
 //! What was sampled, as curves over time.
 
-use super::super::model::{FlowRecord, Samples};
+use super::super::flow_log::FlowLog;
+use super::super::model::Samples;
 use super::super::samples::goodput;
 use super::super::summary::ScenarioSummary;
 use super::figure::{Axis, Board, Figure, Line, Lines, Point, Scale, Unit, View};
@@ -46,15 +47,15 @@ fn queues(samples: &Samples) -> Option<Board> {
     })
 }
 
-fn flows(samples: &Samples, records: &[FlowRecord]) -> Option<Board> {
+fn flows(samples: &Samples, records: &FlowLog) -> Option<Board> {
     let flows = || samples.flows.iter().take(CURVES);
     let line = |(series, flow): (usize, &super::super::model::FlowSamples)| {
         let mean = |bucket: &[f64]| bucket.iter().sum::<f64>() / bucket.len() as f64;
         Line { series, points: thin(samples, goodput(samples, flow), mean) }
     };
     let name = |flow: &super::super::model::FlowSamples| {
-        let record = &records[flow.flow as usize];
-        format!("flow {}, {} to {}", record.id, record.src, record.dst)
+        let hosts = records.get(flow.flow).map_or(String::new(), |flow| format!(", {} to {}", flow.src, flow.dst));
+        format!("flow {}{hosts}", flow.flow)
     };
     (!samples.flows.is_empty()).then(|| Board {
         series: flows().map(name).collect(),

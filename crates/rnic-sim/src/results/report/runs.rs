@@ -193,7 +193,7 @@ pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRepor
         series,
         points: match summary.runs[series].failure {
             Some(_) => Vec::new(),
-            None => tail(&measured(report), spec.fabric.mtu.0).into_iter().filter(kept).collect(),
+            None => tail(measured(report), spec.fabric.mtu.0).into_iter().filter(kept).collect(),
         },
     };
     let lines: Vec<Line> = scenario.runs.iter().zip(reports).enumerate().map(line).collect();
@@ -213,7 +213,7 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunReport]) -> Opt
         .runs
         .iter()
         .zip(reports)
-        .map(|(run, report)| if run.failure.is_some() { Vec::new() } else { by_size(&measured(report)) })
+        .map(|(run, report)| if run.failure.is_some() { Vec::new() } else { by_size(measured(report)) })
         .collect();
     let view = |name: &str, pick: fn(&SizePoint) -> Option<f64>| View {
         name: name.to_string(),
@@ -249,14 +249,14 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunReport]) -> Opt
     })
 }
 
-fn measured(report: &RunReport) -> Vec<&FlowRecord> {
-    report.output.flows.iter().filter(|flow| flow.measured).collect()
+fn measured(report: &RunReport) -> impl Iterator<Item = FlowRecord> {
+    report.output.flows.iter().filter(|flow| flow.measured)
 }
 
 /// From the 90th percentile in steps of 0.1 % while at least one flow in the mean lies beyond. By the same rule as every
 /// percentile of the summary, so that the curve goes through its 99th and 99.9th.
-fn tail(flows: &[&FlowRecord], mtu: u64) -> Vec<Point> {
-    let mut fct: Vec<f64> = flows.iter().filter(|f| f.bytes <= mtu).filter_map(|f| stats::fct_us(f)).collect();
+fn tail(flows: impl Iterator<Item = FlowRecord>, mtu: u64) -> Vec<Point> {
+    let mut fct: Vec<f64> = flows.filter(|f| f.bytes <= mtu).filter_map(|f| stats::fct_us(&f)).collect();
     fct.sort_unstable_by(f64::total_cmp);
     (900..=999u32)
         .take_while(|per_mille| fct.len() as u64 * u64::from(1000 - per_mille) >= 1000)
@@ -276,10 +276,10 @@ struct SizePoint {
 }
 
 /// In ranges of sizes that end at 1, 2, 5, 10, 20, 50, ... bytes.
-fn by_size(flows: &[&FlowRecord]) -> Vec<SizePoint> {
+fn by_size(flows: impl Iterator<Item = FlowRecord>) -> Vec<SizePoint> {
     let mut ranges: BTreeMap<u64, Vec<(u64, f64)>> = BTreeMap::new();
     for flow in flows {
-        if let Some(slowdown) = stats::slowdown(flow) {
+        if let Some(slowdown) = stats::slowdown(&flow) {
             ranges.entry(range_end(flow.bytes)).or_default().push((flow.bytes, slowdown));
         }
     }
@@ -333,19 +333,19 @@ mod tests {
     #[test]
     fn the_tail_ends_where_the_flows_end() {
         let thousand = flows(1_000);
-        let points = tail(&thousand.iter().collect::<Vec<_>>(), 1_000);
+        let points = tail(thousand.iter().copied(), 1_000);
         let ends = (points.len(), &points[0], &points[99]);
         assert_eq!(ends, (100, &Point::at(900.0, 90.0), &Point::at(999.0, 99.9)));
         let fifty = flows(50);
-        let points = tail(&fifty.iter().collect::<Vec<_>>(), 1_000);
+        let points = tail(fifty.iter().copied(), 1_000);
         assert_eq!(points.last(), Some(&Point::at(49.0, 98.0)));
-        assert_eq!(tail(&fifty.iter().collect::<Vec<_>>(), 999), []);
+        assert_eq!(tail(fifty.iter().copied(), 999), []);
     }
 
     #[test]
     fn percentiles_that_few_flows_cannot_tell_are_missing() {
         let twenty = flows(20);
-        let points = by_size(&twenty.iter().collect::<Vec<_>>());
+        let points = by_size(twenty.iter().copied());
         assert_eq!(points, [SizePoint { bytes: 1_000, flows: 20, p50: 2.0, p95: Some(3.8), p99: None }]);
     }
 
