@@ -5,7 +5,8 @@
 //! not count padding, the RETH of a RoCE Write's first packet, and what an IRN ACK has in common with a NACK.
 
 use crate::in_band::InBand;
-use crate::nic::{FlowPlace, Segment};
+use crate::hosts::FlowPlace;
+use crate::nic::Segment;
 use crate::resolve::{Resolved, SetupError, Stack};
 use crate::results::{FlowLog, FlowRecord};
 use crate::scenario::RunSpec;
@@ -108,11 +109,12 @@ impl Capture {
 
     /// Takes what the fabric has noted; `places` tells the slot and hashes of each flow, `flows` their records.
     pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, places: &[FlowPlace], flows: &FlowLog) {
-        let mut data: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
-        let mut replies: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+        // By host, slot and hash.
+        let mut data: BTreeMap<((u32, u32), u32), Vec<u32>> = BTreeMap::new();
+        let mut replies: BTreeMap<((u32, u32), u32), Vec<u32>> = BTreeMap::new();
         for (record, place) in (0..).zip(places) {
-            data.entry((place.slot, place.flow_hash)).or_default().push(record);
-            replies.entry((place.slot, place.reply_hash)).or_default().push(record);
+            data.entry((place.receiver, place.flow_hash)).or_default().push(record);
+            replies.entry((place.sender, place.reply_hash)).or_default().push(record);
         }
         let what = |packet: &SimulatedPacket<Segment<T>>, at: Time| {
             if packet.is_pause() {
@@ -122,7 +124,8 @@ impl Capture {
             let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
             // A slot is used again when its flow is over: the last one that had started. On one connection it may be an earlier one that
             // the packet is of.
-            let candidates = flows_of.get(&(packet.body.slot(), packet.flow_hash)).map_or(&[][..], Vec::as_slice);
+            let place = (packet.dst, packet.body.slot());
+            let candidates = flows_of.get(&(place, packet.flow_hash)).map_or(&[][..], Vec::as_slice);
             let started = candidates.partition_point(|record| flows.get(*record).is_some_and(|flow| flow.start <= at));
             let record = of_connection(&candidates[..started], places, pdu);
             let (hash, priority, marked) = (packet.flow_hash, packet.priority, packet.is_marked());
@@ -403,7 +406,7 @@ mod tests {
     #[test]
     fn numbers_tell_the_flows_of_a_connection_apart() {
         // Packets -2 and -1 are the first flow's, 0 to 3 the second's, all from 4 on the third's.
-        let place = |first| FlowPlace { slot: 0, flow_hash: 1, reply_hash: 2, first_psn: Psn::new(MAX_24).plus(first) };
+        let place = |first| FlowPlace { receiver: (1, 0), sender: (0, 0), flow_hash: 1, reply_hash: 2, first_psn: Psn::new(MAX_24).plus(first) };
         let places = [place(u32::MAX), place(1), place(5)];
         let of = |records: &[u32], pdu| of_connection(records, &places, pdu);
         let psn = |number: u32| Psn::new(number.wrapping_sub(2));

@@ -7,7 +7,7 @@ use crate::in_band::InBand;
 use crate::message_hosts::simulate_messages;
 use crate::resolve::{Resolved, Stack};
 use crate::results::RunOutput;
-use crate::run::{Observer, simulate_captured};
+use crate::run::{Observer, Sharing, simulate_captured};
 use crate::workload::{FlowStream, Loops};
 use rnic_transport::congestion::{CongestionControl, Marking, NoCongestionControl, Parameter, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
@@ -34,6 +34,7 @@ pub(crate) struct Job<'a, 'o> {
     pub(crate) loops: Option<Loops>,
     pub(crate) observer: Observer<'o>,
     pub(crate) capture: Option<&'a mut Capture>,
+    pub(crate) sharing: &'a Sharing<'a>,
 }
 
 /// One congestion control by name.
@@ -105,16 +106,16 @@ fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutpu
     if let Some(plan) = &job.resolved.messages {
         return simulate_messages(plan, job);
     }
-    let Job { resolved, settings, seed, flows, loops, observer, capture } = job;
-    let flows = (flows, loops);
+    let Job { resolved, settings, seed, flows, loops, observer, capture, sharing } = job;
+    let (flows, how) = ((flows, loops), (seed, sharing));
     let params = match C::params(settings, &resolved.flow) {
         Ok(params) => params,
         Err(reason) => return RunOutput::not_started(reason),
     };
     match resolved.stack {
-        Stack::GoBackN => simulate_captured::<GoBackN, C, _, T>(resolved, params, seed, flows, observer, capture),
-        Stack::Irn => simulate_captured::<Irn, C, _, T>(resolved, params, seed, flows, observer, capture),
-        Stack::Tcp => simulate_captured::<Tcp, C, _, T>(resolved, params, seed, flows, observer, capture),
+        Stack::GoBackN => simulate_captured::<GoBackN, C, _, T>(resolved, params, how, flows, observer, capture),
+        Stack::Irn => simulate_captured::<Irn, C, _, T>(resolved, params, how, flows, observer, capture),
+        Stack::Tcp => simulate_captured::<Tcp, C, _, T>(resolved, params, how, flows, observer, capture),
     }
 }
 

@@ -47,7 +47,7 @@ struct LastingConnection {
 }
 
 /// All hosts of a run with their flows. A flow has a number while there is anything to know of it; then the number is another's.
-pub struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T = ()> {
+pub(crate) struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T = ()> {
     parts: Vec<Box<NicPart<P, C, T>>>,
     partition: Arc<Partition>,
     book: FlowBook<'a, S>,

@@ -3,7 +3,7 @@
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
 /// What a packet has room for beside the transport's part: nothing, or in-band telemetry.
-pub trait InBand: Copy + Default {
+pub trait InBand: Copy + Default + Send {
     /// Whether switches write telemetry.
     const TELEMETRY: bool;
     /// One more hop.

@@ -8,8 +8,9 @@ use crate::resolve::message::{MessagePlan, Program};
 use crate::results::{FlowLog, FlowRecord, RunOutput};
 use crate::run::{RunHosts, flow_book, run_hosts};
 use crate::scenario::P4Program;
+use crate::slab::Slab;
 use crate::workload::FlowSpec;
-use rnic_fabric::{Body, Endpoint, Fabric, MIN_FRAME, Packet};
+use rnic_fabric::{Body, Endpoint, Endpoints, MIN_FRAME, Packet, Partition, Place};
 use rnic_nano::{NicParameters, P4Pipeline};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
@@ -19,6 +20,7 @@ use rnic_transport::message::{Arrival, Pipeline};
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The address of host 0; the others follow.
 const FIRST_IP: u32 = 0x0a00_0000;
@@ -33,13 +35,13 @@ pub(crate) fn ip(host: u32) -> u32 {
 pub(crate) struct Carried<H, T> {
     /// Sending host.
     src: u32,
-    /// Data: number of the flow.
+    /// Data: the slot of the flow's receiving end.
     flow: u32,
     header: H,
     in_band: T,
 }
 
-impl<H: Copy + Default, T: InBand> Body for Carried<H, T> {
+impl<H: Copy + Default + Send, T: InBand> Body for Carried<H, T> {
     const TELEMETRY: bool = T::TELEMETRY;
     #[inline]
     fn stamp(&mut self, hop: HopRecord) {
@@ -89,23 +91,51 @@ fn p4_pipeline<const N: usize>(p4: &P4Program, nic: &NicParameters, ip: u32) -> 
 
 /// The same with the program that `program` makes for an address, and with room for telemetry.
 fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
-    let Job { resolved, seed, flows, loops, observer, .. } = job;
-    let mut fabric = match Fabric::<Carried<P::Header, T>>::new(&resolved.fabric, seed) {
+    let Job { resolved, seed, flows, loops, observer, sharing, .. } = job;
+    let mut fabric = match sharing.fabric::<Carried<P::Header, T>>(resolved, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
     let book = flow_book(&fabric, resolved, (flows, loops), observer);
-    let programs = (0..fabric.topology().hosts).map(|host| program(ip(host))).collect();
-    let mut hosts = MessageHosts::<P, T, _>::new(plan.nic.clone(), plan.framing, programs, book);
+    let partition = fabric.partition().clone();
+    let mut hosts = MessageHosts::<P, T, _>::new(plan.nic.clone(), plan.framing, program, partition, book);
     let mut output = run_hosts(&mut fabric, resolved, &mut hosts);
     hosts.warn(&mut output.warnings);
+    sharing.done(&fabric);
     output
+}
+
+/// The sending end of a message.
+struct SendEnd {
+    /// Number of the flow among those that there are now.
+    flow: u32,
+    dst: u32,
+    bytes: u32,
+    /// Slot of its receiving end there.
+    slot: u32,
+    flow_hash: u32,
+    retransmitted: u32,
+    timeouts: u32,
+    /// The NIC has sent it, or given it up.
+    ended: bool,
+}
+
+/// The receiving end of a message.
+struct ReceiveEnd {
+    flow: u32,
+    bytes: u64,
+    /// Hash in its packets, which tells them from those of an earlier flow in its slot.
+    flow_hash: u32,
+    delivered: u64,
+    done: bool,
 }
 
 /// One host.
 struct Host<P: Pipeline, T> {
+    /// Its number over all parts.
+    number: u32,
     nic: MessageNic<P>,
-    /// Flows that start in the current window.
+    /// Flows that start in the current window: time and slot.
     starts: VecDeque<(Time, u32)>,
     /// Flows for which the NIC has had no buffer yet.
     waiting: VecDeque<u32>,
@@ -113,23 +143,20 @@ struct Host<P: Pipeline, T> {
     held: Option<Packet<Carried<P::Header, T>>>,
     /// There is something to send.
     ready: bool,
+    /// What it sends; the NIC knows a message by its slot.
+    senders: Slab<SendEnd>,
+    receivers: Slab<ReceiveEnd>,
 }
 
-/// All hosts of a run with their messages.
-pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>> {
-    cfg: NicConfig,
-    framing: Framing,
-    book: FlowBook<'a, S>,
-    hosts: Vec<Host<P, T>>,
-    /// By number of the flow.
-    hashes: Vec<u32>,
-    /// Flows whose sender has not heard that all has arrived.
-    sending: u64,
-    given_up: BTreeSet<u32>,
-    /// Every flow before this one is over.
-    first_open: usize,
-    totals: HostTotals,
-    strays: Strays,
+/// What a host has noticed of a flow, by its number.
+#[derive(Clone, Copy)]
+enum Noticed {
+    /// All of it has arrived.
+    Finished(u32, Time),
+    /// Its sender knows that.
+    Sent(u32),
+    /// Its sender has given it up.
+    GaveUp(u32),
 }
 
 /// What a program did that cannot be. Programs in P4 may do anything.
@@ -143,36 +170,27 @@ struct Strays {
     foreign: u64,
 }
 
-impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
-    /// Hosts with a program each, which will start the flows of the book.
-    pub(crate) fn new(cfg: NicConfig, framing: Framing, programs: Vec<P>, book: FlowBook<'a, S>) -> Self {
-        let host = |program| Host {
-            nic: MessageNic::new(&cfg, program),
-            starts: VecDeque::new(),
-            waiting: VecDeque::new(),
-            held: None,
-            ready: false,
-        };
-        let hosts = programs.into_iter().map(host).collect();
-        MessageHosts {
-            cfg,
-            framing,
-            book,
-            hosts,
-            hashes: Vec::new(),
-            sending: 0,
-            given_up: BTreeSet::new(),
-            first_open: 0,
-            totals: HostTotals::default(),
-            strays: Strays::default(),
-        }
-    }
+/// The hosts of one part of the fabric.
+pub(crate) struct MessagePart<P: Pipeline, T> {
+    cfg: NicConfig,
+    framing: Framing,
+    /// Hosts in all parts.
+    all_hosts: u32,
+    hosts: Vec<Host<P, T>>,
+    totals: HostTotals,
+    strays: Strays,
+    last_progress: Time,
+    /// Since the window began: by which host, and what.
+    noticed: Vec<(u32, Noticed)>,
+}
 
+impl<P: Pipeline, T: InBand> MessagePart<P, T> {
     /// Hands a flow to its NIC, or lets it wait for a buffer.
-    fn send(&mut self, host: u32, flow: u32, now: Time) -> bool {
-        let record = &self.book.records[flow as usize];
-        let message = Message { dst_ip: ip(record.dst), bytes: record.bytes as u32, tag: flow, ..Message::default() };
-        match self.hosts[host as usize].nic.send(&self.cfg, now, &message) {
+    fn send(&mut self, host: u32, slot: u32, now: Time) -> bool {
+        let host = &mut self.hosts[host as usize];
+        let SendEnd { dst, bytes, .. } = host.senders[slot];
+        let message = Message { dst_ip: ip(dst), bytes, tag: slot, ..Message::default() };
+        match host.nic.send(&self.cfg, now, &message) {
             Ok(_) => true,
             Err(NoBuffer::NoneFree { .. } | NoBuffer::TooLong { .. }) => false,
         }
@@ -180,20 +198,25 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
 
     /// Payload of a flow has arrived, or what the program takes for it.
     #[inline]
-    fn arrived(&mut self, flow: u32, flow_hash: u32, received: &Received, now: Time) {
-        let Some(record) = self.book.records.get_mut(flow as usize) else {
+    fn arrived(&mut self, host: u32, slot: u32, flow_hash: u32, received: &Received, now: Time) {
+        let host = &mut self.hosts[host as usize];
+        let Some(end) = host.receivers.get_mut(slot) else {
             self.strays.foreign += 1;
             return;
         };
-        record.delivered = (record.delivered + u64::from(received.new_bytes)).min(record.bytes);
-        let (bytes, is_open) = (record.bytes, record.finish.is_none());
-        self.book.progress(now);
+        self.last_progress = self.last_progress.max(now);
+        if end.flow_hash != flow_hash {
+            // Of an earlier flow in this slot: it is over.
+            self.strays.foreign += u64::from(received.completed.is_some());
+            return;
+        }
+        end.delivered = (end.delivered + u64::from(received.new_bytes)).min(end.bytes);
         let Some(message) = received.completed else { return };
-        if !is_open || u64::from(message.bytes) != bytes {
+        if end.done || u64::from(message.bytes) != end.bytes {
             self.strays.foreign += 1;
-        } else if self.given_up.is_empty() || !self.given_up.contains(&flow) {
-            // What its sender has given up counts as not finished even if all of it has arrived.
-            self.book.finish(flow, flow, flow_hash, now);
+        } else {
+            end.done = true;
+            self.noticed.push((host.number, Noticed::Finished(end.flow, now)));
         }
     }
 
@@ -207,30 +230,27 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         host.ready = host.held.is_some() || host.nic.next_transmit().is_some_and(|at| at <= now);
     }
 
-    fn event(&mut self, host: u32, event: NicEvent, now: Time) {
-        match event {
-            NicEvent::Sent { .. } => {}
-            NicEvent::GaveUp { tag } => {
-                if self.book.records[tag as usize].finish.is_none() {
-                    self.book.abandon();
-                    self.given_up.insert(tag);
-                    self.totals.given_up += 1;
-                }
-            }
+    fn event(&mut self, index: u32, event: NicEvent, now: Time) {
+        let host = &mut self.hosts[index as usize];
+        let (tag, noticed): (u32, fn(u32) -> Noticed) = match event {
+            NicEvent::Sent { tag } => (tag, Noticed::Sent),
+            NicEvent::GaveUp { tag } => (tag, Noticed::GaveUp),
             NicEvent::Timeout { tag } => {
                 self.totals.timeouts += 1;
-                self.book.records[tag as usize].timeouts += 1;
+                host.senders[tag].timeouts += 1;
                 return;
             }
             NicEvent::ReceiveExpired { .. } => return,
-        }
-        self.sending -= 1;
+        };
+        let end = &mut host.senders[tag];
+        end.ended = true;
+        self.noticed.push((host.number, noticed(end.flow)));
         // A buffer is free.
-        while let Some(flow) = self.hosts[host as usize].waiting.front().copied() {
-            if !self.send(host, flow, now) {
+        while let Some(slot) = self.hosts[index as usize].waiting.front().copied() {
+            if !self.send(index, slot, now) {
                 break;
             }
-            self.hosts[host as usize].waiting.pop_front();
+            self.hosts[index as usize].waiting.pop_front();
         }
     }
 
@@ -240,19 +260,22 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         let written = P::header_bytes(&out.header);
         let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
         let dst = out.dst_ip.wrapping_sub(FIRST_IP);
-        if dst as usize >= self.hosts.len() {
+        if dst >= self.all_hosts {
             self.strays.nowhere += 1;
             return None;
         }
         self.strays.beyond += u64::from(out.band >= bands);
+        let host = &mut self.hosts[host as usize];
+        let src = host.number;
         let (flow, flow_hash, flags) = if out.is_control {
             self.totals.control += 1;
-            (u32::MAX, host.wrapping_mul(0x9e37_79b9) ^ dst.wrapping_mul(0x85eb_ca6b), Packet::<()>::CONTROL)
+            (u32::MAX, src.wrapping_mul(0x9e37_79b9) ^ dst.wrapping_mul(0x85eb_ca6b), Packet::<()>::CONTROL)
         } else {
             self.totals.data += 1;
             self.totals.retransmitted += u64::from(out.is_rtx);
-            self.book.records[out.tag as usize].retransmitted += u32::from(out.is_rtx);
-            (out.tag, self.hashes[out.tag as usize], 0)
+            let end = &mut host.senders[out.tag];
+            end.retransmitted += u32::from(out.is_rtx);
+            (end.slot, end.flow_hash, 0)
         };
         Some(Packet {
             dst,
@@ -260,7 +283,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: (bands - 1).saturating_sub(out.band),
             flags,
-            body: Carried { src: host, flow, header: out.header, in_band: T::default() },
+            body: Carried { src, flow, header: out.header, in_band: T::default() },
         })
     }
 
@@ -283,7 +306,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
     }
 }
 
-impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoint for MessageHosts<'_, P, T, S> {
+impl<P: Pipeline, T: InBand> Endpoint for MessagePart<P, T> {
     type Body = Carried<P::Header, T>;
 
     #[inline]
@@ -301,7 +324,7 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoint for MessageH
         };
         let received = self.hosts[host as usize].nic.receive(&self.cfg, header, &arrival);
         if received.new_bytes > 0 {
-            self.arrived(*flow, packet.flow_hash, &received, now);
+            self.arrived(host, *flow, packet.flow_hash, &received, now);
         }
         self.follow_up(host, now);
     }
@@ -317,9 +340,9 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoint for MessageH
 
     fn wake(&mut self, index: u32, now: Time) {
         let host = &mut self.hosts[index as usize];
-        if let Some((_, flow)) = host.starts.pop_front_if(|(at, _)| *at <= now) {
-            if !host.waiting.is_empty() || !self.send(index, flow, now) {
-                self.hosts[index as usize].waiting.push_back(flow);
+        if let Some((_, slot)) = host.starts.pop_front_if(|(at, _)| *at <= now) {
+            if !host.waiting.is_empty() || !self.send(index, slot, now) {
+                self.hosts[index as usize].waiting.push_back(slot);
             }
         } else if host.nic.deadline().is_some_and(|at| at <= now) {
             host.nic.on_deadline(&self.cfg, now);
@@ -343,50 +366,218 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoint for MessageH
         self.follow_up(index, now);
         packet
     }
+}
+
+/// Where the ends of a flow are.
+#[derive(Clone, Copy, Default)]
+struct FlowEnds {
+    sender: Place,
+    send_slot: u32,
+    receiver: Place,
+    receive_slot: u32,
+}
+
+/// All hosts of a run with their messages. A flow has a number while there is anything to know of it; then the number is another's.
+pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>> {
+    parts: Vec<Box<MessagePart<P, T>>>,
+    partition: Arc<Partition>,
+    book: FlowBook<'a, S>,
+    /// By number.
+    flows: Vec<FlowEnds>,
+    /// Numbers that are free.
+    free: Vec<u32>,
+    /// Flows whose sender has not heard that all has arrived.
+    sending: u64,
+    /// Numbers of flows that their senders have given up: they stay to the end, for all of them may arrive after all.
+    given_up: BTreeSet<u32>,
+}
+
+impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
+    /// Hosts with the program each that `program` makes for its address, which will start the flows of the book.
+    fn new(
+        cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, partition: Arc<Partition>, book: FlowBook<'a, S>,
+    ) -> Self {
+        let host = |number: &u32| Host {
+            number: *number,
+            nic: MessageNic::new(&cfg, program(ip(*number))),
+            starts: VecDeque::new(),
+            waiting: VecDeque::new(),
+            held: None,
+            ready: false,
+            senders: Slab::new(),
+            receivers: Slab::new(),
+        };
+        let all_hosts = (0..partition.parts()).map(|part| partition.hosts_of(part).len() as u32).sum();
+        let part = |part| {
+            Box::new(MessagePart {
+                cfg: cfg.clone(),
+                framing,
+                all_hosts,
+                hosts: partition.hosts_of(part).iter().map(host).collect(),
+                totals: HostTotals::default(),
+                strays: Strays::default(),
+                last_progress: Time::ZERO,
+                noticed: Vec::new(),
+            })
+        };
+        MessageHosts {
+            parts: (0..partition.parts()).map(part).collect(),
+            partition,
+            book,
+            flows: Vec::new(),
+            free: Vec::new(),
+            sending: 0,
+            given_up: BTreeSet::new(),
+        }
+    }
+
+    fn host(&self, place: Place) -> &Host<P, T> {
+        &self.parts[place.part as usize].hosts[place.index as usize]
+    }
+    fn host_mut(&mut self, place: Place) -> &mut Host<P, T> {
+        &mut self.parts[place.part as usize].hosts[place.index as usize]
+    }
+    fn send_end(&self, flow: u32) -> &SendEnd {
+        let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
+        &self.host(sender).senders[send_slot]
+    }
+    fn receive_end(&self, flow: u32) -> &ReceiveEnd {
+        let FlowEnds { receiver, receive_slot, .. } = self.flows[flow as usize];
+        &self.host(receiver).receivers[receive_slot]
+    }
+
+    /// Creates both ends of a flow; returns its number.
+    fn open(&mut self, spec: &FlowSpec) -> u32 {
+        let (flow_hash, _) = self.book.hashes(spec);
+        let flow = self.free.pop().unwrap_or_else(|| {
+            self.flows.push(FlowEnds::default());
+            self.flows.len() as u32 - 1
+        });
+        let (sender, receiver) = (self.partition.node(spec.src), self.partition.node(spec.dst));
+        let receive = ReceiveEnd { flow, bytes: spec.bytes, flow_hash, delivered: 0, done: false };
+        let receive_slot = self.host_mut(receiver).receivers.insert(receive);
+        let send = SendEnd {
+            flow,
+            dst: spec.dst,
+            bytes: spec.bytes as u32,
+            slot: receive_slot,
+            flow_hash,
+            retransmitted: 0,
+            timeouts: 0,
+            ended: false,
+        };
+        let send_slot = self.host_mut(sender).senders.insert(send);
+        self.host_mut(sender).starts.push_back((spec.start, send_slot));
+        self.flows[flow as usize] = FlowEnds { sender, send_slot, receiver, receive_slot };
+        self.book.start(spec, flow_hash, flow);
+        flow
+    }
+
+    /// Takes over what the hosts have noticed since the window began, host by host.
+    fn take_noticed(&mut self) {
+        let mut noticed = Vec::new();
+        for part in &mut self.parts {
+            noticed.append(&mut part.noticed);
+        }
+        noticed.sort_by_key(|(host, _)| *host); // stable: each host's in order of time
+        for (_, noticed) in noticed {
+            match noticed {
+                // What its sender has given up counts as not finished even if all of it has arrived.
+                Noticed::Finished(flow, _) if self.given_up.contains(&flow) => {}
+                Noticed::Finished(flow, at) => {
+                    let hash = self.send_end(flow).flow_hash;
+                    self.book.finish(flow, hash, at);
+                    self.retire(flow);
+                }
+                Noticed::Sent(flow) => {
+                    self.sending -= 1;
+                    self.retire(flow);
+                }
+                Noticed::GaveUp(flow) => {
+                    self.sending -= 1;
+                    if self.book.record(flow).finish.is_none() {
+                        self.book.abandon();
+                        self.given_up.insert(flow);
+                    } else {
+                        self.retire(flow);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets a flow if it is over for both ends.
+    fn retire(&mut self, flow: u32) {
+        let SendEnd { retransmitted, timeouts, ended, .. } = *self.send_end(flow);
+        if !ended || self.book.record(flow).finish.is_none() {
+            return;
+        }
+        self.book.retire(flow, retransmitted, timeouts);
+        let FlowEnds { sender, send_slot, receiver, receive_slot } = self.flows[flow as usize];
+        self.host_mut(sender).senders.release(send_slot);
+        let host = self.host_mut(receiver);
+        // Late packets are not those of the next flow in the slot.
+        host.receivers[receive_slot].flow_hash ^= u32::MAX;
+        host.receivers.release(receive_slot);
+        self.free.push(flow);
+    }
+}
+
+impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoints for MessageHosts<'_, P, T, S> {
+    type Part = MessagePart<P, T>;
+
+    fn parts(&mut self) -> &mut Vec<Box<MessagePart<P, T>>> {
+        &mut self.parts
+    }
 
     fn next_start(&self) -> Time {
         self.book.next_start()
     }
 
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
-        while let Some((flow, origin)) = self.book.next_flow(end) {
-            let (flow_hash, _) = self.book.hashes(&flow);
-            let number = self.book.start(&flow, flow_hash);
-            self.book.place(number, origin);
-            self.hashes.push(flow_hash);
+        while let Some((spec, origin)) = self.book.next_flow(end) {
+            let flow = self.open(&spec);
+            self.book.place(flow, origin);
             self.sending += 1;
-            self.hosts[flow.src as usize].starts.push_back((flow.start, number));
-            wake(flow.src, flow.start);
+            wake(spec.src, spec.start);
         }
         self.book.window_is_open();
     }
 
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
-        while self.book.records.get(self.first_open).is_some_and(|record| !self.is_open(record)) {
-            self.first_open += 1;
+        let progress = self.parts.iter().map(|part| part.last_progress).max();
+        self.book.progress(progress.unwrap_or_default());
+        if self.parts.iter().any(|part| !part.noticed.is_empty()) {
+            self.take_noticed();
         }
         self.book.close_window(end, hops, self.sending == 0)
     }
 }
 
 impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T, S> {
+    /// All hosts, in order of their numbers.
+    fn in_order(&self) -> impl Iterator<Item = &Host<P, T>> {
+        (0..self.parts[0].all_hosts).map(|number| self.host(self.partition.node(number)))
+    }
+
     /// What a reader should know of the run.
     fn warn(&self, warnings: &mut Vec<String>) {
-        let sum = |of: fn(&Counters) -> u64| self.hosts.iter().map(|host| of(&host.nic.counters())).sum::<u64>();
+        let sum = |of: fn(&Counters) -> u64| self.in_order().map(|host| of(&host.nic.counters())).sum::<u64>();
+        let strays = |of: fn(&Strays) -> u64| self.parts.iter().map(|part| of(&part.strays)).sum::<u64>();
         let given_up = self.given_up.len();
         if given_up > 0 {
             let messages =
                 if given_up == 1 { "1 message was".to_string() } else { format!("{given_up} messages were") };
-            let timeouts = self.cfg.most_timeouts;
+            let timeouts = self.parts[0].cfg.most_timeouts;
             warnings.push(format!("{messages} given up after {timeouts} timeouts in a row without an answer"));
         }
         for (count, what) in [
             (sum(|counters| counters.rx_failures), "packets found no buffer for their message"),
             (sum(|counters| counters.expired), "messages were forgotten by their receivers"),
             (sum(|counters| counters.program_errors), "packets were treated by the program against what it was told"),
-            (self.strays.nowhere, "packets of the program were for no host"),
-            (self.strays.beyond, "packets of the program were in a band beyond its last one"),
-            (self.strays.foreign, "packets or messages that the program made are no flow's"),
+            (strays(|strays| strays.nowhere), "packets of the program were for no host"),
+            (strays(|strays| strays.beyond), "packets of the program were in a band beyond its last one"),
+            (strays(|strays| strays.foreign), "packets or messages that the program made are no flow's"),
         ] {
             if count > 0 {
                 warnings.push(format!("{count} {what}"));
@@ -400,7 +591,7 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T
     /// What the programs have noticed themselves.
     fn faults(&self) -> Vec<(u64, &'static str)> {
         let mut sums: Vec<(u64, &'static str)> = Vec::new();
-        for (count, what) in self.hosts.iter().flat_map(|host| host.nic.program().faults()) {
+        for (count, what) in self.in_order().flat_map(|host| host.nic.program().faults()) {
             match sums.iter_mut().find(|(_, known)| *known == what) {
                 Some((sum, _)) => *sum += count,
                 None => sums.push((count, what)),
@@ -409,20 +600,22 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T
         sums
     }
 
-    /// Records of the flows that are under way before `now`.
-    fn open_records(&self, now: Time) -> impl Iterator<Item = &FlowRecord> {
-        let records = self.book.records[self.first_open..].iter();
-        records.filter(move |record| self.is_open(record) && record.start < now)
-    }
-
-    fn is_open(&self, record: &FlowRecord) -> bool {
-        record.finish.is_none() && !self.given_up.contains(&record.id)
+    /// The flows that are under way before `now`. Of what has finished since the window began
+    /// only the host knows.
+    fn open_flows(&self, now: Time) -> impl Iterator<Item = (u32, &FlowRecord)> {
+        let open = self.book.open_flows().filter(|(_, record)| record.finish.is_none());
+        open.filter(move |(flow, record)| {
+            record.start < now && !self.given_up.contains(flow) && !self.receive_end(*flow).done
+        })
     }
 }
 
 impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> RunHosts for MessageHosts<'_, P, T, S> {
     fn totals(&self) -> HostTotals {
-        self.totals
+        let mut totals = HostTotals::default();
+        self.parts.iter().for_each(|part| totals.add(&part.totals));
+        totals.given_up += self.given_up.len() as u64;
+        totals
     }
     fn stop(&self) -> Option<Stop> {
         self.book.stop()
@@ -431,12 +624,18 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> RunHosts for MessageH
         self.book.active()
     }
     fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)> {
-        self.open_records(now).map(|record| (record.id, record.src, record.dst, self.hashes[record.id as usize]))
+        self.open_flows(now).map(|(flow, record)| (record.id, record.src, record.dst, self.send_end(flow).flow_hash))
     }
     fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
-        self.open_records(now).map(|record| (record.id, record.delivered))
+        self.open_flows(now).map(|(flow, record)| (record.id, self.receive_end(flow).delivered))
     }
     fn take_records(&mut self) -> FlowLog {
-        std::mem::take(&mut self.book.records).into_iter().collect()
+        let open: Vec<u32> = self.book.open_flows().map(|(flow, _)| flow).collect();
+        for flow in open {
+            let SendEnd { retransmitted, timeouts, .. } = *self.send_end(flow);
+            let delivered = self.receive_end(flow).delivered;
+            self.book.cut(flow, delivered, retransmitted, timeouts);
+        }
+        self.book.take_log()
     }
 }

@@ -7,7 +7,7 @@ use crate::results::model::{
 };
 use crate::results::stats::goodput_bps;
 use crate::run::RunHosts;
-use rnic_fabric::{Body, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
@@ -276,7 +276,7 @@ impl<H: RunHosts> Watcher<H> for PauseWatch {
     fn next(&self) -> Time {
         self.next
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<H::Body>, hosts: &mut H) {
+    fn look(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         self.sample(now, fabric, |visit| {
             for (flow, src, dst, hash) in hosts.under_way(now) {
                 visit(flow, src, dst, hash);

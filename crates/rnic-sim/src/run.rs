@@ -1,10 +1,11 @@
-//! Running a scenario: every run on a thread of its own, as many at a time as asked for.
+//! Running a scenario: as many runs at a time as there are threads, and a run on several of them where there are fewer runs.
 
 use crate::capture::Capture;
 use crate::catalogue::Job;
 use crate::flow_book::{FlowBook, Stop};
+use crate::hosts::Hosts;
 use crate::in_band::InBand;
-use crate::nic::{HostTotals, Hosts, Segment};
+use crate::nic::{HostTotals, Segment};
 use crate::pauses::PauseWatch;
 use crate::resolve::{Resolved, SetupError, resolve};
 use crate::results::{Cut, FlowLog, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
@@ -13,10 +14,13 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
-use rnic_fabric::{Body, Cause, Ending, Endpoint, Fabric, Watcher, pause_tree};
+use rnic_fabric::{
+    Body, BodyOf, Cause, Ending, Endpoints, Fabric, Partition, Topology, TopologyError, Watcher, pause_tree,
+};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,8 +28,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How to run, as opposed to what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunOptions {
-    /// Runs at the same time, at least 1.
+    /// Threads in all, at least 1.
     pub threads: usize,
+}
+
+/// Parts of a fabric for each thread: more of them share the work more evenly, and have more cables between them.
+const PARTS_PER_THREAD: usize = 4;
+
+/// How one run is shared among threads. No result depends on it.
+pub struct Sharing<'s> {
+    threads: usize,
+    cut: Option<&'s dyn Fn(&Topology) -> Partition>,
+    helpers_cpu_s: Cell<f64>,
+}
+
+impl<'s> Sharing<'s> {
+    /// Among so many threads.
+    pub fn among(threads: usize) -> Sharing<'s> {
+        Sharing { threads, cut: None, helpers_cpu_s: Cell::new(0.0) }
+    }
+    /// Among so many threads, in the parts that `cut` makes of the fabric.
+    pub fn in_parts(threads: usize, cut: &'s dyn Fn(&Topology) -> Partition) -> Sharing<'s> {
+        Sharing { cut: Some(cut), ..Sharing::among(threads) }
+    }
+
+    /// The fabric of a run.
+    pub(crate) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
+        Fabric::in_parts(&resolved.fabric, seed, self.threads, |topology| match self.cut {
+            Some(cut) => cut(topology),
+            None if self.threads > 1 => Partition::balanced(topology, PARTS_PER_THREAD * self.threads),
+            None => Partition::whole(topology),
+        })
+    }
+
+    /// A run on this fabric is over.
+    pub(crate) fn done<B: Body>(&self, fabric: &Fabric<B>) {
+        self.helpers_cpu_s.set(self.helpers_cpu_s.get() + fabric.helpers_cpu_s());
+    }
 }
 
 /// How far a run is.
@@ -57,7 +96,7 @@ pub struct RunReport {
     pub output: RunOutput,
     /// Wall-clock seconds.
     pub wall_s: f64,
-    /// CPU seconds of the thread that ran it.
+    /// CPU seconds of the threads that ran it.
     pub cpu_s: f64,
     /// Largest resident set of the whole process so far, in bytes; 0 where the system does not tell.
     pub peak_rss_bytes: u64,
@@ -75,6 +114,7 @@ pub fn run_scenario(
         prepared.push(resolve(run).map_err(|error| (run.name.clone(), error))?);
     }
     let next = AtomicUsize::new(0);
+    let unfinished = AtomicUsize::new(scenario.runs.len());
     let slots: Vec<Mutex<Option<RunReport>>> = scenario.runs.iter().map(|_| Mutex::new(None)).collect();
     let worker = || {
         loop {
@@ -82,7 +122,10 @@ pub fn run_scenario(
             let Some(run) = scenario.runs.get(index) else {
                 return;
             };
-            let report = run_one(run, &prepared[index], None, &mut |state| progress.update(index, state));
+            // Those that the runs still to come, and those that go on, do not need.
+            let sharing = Sharing::among(options.threads / unfinished.load(Ordering::Relaxed).clamp(1, options.threads.max(1)));
+            let report = run_one(run, &prepared[index], None, &sharing, &mut |state| progress.update(index, state));
+            unfinished.fetch_sub(1, Ordering::Relaxed);
             progress.finished(index);
             *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
         }
@@ -101,21 +144,23 @@ pub fn run_scenario(
 pub fn run_with_capture(
     run: &RunSpec, resolved: &Resolved, capture: &mut Capture, progress: &dyn Progress,
 ) -> RunReport {
-    let report = run_one(run, resolved, Some(capture), &mut |state| progress.update(0, state));
+    let sharing = Sharing::among(1);
+    let report = run_one(run, resolved, Some(capture), &sharing, &mut |state| progress.update(0, state));
     progress.finished(0);
     report
 }
 
 #[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
 fn run_one(
-    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, progress: &mut dyn FnMut(RunProgress),
+    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>,
+    progress: &mut dyn FnMut(RunProgress),
 ) -> RunReport {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
-    let output = simulate_with(run, resolved, capture, progress);
+    let output = simulate_with(run, resolved, capture, sharing, progress);
     RunReport {
         output,
         wall_s: wall.elapsed().as_secs_f64(),
-        cpu_s: cpu.elapsed().as_secs_f64(),
+        cpu_s: cpu.elapsed().as_secs_f64() + sharing.helpers_cpu_s.get(),
         peak_rss_bytes: peak_rss_bytes(),
     }
 }
@@ -131,11 +176,19 @@ fn peak_rss_bytes() -> u64 {
 /// Simulates a run with its own traffic, by the code compiled for its transport and congestion control; `resolved` is what
 /// [`resolve`] makes of it.
 pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
-    simulate_with(run, resolved, None, progress)
+    simulate_with(run, resolved, None, &Sharing::among(1), progress)
+}
+
+/// As [`simulate_run`], shared among threads.
+pub fn simulate_run_shared(
+    run: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>, progress: &mut dyn FnMut(RunProgress),
+) -> RunOutput {
+    simulate_with(run, resolved, None, sharing, progress)
 }
 
 fn simulate_with(
-    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, progress: &mut dyn FnMut(RunProgress),
+    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>,
+    progress: &mut dyn FnMut(RunProgress),
 ) -> RunOutput {
     let seed = run.seed;
     let stream = workload::generate(&run.traffic, &resolved.network, seed);
@@ -149,7 +202,7 @@ fn simulate_with(
         ControlFlow::Continue(())
     };
     let settings = &resolved.settings;
-    let job = Job { resolved, settings, seed, flows: stream, loops, observer: &mut observer, capture };
+    let job = Job { resolved, settings, seed, flows: stream, loops, observer: &mut observer, capture, sharing };
     let output = (run.transport.cc.simulate)(job);
     let started = output.flows.len() as u64;
     if let Some(cut) = output.cut {
@@ -181,42 +234,45 @@ pub type Observer<'o> = &'o mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>;
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    simulate_captured::<P, C, S, ()>(resolved, params, seed, (flows, None), observer, None)
+    simulate_captured::<P, C, S, ()>(resolved, params, (seed, &Sharing::among(1)), (flows, None), observer, None)
 }
 
-/// As [`simulate`], with closed loops beside the flows, with the frames of a link captured if that is asked for, and with packets that
-/// have room for `T`.
+/// As [`simulate`], shared among threads, with closed loops beside the flows, with the frames of a link captured if that is asked for, and with
+/// packets that have room for `T`.
 pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
-    resolved: &Resolved, params: C::Params, seed: u64, flows: (S, Option<Loops>), observer: Observer<'_>,
-    capture: Option<&mut Capture>,
+    resolved: &Resolved, params: C::Params, (seed, sharing): (u64, &Sharing<'_>), flows: (S, Option<Loops>),
+    observer: Observer<'_>, capture: Option<&mut Capture>,
 ) -> RunOutput {
-    match Fabric::new(&resolved.fabric, seed) {
-        Ok(fabric) => run_on::<P, C, S, T>(fabric, resolved, params, flows, observer, capture),
-        Err(error) => RunOutput::not_started(error.to_string()),
-    }
+    let mut fabric = match sharing.fabric(resolved, seed) {
+        Ok(fabric) => fabric,
+        Err(error) => return RunOutput::not_started(error.to_string()),
+    };
+    let output = run_on::<P, C, S, T>(&mut fabric, resolved, params, flows, observer, capture);
+    sharing.done(&fabric);
+    output
 }
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
+    mut fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
 ) -> RunOutput {
-    run_on::<P, C, S, ()>(fabric, resolved, params, (flows, None), observer, None)
+    run_on::<P, C, S, ()>(&mut fabric, resolved, params, (flows, None), observer, None)
 }
 
 fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
-    mut fabric: Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, flows: (S, Option<Loops>),
+    fabric: &mut Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, flows: (S, Option<Loops>),
     observer: Observer<'_>, capture: Option<&mut Capture>,
 ) -> RunOutput {
-    let book = flow_book(&fabric, resolved, flows, observer);
-    let hosts = fabric.topology().hosts;
-    let mut hosts = Hosts::<P, C, S, T>::new(resolved.flow.clone(), params, resolved.hosting, hosts, book);
+    let book = flow_book(fabric, resolved, flows, observer);
+    let partition = fabric.partition().clone();
+    let mut hosts = Hosts::<P, C, S, T>::new(resolved.flow.clone(), params, resolved.hosting, partition, book);
     if let Some(capture) = &capture {
-        capture.begin(&mut fabric);
+        capture.begin(fabric);
         hosts.keep_places();
     }
-    let output = run_hosts(&mut fabric, resolved, &mut hosts);
+    let output = run_hosts(fabric, resolved, &mut hosts);
     if let Some(capture) = capture {
-        capture.end(&fabric, &hosts.take_places(), &output.flows);
+        capture.end(fabric, &hosts.take_places(), &output.flows);
     }
     output
 }
@@ -230,7 +286,7 @@ pub(crate) fn flow_book<'o, B: Body, S: Iterator<Item = FlowSpec>>(
 }
 
 /// What a run needs of its hosts, beside moving packets.
-pub(crate) trait RunHosts: Endpoint {
+pub(crate) trait RunHosts: Endpoints {
     /// Counts over all hosts.
     fn totals(&self) -> HostTotals;
     /// Why the hosts ended the run, if they did.
@@ -246,7 +302,7 @@ pub(crate) trait RunHosts: Endpoint {
 }
 
 /// Runs hosts on a fabric until they are done or the run's time is over.
-pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<H::Body>, resolved: &Resolved, hosts: &mut H) -> RunOutput {
+pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H) -> RunOutput {
     let until = resolved.hosting.duration.unwrap_or(Time::MAX);
     let mut recorder = resolved.watch.as_ref().map(Recorder::new);
     let mut storms = Storms::new(&resolved.storms);

@@ -4,7 +4,7 @@ use crate::results::FlowLog;
 use crate::results::model::{FlowSamples, QueueSamples, Samples};
 use crate::run::RunHosts;
 use crate::scenario::{Watch, WatchedQueues};
-use rnic_fabric::{Fabric, Topology, Watcher};
+use rnic_fabric::{BodyOf, Fabric, Topology, Watcher};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
         self.next
     }
 
-    fn look(&mut self, now: Time, fabric: &mut Fabric<H::Body>, hosts: &mut H) {
+    fn look(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         let priorities = usize::from(fabric.priorities());
         for (queue, (_, ports)) in self.samples.queues.iter_mut().zip(&self.plan.queues) {
             let of_port = |port: &usize| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();

@@ -221,9 +221,9 @@ pub trait Blocks {
 ///
 /// One value per NIC. Registers live in it; what is kept per message is indexed by the low 16 bits of `tx_msg_id`
 /// ([`slot`]) on the sending side and by `rx_msg_id` on the receiving side, both dense and small.
-pub trait Pipeline {
+pub trait Pipeline: Send {
     /// What a packet bears.
-    type Header: Copy + Default;
+    type Header: Copy + Default + Send;
 
     /// A packet has arrived.
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &Self::Header, arrival: &Arrival<'_>) -> Verdict;
