@@ -181,6 +181,7 @@ impl Capture {
                 }
             }
         }
+        flows.check()?;
         file.finish().map(|_| ())
     }
 

@@ -82,6 +82,8 @@ pub fn write_all(
             flow_files::write_parquet(out, scenario, reports)
         })?);
     }
+    // What could not be read is missing in what was written.
+    reports.iter().try_for_each(|report| report.output.flows.check())?;
     Ok(paths)
 }
 
