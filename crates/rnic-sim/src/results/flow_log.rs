@@ -292,7 +292,7 @@ mod tests {
         let in_file = log_of(1_000, &scrambled);
         assert!(in_file.is_in_file());
         let in_memory = log_of(IN_MEMORY, &scrambled);
-        assert!(in_file == in_memory && in_memory == in_file);
+        assert_eq!(in_file, in_memory);
         assert_eq!((0..count).step_by(97).find(|id| in_file.get(*id) != Some(flow(*id, u64::from(*id) * 10))), None);
         assert_ne!(in_file, log_of(1_000, &scrambled[1..]));
         let mut closed = in_file.clone();
