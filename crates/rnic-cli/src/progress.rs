@@ -2,7 +2,7 @@
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rnic_sim::reproduce::{State, Watch};
-use rnic_sim::run::{Progress, RunProgress};
+use rnic_sim::run::{Progress, RunProgress, RunReport};
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Progress for Bars {
         }
     }
 
-    fn finished(&self, run: usize) {
+    fn finished(&self, run: usize, _report: &RunReport) {
         // A run that failed has a bar that is not full.
         if let Some(bar) = self.runs.get(run).and_then(|run| lock(&run.bar).take()) {
             bar.finish_and_clear();
