@@ -56,6 +56,19 @@ impl Bars {
         Bars { all, overall, runs }
     }
 
+    /// Runs that need not be simulated.
+    pub(crate) fn skip(&self, runs: usize) {
+        if let Some(overall) = &self.overall {
+            overall.inc(runs as u64);
+            overall.reset_eta();
+        }
+    }
+
+    /// Takes all bars away for as long as something else is written.
+    pub(crate) fn aside(&self, write: impl FnOnce()) {
+        self.all.suspend(write);
+    }
+
     fn start(&self, name: &str) -> ProgressBar {
         self.all.add(ProgressBar::new(0).with_style(style(TEMPLATE)).with_prefix(name.to_string()))
     }

@@ -18,16 +18,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// How the name of a kept run's file ends.
 const ENDING: &str = "run";
 
 /// The runs of a scenario that have finished, in files.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct KeptRuns {
     folder: PathBuf,
     /// Of every run, in the scenario's order.
     headers: Vec<Header>,
+    /// One file at a time: runs that differ in their names alone share one.
+    writing: Mutex<()>,
 }
 
 /// What was kept of a scenario.
@@ -52,7 +55,7 @@ impl KeptRuns {
     pub fn of(scenario: &Scenario, folder: &Path, program: &str) -> KeptRuns {
         let header = |run: &RunSpec| Header { run: run.name.clone(), fingerprint: Fingerprint::of(run, program) };
         let headers = scenario.runs.iter().map(header).collect();
-        KeptRuns { folder: folder.to_path_buf(), headers }
+        KeptRuns { folder: folder.to_path_buf(), headers, writing: Mutex::new(()) }
     }
 
     /// Where they are.
@@ -76,6 +79,7 @@ impl KeptRuns {
     pub fn keep(&self, run: usize, report: &RunReport) -> io::Result<()> {
         let no_such_run = || io::Error::other(format!("the scenario has no run number {run}"));
         let header = self.headers.get(run).ok_or_else(no_such_run)?;
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(&self.folder)?;
         let path = self.path(&header.fingerprint);
         // Without waiting for the disk: what a power failure damages is simulated again.

@@ -339,12 +339,7 @@ fn of_flow_lists_every_flow_counts() {
     };
     let one = list("1,0,1,1000\n2,1,2,500\n");
     assert_eq!(one, list("1,0,1,1000\n2,1,2,500\n"), "where the file is does not matter");
-    for other in [
-        "1,0,1,1000\n2,1,2,501\n",
-        "1,0,1,1000\n2,1,3,500\n",
-        "1,0,1,1000\n",
-        "1,0,1,1000\n2.5,1,2,500\n",
-    ] {
+    for other in ["1,0,1,1000\n2,1,2,501\n", "1,0,1,1000\n2,1,3,500\n", "1,0,1,1000\n", "1,0,1,1000\n2.5,1,2,500\n"] {
         assert_eq!(one.differences(&list(other)), ["[traffic]"], "{other}");
     }
 }
