@@ -19,7 +19,7 @@ use std::path::PathBuf;
         rnic run scenarios/irn/default.toml\n  \
         rnic run scenarios/irn/default.toml --set traffic.load=0.9 --seed 7\n  \
         rnic list transports\n\n\
-        Exit codes: 0 done; 1 a run failed, a threshold is unsafe, or files could not be written; 2 the input is wrong."
+        Exit codes: 0 done; 1 a run failed, a threshold is unsafe, or files could not be written; 2 the input is wrong; 130 ended by Ctrl-C."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

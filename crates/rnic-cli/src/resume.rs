@@ -103,7 +103,8 @@ impl<'a> Resumable<'a> {
     }
 }
 
-/// What tells this program from any that might simulate differently, for example with another congestion control of the same name: what its file holds.
+/// What tells this program from any that might simulate differently, for example with another congestion control of the same name: what its
+/// file holds.
 fn program() -> io::Result<String> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(std::env::current_exe()?)?);
     let (mut length, mut sum) = (0, crc32fast::Hasher::new());

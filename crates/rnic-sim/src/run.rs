@@ -86,7 +86,7 @@ pub trait Progress: Sync {
     /// Run number `run` (in the scenario's order) is at `state`.
     fn update(&self, run: usize, state: RunProgress);
 
-    /// Run number `run` has ended, well or not.
+    /// Run number `run` has ended, well or not, with this report.
     fn finished(&self, _run: usize, _report: &RunReport) {}
 }
 
