@@ -69,6 +69,17 @@ impl Bars {
         self.all.suspend(write);
     }
 
+    /// A run has ended, well or not.
+    fn end(&self, run: usize) {
+        // A run that failed has a bar that is not full.
+        if let Some(bar) = self.runs.get(run).and_then(|run| lock(&run.bar).take()) {
+            bar.finish_and_clear();
+        }
+        if let Some(overall) = &self.overall {
+            overall.inc(1);
+        }
+    }
+
     fn start(&self, name: &str) -> ProgressBar {
         self.all.add(ProgressBar::new(0).with_style(style(TEMPLATE)).with_prefix(name.to_string()))
     }
@@ -92,13 +103,7 @@ impl Progress for Bars {
     }
 
     fn finished(&self, run: usize, _report: &RunReport) {
-        // A run that failed has a bar that is not full.
-        if let Some(bar) = self.runs.get(run).and_then(|run| lock(&run.bar).take()) {
-            bar.finish_and_clear();
-        }
-        if let Some(overall) = &self.overall {
-            overall.inc(1);
-        }
+        self.end(run);
     }
 }
 
@@ -207,8 +212,8 @@ mod tests {
         let names: Vec<String> = (0..9).map(|number| number.to_string()).collect();
         let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), names.iter().map(String::as_str));
         bars.update(3, RunProgress { flows_done: 1, flows_total: 2, hops: 0, sim_time: rnic_transport::Time::ZERO });
-        bars.finished(3);
-        bars.finished(4);
+        bars.end(3);
+        bars.end(4);
         assert_eq!(bars.overall.as_ref().map(ProgressBar::position), Some(2));
         assert!(lock(&bars.runs[3].bar).is_none(), "its bar is gone, full or not");
     }

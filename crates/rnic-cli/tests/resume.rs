@@ -102,14 +102,15 @@ impl Folder {
     }
 
     /// Keeps all eight runs: the results cannot be written, because there is a folder in the way.
-    fn keep_all(&self, out: &str) {
+    fn keep_all(&self, out: &str) -> Output {
         let in_the_way = self.path(out).join("a/summary.json");
         fs::create_dir_all(&in_the_way).unwrap();
-        let output = self.command(out, &["--quiet"]).output().unwrap();
+        let output = self.command(out, &["--quiet", "--format", "json"]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).starts_with("error: cannot write the result files into"), "{}", stderr(&output));
         assert_eq!(self.kept(out).len(), 8);
         fs::remove_dir(&in_the_way).unwrap();
+        output
     }
 }
 
@@ -183,6 +184,18 @@ fn what_is_kept_is_used_as_far_as_it_fits() {
     assert!(damaged.ends_with("is damaged: its checksum is wrong"), "{damaged}");
     assert!(folder.results("out") == folder.results("whole"));
     assert_eq!(said(&folder.run("out", &["--resume", "--run", "IRN"])), ["nothing is kept in `out/a/unfinished`"]);
+}
+
+/// The printed document has what each run cost: simulated again, it would cost something else.
+#[test]
+fn what_is_taken_over_is_not_simulated_again() {
+    let folder = Folder::new();
+    let kept = folder.keep_all("out");
+    let output = folder.run("out", &["--resume", "--quiet", "--format", "json"]);
+    assert!(kept.stdout.len() > 1_000 && output.stdout == kept.stdout);
+    assert_eq!(stderr(&output), "");
+    let again = folder.run("out", &["--quiet", "--format", "json"]);
+    assert!(again.stdout != kept.stdout, "what runs cost is not in the document");
 }
 
 #[test]

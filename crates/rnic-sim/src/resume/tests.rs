@@ -116,7 +116,7 @@ fn what_was_interrupted_ends_with_the_same_files() {
     assert!(files(&scenario, &resumed) == files(&scenario, &whole));
     for (run, (resumed, whole)) in resumed.iter().zip(&whole).enumerate() {
         assert_eq!(resumed.output, whole.output, "{run}");
-        assert_eq!(missing.contains(&run) || resumed == whole, true, "times too are those of the run that was kept");
+        assert!(missing.contains(&run) || resumed == whole, "times too are those of the run that was kept");
     }
     assert_eq!(kept.take().reports.into_iter().flatten().collect::<Vec<_>>(), {
         let of = |run: usize| taken.reports[run].clone().unwrap_or(resumed[run].clone());
