@@ -115,9 +115,7 @@ impl<B: Body> Fabric<B> {
     ///
     /// # Panics
     /// If the endpoints have not as many parts as the fabric.
-    pub fn run_watched<E: Endpoints>(
-        &mut self, endpoints: &mut E, watcher: &mut dyn Watcher<E>, until: Time,
-    ) -> Ending
+    pub fn run_watched<E: Endpoints>(&mut self, endpoints: &mut E, watcher: &mut dyn Watcher<E>, until: Time) -> Ending
     where
         E::Part: Endpoint<Body = B>,
     {
@@ -250,7 +248,8 @@ impl<B: Body> Fabric<B> {
     /// Writes down the pauses that have ended, in order of the nodes where they were.
     fn collect_pauses(&mut self) {
         let Some(log) = &mut self.pause_log else { return };
-        let ended = self.parts.iter_mut().flat_map(|part| &mut part.links.ended_pauses).flat_map(|ended| ended.drain(..));
+        let ended =
+            self.parts.iter_mut().flat_map(|part| &mut part.links.ended_pauses).flat_map(|ended| ended.drain(..));
         let mut ended: Vec<Pause> = ended.collect();
         ended.sort_by_key(|pause| self.topology.ports[pause.port as usize].node);
         let room = log.most.saturating_sub(log.ended.len()).min(ended.len());

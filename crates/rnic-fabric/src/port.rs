@@ -325,8 +325,10 @@ impl<B: Body> Ports<B> {
         let numbers: Vec<u32> =
             nodes.iter().flat_map(|node| topology.ports_of(*node)).map(|port| port as u32).collect();
         let mut remote = Vec::new();
-        let ports: Vec<Port<B>> =
-            numbers.iter().map(|port| Port::new(topology, partition, part, *port as usize, seed, &mut remote)).collect();
+        let ports: Vec<Port<B>> = numbers
+            .iter()
+            .map(|port| Port::new(topology, partition, part, *port as usize, seed, &mut remote))
+            .collect();
         let cells = ports.len() * priorities as usize;
         let mailboxes = || (0..partition.parts()).map(|_| Mailbox::new()).collect();
         Ports {

@@ -123,7 +123,8 @@ pub fn run_scenario(
                 return;
             };
             // Those that the runs still to come, and those that go on, do not need.
-            let sharing = Sharing::among(options.threads / unfinished.load(Ordering::Relaxed).clamp(1, options.threads.max(1)));
+            let sharing =
+                Sharing::among(options.threads / unfinished.load(Ordering::Relaxed).clamp(1, options.threads.max(1)));
             let report = run_one(run, &prepared[index], None, &sharing, &mut |state| progress.update(index, state));
             unfinished.fetch_sub(1, Ordering::Relaxed);
             progress.finished(index);
