@@ -184,6 +184,7 @@ impl Capture {
                 }
             }
         }
+        flows.check()?;
         file.finish().map(|_| ())
     }
 

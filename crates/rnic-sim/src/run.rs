@@ -344,6 +344,7 @@ pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<BodyOf<H>>, resolved: &
         warnings.push(format!("a cycle of pauses at the end of the run: through {}", names.join(", ")));
     }
     let flows = hosts.take_records();
+    let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
     let pauses = pauses.map(|watch| watch.finish(fabric, end, cut.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     RunOutput {

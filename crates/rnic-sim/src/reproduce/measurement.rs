@@ -4,7 +4,8 @@ use crate::fluid::beside;
 use crate::resolve::resolve;
 use crate::results::FlowLog;
 use crate::results::model::{FlowRecord, FlowSamples, RunOutput, Samples};
-use crate::results::stats::{Distribution, Goodput, fct_us, goodput_bps, nearest_rank};
+use crate::results::ranks::ranked;
+use crate::results::stats::{Distribution, Goodput, fct_us, goodput_bps};
 use crate::results::summary::{Group, RunSummary};
 use crate::results::text::round6;
 use crate::run::RunReport;
@@ -102,9 +103,10 @@ pub struct Speeds {
 
 /// Payload delivered by all measured flows over the sum of their lives, in Gbps.
 fn pooled_gbps(output: &RunOutput) -> Option<f64> {
-    let life = |flow: FlowRecord| flow.finish.unwrap_or(output.end).saturating_sub(flow.start).as_us();
-    let measured = || output.flows.iter().filter(|flow| flow.measured);
-    let (bits, us) = (measured().map(|f| f.delivered as f64 * 8.0).sum::<f64>(), measured().map(life).sum::<f64>());
+    let life = |flow: &FlowRecord| flow.finish.unwrap_or(output.end).saturating_sub(flow.start).as_us();
+    let measured = output.flows.iter().filter(|flow| flow.measured);
+    let of_flow = |(bits, us): (f64, f64), flow: FlowRecord| (bits + flow.delivered as f64 * 8.0, us + life(&flow));
+    let (bits, us) = measured.fold((0.0, 0.0), of_flow);
     (us > 0.0).then(|| round6(bits / us / 1e3))
 }
 
@@ -230,7 +232,7 @@ impl Measurement {
         let whole = Group { flows: summary.flows.measured, slowdown: summary.slowdown, fct_us: summary.fct_us };
         let totals = summary.totals;
         let ok = summary.failure.is_none();
-        Measurement {
+        let measurement = Measurement {
             failure: summary.failure.clone(),
             flows: flows(&whole),
             traffic: summary.traffic.iter().filter_map(|t| Some((t.name.clone(), flows(&t.group)?))).collect(),
@@ -254,6 +256,10 @@ impl Measurement {
             course: report.output.samples.as_ref().and_then(course),
             hops: totals.hops,
             sim_time_us: round6(summary.sim_time.as_us()),
+        };
+        match report.output.flows.error() {
+            Some(error) if ok => Measurement::failed(error.to_string()),
+            _ => measurement,
         }
     }
 }
@@ -312,10 +318,16 @@ fn each_us(output: &RunOutput) -> Vec<(u64, f64)> {
 }
 
 fn millions_per_s(output: &RunOutput) -> Option<f64> {
-    let first = output.flows.iter().map(|flow| flow.start).min()?;
-    let ends = || output.flows.iter().filter_map(|flow| flow.finish);
-    let us = ends().max()?.saturating_sub(first).as_us();
-    (us > 0.0).then(|| round6(ends().count() as f64 / us))
+    let (mut first, mut last, mut finished) = (Time::MAX, Time::ZERO, 0_u64);
+    for flow in &output.flows {
+        first = first.min(flow.start);
+        if let Some(finish) = flow.finish {
+            last = last.max(finish);
+            finished += 1;
+        }
+    }
+    let us = last.saturating_sub(first).as_us();
+    (us > 0.0).then(|| round6(finished as f64 / us))
 }
 
 fn course(samples: &Samples) -> Option<Course> {
@@ -363,10 +375,12 @@ fn flows(group: &Group) -> Option<Flows> {
 }
 
 fn tail(flows: &FlowLog, mtu: u64) -> Vec<f64> {
-    let mut times: Vec<f64> =
-        flows.iter().filter(|f| f.measured && f.bytes <= mtu).filter_map(|f| fct_us(&f)).collect();
-    times.sort_unstable_by(f64::total_cmp);
-    TAIL_PER_MILLE.iter().filter_map(|per_mille| nearest_rank(&times, *per_mille)).map(round6).collect()
+    let times = ranked(flows, &[&TAIL_PER_MILLE], |flow, add| {
+        if let Some(fct) = fct_us(flow).filter(|_| flow.measured && flow.bytes <= mtu) {
+            add(0, fct);
+        }
+    });
+    times.into_iter().flatten().flat_map(|times| times.at).map(round6).collect()
 }
 
 fn requests(flows: &FlowLog) -> Vec<f64> {

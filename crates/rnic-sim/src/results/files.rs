@@ -82,6 +82,8 @@ pub fn write_all(
             flow_files::write_parquet(out, scenario, reports)
         })?);
     }
+    // What could not be read is missing in what was written.
+    reports.iter().try_for_each(|report| report.output.flows.check())?;
     Ok(paths)
 }
 
@@ -179,6 +181,36 @@ mod tests {
         for (name, bytes) in before {
             assert_eq!(fs::read(dir.path().join(&name)).unwrap(), bytes, "{name}");
         }
+    }
+
+    /// Every file, of records in memory and of the same ones in a file.
+    #[test]
+    fn files_do_not_depend_on_where_the_records_are() {
+        for (scenario, mut reports) in [fixture::two_runs(), fixture::showcase()] {
+            let flows = [FlowFormat::Csv, FlowFormat::Parquet];
+            let mut written = Vec::new();
+            for in_file in [false, true] {
+                if in_file {
+                    reports.iter_mut().for_each(|report| report.output.flows = report.output.flows.in_file());
+                }
+                let dir = tempfile::tempdir().unwrap();
+                let summary = summarise(&scenario, &reports);
+                let paths = write_all(dir.path(), &scenario, &reports, &summary, &flows).unwrap();
+                written.push(paths.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>());
+            }
+            assert_eq!(written[0].len(), 5);
+            assert!(written[0] == written[1]);
+        }
+    }
+
+    #[test]
+    fn records_that_cannot_be_read_are_an_error() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let summary = summarise(&scenario, &reports);
+        reports[0].output.flows = reports[0].output.flows.unreadable();
+        let dir = tempfile::tempdir().unwrap();
+        let error = write_all(dir.path(), &scenario, &reports, &summary, &[FlowFormat::Csv]).unwrap_err();
+        assert!(error.to_string().contains("cannot be read"), "{error}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::flow_log::FlowLog;
 use super::model::FlowRecord;
+use super::ranks::Ranked;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
@@ -25,20 +26,18 @@ pub struct Distribution {
 }
 
 impl Distribution {
+    /// Its percentiles in thousandths.
+    pub const PER_MILLE: [u32; 5] = [500, 950, 990, 999, 1000];
+
     /// The distribution of `values`; `None` where there are none. The mean adds in the given order.
-    pub fn of(mut values: Vec<f64>) -> Option<Distribution> {
-        let mean = mean(&values)?;
-        values.sort_unstable_by(f64::total_cmp);
-        let at = |per_mille| nearest_rank(&values, per_mille);
-        Some(Distribution {
-            count: values.len(),
-            mean,
-            p50: at(500)?,
-            p95: at(950)?,
-            p99: at(990)?,
-            p999: at(999)?,
-            max: at(1000)?,
-        })
+    pub fn of(values: Vec<f64>) -> Option<Distribution> {
+        Distribution::of_ranked(&Ranked::of(values, &Distribution::PER_MILLE)?)
+    }
+
+    /// The distribution of values of which [`Distribution::PER_MILLE`] was asked; `None` where it was something else.
+    pub fn of_ranked(ranked: &Ranked) -> Option<Distribution> {
+        let [p50, p95, p99, p999, max] = *ranked.at.as_slice() else { return None };
+        Some(Distribution { count: ranked.count, mean: ranked.mean, p50, p95, p99, p999, max })
     }
 }
 
@@ -51,8 +50,13 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 /// exceed, that is the value of rank `ceil(per_mille / 1000 * n)` (at least 1) of `n` in ascending order. It is always
 /// one of the values. `sorted` ascends; `None` where it is empty; `per_mille` above 1000 counts as 1000.
 pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: u32) -> Option<T> {
-    let rank = (sorted.len() as u128 * u128::from(per_mille.min(1000))).div_ceil(1000) as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
+    sorted.get(rank(sorted.len() as u64, per_mille) as usize).copied()
+}
+
+/// The place, counted from 0, of that percentile among `count` values in ascending order.
+pub fn rank(count: u64, per_mille: u32) -> u64 {
+    let rank = (u128::from(count) * u128::from(per_mille.min(1000))).div_ceil(1000) as u64;
+    rank.saturating_sub(1)
 }
 
 /// The flow completion time, from handing the flow to the NIC until its last byte arrived; `None` if it never did.
@@ -95,17 +99,23 @@ pub struct Goodput {
 }
 
 impl Goodput {
+    /// Its percentiles in thousandths.
+    pub const PER_MILLE: [u32; 4] = [0, 100, 500, 1000];
+
     /// The goodputs of `values`; `None` where there are none. The mean adds in the given order.
-    pub fn of(mut values: Vec<f64>) -> Option<Goodput> {
-        let mean = mean(&values)?;
-        values.sort_unstable_by(f64::total_cmp);
-        let at = |per_mille| nearest_rank(&values, per_mille);
-        Some(Goodput { flows: values.len(), mean, min: at(0)?, p10: at(100)?, p50: at(500)?, max: at(1000)? })
+    pub fn of(values: Vec<f64>) -> Option<Goodput> {
+        Goodput::of_ranked(&Ranked::of(values, &Goodput::PER_MILLE)?)
+    }
+
+    /// The goodputs of which [`Goodput::PER_MILLE`] was asked; `None` where it was something else.
+    pub fn of_ranked(ranked: &Ranked) -> Option<Goodput> {
+        let [min, p10, p50, max] = *ranked.at.as_slice() else { return None };
+        Some(Goodput { flows: ranked.count, mean: ranked.mean, min, p10, p50, max })
     }
 }
 
 /// Request completion times in microseconds, in order of (traffic source, request): from the first start to the last
-/// finish of the measured flows of one request. A request with an unfinished flow has none.
+/// finish of the measured flows of one request. A request with an unfinished flow has none. Needs memory for each request, but not for each flow.
 pub fn request_completion_us(flows: &FlowLog) -> Vec<f64> {
     let mut spans: BTreeMap<(u16, u32), (Time, Option<Time>)> = BTreeMap::new();
     for flow in flows.iter().filter(|f| f.measured && f.request != u32::MAX) {

@@ -1,12 +1,13 @@
 //! From raw records to the numbers that people compare: what `summary.json`, the table and the report show.
 
-use super::model::{Cut, FlowRecord, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
+use super::groups::Groups;
+use super::model::{Cut, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
 use crate::run::RunReport;
 use crate::scenario::{RunSpec, Scenario};
 use rnic_fabric::config::TopologySpec;
-use rnic_transport::{Bytes, Time};
+use rnic_transport::Time;
 
 /// Every run of one scenario, summarised, in the scenario's order.
 #[derive(Clone, PartialEq, Debug)]
@@ -187,11 +188,15 @@ pub fn summarise(scenario: &Scenario, reports: &[RunReport]) -> ScenarioSummary 
 
 fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
     let output = &report.output;
-    let failure = failure(output);
+    let groups = Groups::new(spec);
+    let counts = groups.count(output);
+    let failure = failure(output, counts.unfinished);
     let ok = failure.is_none();
-    let measured: Vec<FlowRecord> = output.flows.iter().filter(|f| f.measured && f.finish.is_some()).collect();
-    let whole = group(&measured, |_| true, ok);
+    let flows = groups.statistics(output, &counts, ok);
     let requests = if ok { stats::request_completion_us(&output.flows) } else { Vec::new() };
+    if ok && output.flows.error().is_some() {
+        return summarise_run(spec, report); // the records cannot be read any more: a failed run
+    }
     let totals = output.totals;
     RunSummary {
         name: spec.name.clone(),
@@ -201,29 +206,25 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
         transport: spec.transport.transport.clone(),
         cc: spec.transport.cc.name.to_string(),
         pfc: spec.transport.pfc,
-        flows: FlowCounts {
-            offered: output.offered,
-            completed: output.flows.iter().filter(|f| f.finish.is_some()).count() as u64,
-            measured: whole.flows,
-        },
-        slowdown: whole.slowdown,
-        fct_us: whole.fct_us,
-        sizes: by_size(&measured, spec.fabric.mtu, ok),
-        traffic: by_traffic(spec, output, &measured, ok),
+        flows: FlowCounts { offered: output.offered, completed: counts.completed, measured: flows.whole.flows },
+        slowdown: flows.whole.slowdown,
+        fct_us: flows.whole.fct_us,
+        sizes: flows.sizes,
+        traffic: flows.traffic,
         totals,
         drop_rate: (ok && totals.data > 0).then(|| totals.dropped_data as f64 / totals.data as f64),
         host_utilisation: utilisation(output, ok, |port| {
             is_host(&spec.fabric.topology, &port.node) || is_host(&spec.fabric.topology, &port.peer)
         }),
         link_utilisation: utilisation(output, ok, |_| true),
-        timeouts: output.flows.iter().map(|f| u64::from(f.timeouts)).sum(),
+        timeouts: counts.timeouts,
         requests: Distribution::of(requests),
-        goodput: goodput(output, |_| true, ok),
+        goodput: flows.goodput,
         about_goodput: output.cut.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
         cut: output.cut,
         sim_time: output.end,
         parameters: output.parameters.clone(),
-        warnings: warnings(output, whole.flows, ok),
+        warnings: warnings(output, flows.whole.flows, ok),
         queues: queues(output),
         pauses: pauses::summarise(output),
         failure,
@@ -232,20 +233,19 @@ fn summarise_run(spec: &RunSpec, report: &RunReport) -> RunSummary {
 }
 
 /// Why the run's statistics cannot be trusted. A run that calls itself completed with unfinished flows is a failure too.
-fn failure(output: &RunOutput) -> Option<String> {
+fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
     let unfinished = match output.cut {
         // Messages that were given up are told of in a warning.
-        None => {
-            (output.flows.iter().filter(|f| f.finish.is_none()).count() as u64).saturating_sub(output.totals.given_up)
-        }
+        None => unfinished.saturating_sub(output.totals.given_up),
         Some(_) => 0, // a cut run is as it should be
     };
-    match &output.status {
-        RunStatus::Failed(reason) => Some(reason.clone()),
-        RunStatus::Completed if unfinished > 0 => {
+    match (&output.status, output.flows.error()) {
+        (RunStatus::Failed(reason), _) => Some(reason.clone()),
+        (RunStatus::Completed, Some(error)) => Some(error.to_string()),
+        (RunStatus::Completed, _) if unfinished > 0 => {
             Some(format!("{unfinished} of {} flows never finished", output.flows.len()))
         }
-        RunStatus::Completed => None,
+        (RunStatus::Completed, _) => None,
     }
 }
 
@@ -269,59 +269,6 @@ fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
         warnings.push(format!("only {flows} measured: the 99th percentile is the slowest flow"));
     }
     warnings
-}
-
-/// The flows among `measured` that `member` picks; with statistics only where the run is `ok`.
-fn group(measured: &[FlowRecord], member: impl Fn(&FlowRecord) -> bool, ok: bool) -> Group {
-    let of = |value: fn(&FlowRecord) -> Option<f64>| {
-        measured.iter().filter(|f| member(f)).filter_map(value).collect::<Vec<f64>>()
-    };
-    let fct_us = of(stats::fct_us);
-    let flows = fct_us.len() as u64;
-    if !ok {
-        return Group { flows, slowdown: None, fct_us: None };
-    }
-    Group { flows, slowdown: Distribution::of(of(stats::slowdown)), fct_us: Distribution::of(fct_us) }
-}
-
-/// Single packets (up to `mtu`), then decades up to 10 MB, then the rest; empty classes left out.
-fn by_size(measured: &[FlowRecord], mtu: Bytes, ok: bool) -> Vec<SizeClass> {
-    let mut limits = vec![("<= 1 packet".to_string(), Some(mtu.0))];
-    limits.extend([10_000, 100_000, 1_000_000, 10_000_000].map(|n| (format!("<= {}", Bytes(n)), Some(n))));
-    limits.push(("> 10 MB".to_string(), None));
-    let mut min_bytes = 0;
-    let mut classes = Vec::new();
-    for (name, max_bytes) in limits {
-        let range = min_bytes..=max_bytes.unwrap_or(u64::MAX);
-        let group = group(measured, |f| range.contains(&f.bytes), ok);
-        if group.flows > 0 {
-            classes.push(SizeClass { name, min_bytes, max_bytes, group });
-        }
-        min_bytes = min_bytes.max(range.end().saturating_add(1));
-    }
-    classes
-}
-
-/// The goodput of the measured flows that `member` picks.
-fn goodput(output: &RunOutput, member: impl Fn(&FlowRecord) -> bool, ok: bool) -> Option<Goodput> {
-    let flows = output.flows.iter().filter(|f| ok && f.measured && member(f));
-    Goodput::of(flows.filter_map(|f| stats::goodput_bps(&f, output.end)).collect())
-}
-
-fn by_traffic(spec: &RunSpec, output: &RunOutput, measured: &[FlowRecord], ok: bool) -> Vec<TrafficClass> {
-    if spec.traffic.len() < 2 {
-        return Vec::new();
-    }
-    let class = |(index, source): (usize, &crate::scenario::Traffic)| {
-        let member = |f: &FlowRecord| usize::from(f.traffic) == index;
-        TrafficClass {
-            name: source.name.clone(),
-            group: group(measured, member, ok),
-            unfinished: output.flows.iter().filter(|f| member(f) && f.finish.is_none()).count() as u64,
-            goodput: goodput(output, member, ok),
-        }
-    };
-    spec.traffic.iter().enumerate().map(class).collect()
 }
 
 /// Whether `node` is a host, by the names that [`TopologySpec`] gives.
@@ -350,24 +297,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn single_packets_end_where_a_large_mtu_ends() {
-        let flows = [fixture::flow(0, 9_000), fixture::flow(1, 12_000), fixture::flow(2, 12_001)];
-        let classes = by_size(&flows, Bytes(12_000), true);
-        let shape: Vec<_> =
-            classes.iter().map(|c| (c.name.as_str(), c.min_bytes, c.max_bytes, c.group.flows)).collect();
-        assert_eq!(shape, [("<= 1 packet", 0, Some(12_000), 2), ("<= 100 KB", 12_001, Some(100_000), 1)]);
-    }
-
-    #[test]
-    fn the_largest_class_is_open() {
-        let flows = [fixture::flow(0, u64::MAX), fixture::flow(1, 10_000_001), fixture::flow(2, 10_000_000)];
-        let classes = by_size(&flows, Bytes(1_000), true);
-        assert_eq!(classes.len(), 2);
-        assert_eq!((classes[0].min_bytes, classes[0].group.flows), (1_000_001, 1));
-        assert_eq!((classes[1].name.as_str(), classes[1].max_bytes, classes[1].group.flows), ("> 10 MB", None, 2));
-    }
-
-    #[test]
     fn hosts_by_name() {
         let built = TopologySpec::FatTree { k: 4 };
         assert!(is_host(&built, "h0") && is_host(&built, "h15"));
@@ -383,6 +312,15 @@ mod tests {
         let run = &summarise(&scenario, &reports).runs[1];
         assert_eq!(run.failure.as_deref(), Some("1 of 5 flows never finished"));
         assert_eq!((run.slowdown, run.fct_us, run.requests, run.drop_rate), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_run_whose_records_cannot_be_read_is_a_failure() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[1].output.flows = reports[1].output.flows.unreadable();
+        let run = &summarise(&scenario, &reports).runs[1];
+        assert!(run.failure.as_ref().unwrap().contains("cannot be read"), "{:?}", run.failure);
+        assert_eq!((run.slowdown, run.goodput, run.requests), (None, None, None));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The figures of a scenario's runs.
 
 use super::super::compare::Metric;
-use super::super::model::FlowRecord;
-use super::super::stats::{self, nearest_rank};
+use super::super::flow_log::FlowLog;
+use super::super::ranks::{Ranked, ranked};
+use super::super::stats;
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::figure::{Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View};
 use super::over_time;
@@ -11,7 +12,6 @@ use super::settings::Settings;
 use super::sweep::{self, Sweep};
 use crate::run::RunReport;
 use crate::scenario::{RunSpec, Scenario};
-use std::collections::BTreeMap;
 
 /// With more runs than this, bars take their colour from the transport, and curves are shown for the first few only.
 const MANY: usize = 8;
@@ -193,7 +193,7 @@ pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRepor
         series,
         points: match summary.runs[series].failure {
             Some(_) => Vec::new(),
-            None => tail(measured(report), spec.fabric.mtu.0).into_iter().filter(kept).collect(),
+            None => tail(&report.output.flows, spec.fabric.mtu.0).into_iter().filter(kept).collect(),
         },
     };
     let lines: Vec<Line> = scenario.runs.iter().zip(reports).enumerate().map(line).collect();
@@ -213,7 +213,7 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunReport]) -> Opt
         .runs
         .iter()
         .zip(reports)
-        .map(|(run, report)| if run.failure.is_some() { Vec::new() } else { by_size(measured(report)) })
+        .map(|(run, report)| if run.failure.is_some() { Vec::new() } else { by_size(&report.output.flows) })
         .collect();
     let view = |name: &str, pick: fn(&SizePoint) -> Option<f64>| View {
         name: name.to_string(),
@@ -226,7 +226,7 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunReport]) -> Opt
                     .iter()
                     .filter_map(|point| {
                         let flows = super::super::text::count(point.flows as u64);
-                        Some(Point { note: format!("{flows} flows"), ..Point::at(point.bytes as f64, pick(point)?) })
+                        Some(Point { note: format!("{flows} flows"), ..Point::at(point.bytes, pick(point)?) })
                     })
                     .collect(),
             })
@@ -249,18 +249,21 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunReport]) -> Opt
     })
 }
 
-fn measured(report: &RunReport) -> impl Iterator<Item = FlowRecord> {
-    report.output.flows.iter().filter(|flow| flow.measured)
-}
-
 /// From the 90th percentile in steps of 0.1 % while at least one flow in the mean lies beyond. By the same rule as every
 /// percentile of the summary, so that the curve goes through its 99th and 99.9th.
-fn tail(flows: impl Iterator<Item = FlowRecord>, mtu: u64) -> Vec<Point> {
-    let mut fct: Vec<f64> = flows.filter(|f| f.bytes <= mtu).filter_map(|f| stats::fct_us(&f)).collect();
-    fct.sort_unstable_by(f64::total_cmp);
-    (900..=999u32)
-        .take_while(|per_mille| fct.len() as u64 * u64::from(1000 - per_mille) >= 1000)
-        .filter_map(|per_mille| Some(Point::at(nearest_rank(&fct, per_mille)?, f64::from(per_mille) / 10.0)))
+fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
+    let per_mille: Vec<u32> = (900..=999).collect();
+    let fct = ranked(flows, &[&per_mille], |flow, add| {
+        if let Some(fct) = stats::fct_us(flow).filter(|_| flow.measured && flow.bytes <= mtu) {
+            add(0, fct);
+        }
+    });
+    let Some(Some(fct)) = fct.into_iter().next() else { return Vec::new() };
+    per_mille
+        .into_iter()
+        .zip(fct.at)
+        .take_while(|(per_mille, _)| fct.count as u64 * u64::from(1000 - per_mille) >= 1000)
+        .map(|(per_mille, fct)| Point::at(fct, f64::from(per_mille) / 10.0))
         .collect()
 }
 
@@ -268,7 +271,7 @@ fn tail(flows: impl Iterator<Item = FlowRecord>, mtu: u64) -> Vec<Point> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct SizePoint {
     /// Median of the sizes.
-    bytes: u64,
+    bytes: f64,
     flows: usize,
     p50: f64,
     p95: Option<f64>,
@@ -276,77 +279,69 @@ struct SizePoint {
 }
 
 /// In ranges of sizes that end at 1, 2, 5, 10, 20, 50, ... bytes.
-fn by_size(flows: impl Iterator<Item = FlowRecord>) -> Vec<SizePoint> {
-    let mut ranges: BTreeMap<u64, Vec<(u64, f64)>> = BTreeMap::new();
-    for flow in flows {
-        if let Some(slowdown) = stats::slowdown(&flow) {
-            ranges.entry(range_end(flow.bytes)).or_default().push((flow.bytes, slowdown));
+fn by_size(flows: &FlowLog) -> Vec<SizePoint> {
+    let ends: Vec<u64> = range_ends().collect();
+    // Of each range the sizes and the slowdowns.
+    let wanted: Vec<&[u32]> = ends.iter().flat_map(|_| [&[500][..], &[500, 950, 990]]).collect();
+    let values = ranked(flows, &wanted, |flow, add| {
+        if let Some(slowdown) = stats::slowdown(flow).filter(|_| flow.measured) {
+            let range = ends.partition_point(|end| *end < flow.bytes);
+            add(2 * range, flow.bytes as f64);
+            add(2 * range + 1, slowdown);
         }
-    }
-    ranges.into_values().filter_map(|members| size_point(&members)).collect()
+    });
+    values.chunks(2).filter_map(|range| size_point(range[0].as_ref()?, range[1].as_ref()?)).collect()
 }
 
-fn size_point(members: &[(u64, f64)]) -> Option<SizePoint> {
-    let (mut sizes, mut slowdowns): (Vec<u64>, Vec<f64>) = members.iter().copied().unzip();
-    sizes.sort_unstable();
-    slowdowns.sort_unstable_by(f64::total_cmp);
-    let at = |per_mille, enough| (members.len() >= enough).then(|| nearest_rank(&slowdowns, per_mille)).flatten();
-    Some(SizePoint {
-        bytes: nearest_rank(&sizes, 500)?,
-        flows: members.len(),
-        p50: at(500, 1)?,
-        p95: at(950, 20),
-        p99: at(990, 100),
-    })
+fn size_point(sizes: &Ranked, slowdowns: &Ranked) -> Option<SizePoint> {
+    let [p50, p95, p99] = *slowdowns.at.as_slice() else { return None };
+    let flows = slowdowns.count;
+    let told = |value, enough| (flows >= enough).then_some(value);
+    Some(SizePoint { bytes: *sizes.at.first()?, flows, p50, p95: told(p95, 20), p99: told(p99, 100) })
 }
 
-/// The smallest of 1, 2, 5, 10, 20, 50, ... that is not below `bytes`.
-fn range_end(bytes: u64) -> u64 {
-    let mut decade = 1u64;
-    loop {
-        for end in [1, 2, 5].map(|digit| decade.saturating_mul(digit)) {
-            if bytes <= end {
-                return end;
-            }
-        }
-        decade = decade.saturating_mul(10);
-    }
+/// 1, 2, 5, 10, 20, 50, ... up to the largest number.
+fn range_ends() -> impl Iterator<Item = u64> {
+    let decades = std::iter::successors(Some(1_u64), |decade| decade.checked_mul(10));
+    decades.flat_map(|decade| [1, 2, 5].map(|digit| decade.saturating_mul(digit)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::super::{fixture, fixture::flow, summarise};
     use super::*;
+    use crate::results::FlowRecord;
     use crate::scenario::TrafficPattern;
     use rnic_transport::{Bytes, Time};
 
     #[test]
     fn size_ranges() {
-        let ends = [0, 1, 2, 3, 5, 6, 10, 1_000, 1_001, u64::MAX].map(range_end);
-        assert_eq!(ends, [1, 1, 2, 5, 5, 10, 10, 1_000, 2_000, u64::MAX]);
+        let ends: Vec<u64> = range_ends().collect();
+        assert_eq!(ends[..8], [1, 2, 5, 10, 20, 50, 100, 200]);
+        assert_eq!(ends[57..], [10_000_000_000_000_000_000, u64::MAX, u64::MAX]);
     }
 
-    fn flows(n: u64) -> Vec<FlowRecord> {
-        (1..=n).map(|i| FlowRecord { finish: Some(Time::from_us(i)), ..flow(i as u32, 1_000) }).collect()
+    fn flows(n: u64) -> FlowLog {
+        (1..=n).map(|i| FlowRecord { finish: Some(Time::from_us(i)), ..flow(i as u32 - 1, 1_000) }).collect()
     }
 
     #[test]
     fn the_tail_ends_where_the_flows_end() {
         let thousand = flows(1_000);
-        let points = tail(thousand.iter().copied(), 1_000);
+        let points = tail(&thousand, 1_000);
         let ends = (points.len(), &points[0], &points[99]);
         assert_eq!(ends, (100, &Point::at(900.0, 90.0), &Point::at(999.0, 99.9)));
         let fifty = flows(50);
-        let points = tail(fifty.iter().copied(), 1_000);
+        let points = tail(&fifty, 1_000);
         assert_eq!(points.last(), Some(&Point::at(49.0, 98.0)));
-        assert_eq!(tail(fifty.iter().copied(), 999), []);
+        assert_eq!(tail(&fifty, 999), []);
     }
 
     #[test]
     fn percentiles_that_few_flows_cannot_tell_are_missing() {
         let twenty = flows(20);
-        let points = by_size(twenty.iter().copied());
-        assert_eq!(points, [SizePoint { bytes: 1_000, flows: 20, p50: 2.0, p95: Some(3.8), p99: None }]);
+        let points = by_size(&twenty);
+        assert_eq!(points, [SizePoint { bytes: 1_000.0, flows: 20, p50: 2.0, p95: Some(3.8), p99: None }]);
     }
 
     #[test]
