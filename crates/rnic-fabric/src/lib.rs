@@ -3,6 +3,7 @@
 //! It knows no transport: hosts are an [`Endpoint`], and a packet's body is theirs.
 
 pub mod config;
+mod detours;
 mod diagnose;
 mod endpoint;
 mod engine;
@@ -10,6 +11,7 @@ mod event;
 mod headroom;
 mod ideal;
 mod packet;
+mod paths;
 mod port;
 pub mod rng;
 mod routing;
@@ -22,6 +24,7 @@ pub use engine::{Ending, Fabric, lossless_headroom};
 pub use headroom::required_headroom;
 pub use ideal::completion_time;
 pub use packet::{Body, MIN_FRAME, PAUSE_FRAME, Packet};
+pub use paths::{PathFacts, longest_path};
 pub use port::{Pause, PriorityCounters, Tapped};
-pub use routing::{PathFacts, Routes, buffer_cycle, longest_path};
+pub use routing::{Routes, buffer_cycle};
 pub use topology::{Topology, TopologyError};

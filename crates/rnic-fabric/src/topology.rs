@@ -62,6 +62,28 @@ pub struct PortInfo {
     pub link: LinkSpec,
 }
 
+/// Numbers of a tree of pods: hosts, leaves (or edges), spines (or aggregation switches), cores. A switch's ports lead down first, in the
+/// order of what is below it, and then up, in the order of what is above it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tree {
+    pub(crate) pods: u32,
+    /// In each pod.
+    pub(crate) leaves: u32,
+    /// In each pod.
+    pub(crate) spines: u32,
+    /// In each plane, none without a third level.
+    pub(crate) cores: u32,
+    /// Under each leaf.
+    pub(crate) hosts: u32,
+}
+
+impl Tree {
+    /// Whether there is a way between any two leaves.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.leaves > 0 && self.hosts > 0 && self.spines > 0 && (self.pods == 1 || self.cores > 0)
+    }
+}
+
 /// Nodes, ports and cables. Nodes `0..hosts` are hosts, each with one port; the others are switches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Topology {
@@ -75,6 +97,8 @@ pub struct Topology {
     pub ports: Vec<PortInfo>,
     /// First port of each node, and one past the last port at the end: node `n` has `first_port[n]..first_port[n + 1]`.
     pub first_port: Vec<PortId>,
+    /// Its shape, if it is a tree of pods.
+    pub(crate) tree: Option<Tree>,
 }
 
 impl Topology {
@@ -85,8 +109,9 @@ impl Topology {
         match &spec.topology {
             TopologySpec::FatTree { k } => plan.fat_tree(*k, link)?,
             TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay } => {
+                let tree = Tree { pods: 1, leaves: *leaves, spines: *spines, cores: 0, hosts: *hosts_per_leaf };
                 let uplink = or_else(link, *uplink_rate, *uplink_delay);
-                plan.leaf_spine(*leaves, *spines, *hosts_per_leaf, link, uplink);
+                plan.tree(tree, ["leaf", "spine"], [link, uplink, uplink]);
             }
             TopologySpec::LeafSpineCore {
                 pods,
@@ -100,14 +125,14 @@ impl Topology {
                 core_delay,
             } => {
                 let uplink = or_else(link, *uplink_rate, *uplink_delay);
-                let pods = Pods {
+                let tree = Tree {
                     pods: *pods,
                     leaves: *leaves_per_pod,
                     spines: *spines_per_pod,
                     cores: *cores_per_plane,
                     hosts: *hosts_per_leaf,
                 };
-                plan.pods(&pods, ["leaf", "spine"], [link, uplink, or_else(uplink, *core_rate, *core_delay)]);
+                plan.tree(tree, ["leaf", "spine"], [link, uplink, or_else(uplink, *core_rate, *core_delay)]);
             }
             TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, link),
             TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
@@ -151,25 +176,13 @@ impl Topology {
     }
 }
 
-/// Numbers of a network of pods, leaves (or edges), spines (or aggregation switches) and cores.
-struct Pods {
-    pods: u32,
-    /// In each pod.
-    leaves: u32,
-    /// In each pod.
-    spines: u32,
-    /// In each plane.
-    cores: u32,
-    /// Under each leaf.
-    hosts: u32,
-}
-
 /// Nodes and cables under construction.
 #[derive(Default)]
 struct Plan {
     hosts: u32,
     names: Vec<String>,
     cables: Vec<Cable>,
+    tree: Option<Tree>,
 }
 
 impl Plan {
@@ -189,14 +202,15 @@ impl Plan {
             return invalid(format!("a fat-tree needs an even k of at least 2, not {k}"));
         }
         let half = k / 2;
-        let pods = Pods { pods: k, leaves: half, spines: half, cores: half, hosts: half };
-        self.pods(&pods, ["edge", "agg"], [link; 3]);
+        let tree = Tree { pods: k, leaves: half, spines: half, cores: half, hosts: half };
+        self.tree(tree, ["edge", "agg"], [link; 3]);
         Ok(())
     }
 
     /// Three tiers of switches, the lower two in pods and called by `names`; `links` of the hosts, between the tiers in the pods, and to
     /// the cores.
-    fn pods(&mut self, shape: &Pods, names: [&str; 2], links: [LinkSpec; 3]) {
+    fn tree(&mut self, shape: Tree, names: [&str; 2], links: [LinkSpec; 3]) {
+        self.tree = Some(shape);
         let (all_leaves, all_spines) = (shape.pods * shape.leaves, shape.pods * shape.spines);
         self.hosts = all_leaves * shape.hosts;
         let hosts = self.nodes("h", self.hosts);
@@ -218,23 +232,6 @@ impl Plan {
             let plane = spine % shape.spines;
             for core in 0..shape.cores {
                 self.cable(spines + spine, cores + plane * shape.cores + core, links[2]);
-            }
-        }
-    }
-
-    fn leaf_spine(&mut self, leaves: u32, spines: u32, per_leaf: u32, link: LinkSpec, uplink: LinkSpec) {
-        self.hosts = leaves * per_leaf;
-        let hosts = self.nodes("h", self.hosts);
-        let first_leaf = self.nodes("leaf", leaves);
-        let first_spine = self.nodes("spine", spines);
-        for leaf in 0..leaves {
-            for i in 0..per_leaf {
-                self.cable(hosts + leaf * per_leaf + i, first_leaf + leaf, link);
-            }
-        }
-        for leaf in 0..leaves {
-            for spine in 0..spines {
-                self.cable(first_leaf + leaf, first_spine + spine, uplink);
             }
         }
     }
@@ -336,7 +333,7 @@ impl Plan {
             next[cable.a as usize] += 1;
             next[cable.b as usize] += 1;
         }
-        Ok(Topology { hosts: self.hosts, names: self.names, cables: self.cables, ports, first_port })
+        Ok(Topology { hosts: self.hosts, names: self.names, cables: self.cables, ports, first_port, tree: self.tree })
     }
 }
 
