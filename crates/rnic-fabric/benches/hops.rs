@@ -48,7 +48,7 @@ impl Endpoint for Hosts {
     }
     fn next_wake(&self, host: u32) -> Time {
         let host = &self.hosts[host as usize];
-        if host.started { Time::MAX } else { Time::from_ns(u64::from(host.number)) }
+        if host.started { Time::MAX } else { Time::from_ns(u64::from(host.number % 512)) }
     }
     fn wake(&mut self, host: u32, _now: Time) {
         let host = &mut self.hosts[host as usize];
@@ -91,7 +91,7 @@ impl Endpoints for All {
     }
     fn open_window(&mut self, _end: Time, wake: &mut dyn FnMut(u32, Time)) {
         for host in self.parts.iter().flat_map(|part| &part.hosts).filter(|host| !host.started) {
-            wake(host.number, Time::from_ns(u64::from(host.number)));
+            wake(host.number, Time::from_ns(u64::from(host.number % 512)));
         }
     }
     fn close_window(&mut self, _end: Time, hops: u64) -> ControlFlow<()> {
