@@ -78,7 +78,11 @@ pub struct Fabric<B> {
 impl<B: Body> Fabric<B> {
     /// Builds the fabric; `seed` determines ECMP salts, random loss, and what else is random.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
-        let topology = Arc::new(Topology::build(spec)?);
+        Fabric::on(Arc::new(Topology::build(spec)?), spec, seed)
+    }
+
+    /// As [`Fabric::new`]; `topology` is what [`Topology::build`] makes of `spec`. Several fabrics can share it.
+    pub fn on(topology: Arc<Topology>, spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
         let links = Ports::new(&topology, spec.frame_gap, spec.switch.priorities, seed);
         let most_ports = (topology.hosts..topology.nodes()).map(|node| topology.ports_of(node).len()).max();

@@ -90,7 +90,7 @@ fn p4_pipeline<const N: usize>(p4: &P4Program, nic: &NicParameters, ip: u32) -> 
 /// The same with the program that `program` makes for an address, and with room for telemetry.
 fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
     let Job { resolved, seed, flows, loops, observer, .. } = job;
-    let mut fabric = match Fabric::<Carried<P::Header, T>>::new(&resolved.fabric, seed) {
+    let mut fabric = match Fabric::<Carried<P::Header, T>>::on(resolved.topology.clone(), &resolved.fabric, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };

@@ -6,7 +6,7 @@ use crate::flow_book::{FlowBook, Stop};
 use crate::in_band::InBand;
 use crate::nic::{HostTotals, Hosts, Segment};
 use crate::pauses::PauseWatch;
-use crate::resolve::{Resolved, SetupError, resolve};
+use crate::resolve::{Resolved, SetupError, resolve_all};
 use crate::results::{Cut, FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
@@ -70,10 +70,7 @@ pub struct RunReport {
 pub fn run_scenario(
     scenario: &Scenario, options: &RunOptions, progress: &dyn Progress,
 ) -> Result<Vec<RunReport>, (String, SetupError)> {
-    let mut prepared = Vec::new();
-    for run in &scenario.runs {
-        prepared.push(resolve(run).map_err(|error| (run.name.clone(), error))?);
-    }
+    let prepared = resolve_all(&scenario.runs)?;
     let next = AtomicUsize::new(0);
     let slots: Vec<Mutex<Option<RunReport>>> = scenario.runs.iter().map(|_| Mutex::new(None)).collect();
     let worker = || {
@@ -97,7 +94,7 @@ pub fn run_scenario(
     Ok(reports.collect())
 }
 
-/// Runs one run, of which [`resolve`] made `resolved`, and captures the frames of a link.
+/// Runs one run, of which [`resolve`](crate::resolve::resolve) made `resolved`, and captures the frames of a link.
 pub fn run_with_capture(
     run: &RunSpec, resolved: &Resolved, capture: &mut Capture, progress: &dyn Progress,
 ) -> RunReport {
@@ -129,7 +126,7 @@ fn peak_rss_bytes() -> u64 {
 }
 
 /// Simulates a run with its own traffic, by the code compiled for its transport and congestion control; `resolved` is what
-/// [`resolve`] makes of it.
+/// [`resolve`](crate::resolve::resolve) makes of it.
 pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
     simulate_with(run, resolved, None, progress)
 }
@@ -190,7 +187,7 @@ pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<I
     resolved: &Resolved, params: C::Params, seed: u64, flows: (S, Option<Loops>), observer: Observer<'_>,
     capture: Option<&mut Capture>,
 ) -> RunOutput {
-    match Fabric::new(&resolved.fabric, seed) {
+    match Fabric::on(resolved.topology.clone(), &resolved.fabric, seed) {
         Ok(fabric) => run_on::<P, C, S, T>(fabric, resolved, params, flows, observer, capture),
         Err(error) => RunOutput::not_started(error.to_string()),
     }
