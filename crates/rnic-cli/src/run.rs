@@ -3,7 +3,7 @@
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
 use crate::progress::{Bars, Silent};
-use crate::{is_called, load_selected, output, select, set_up};
+use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
 use rnic_sim::capture::Capture;
 use rnic_sim::catalogue::Catalogue;
 use rnic_sim::results::RunStatus;
@@ -51,8 +51,7 @@ fn simulate(scenario: &Scenario, arguments: &RunArgs) -> Result<Vec<RunReport>, 
         Some(bars) => bars,
         None => &Silent,
     };
-    run_scenario(scenario, &options, progress)
-        .map_err(|(run, error)| CliError::Input(format!("run \"{run}\" cannot be set up: {error}")))
+    run_scenario(scenario, &options, progress).map_err(cannot_be_set_up)
 }
 
 /// Simulates the only run and writes what crosses a link to `path`.

@@ -7,10 +7,11 @@
 use rnic_fabric::config::{
     FabricSpec, LinkSpec, OutputSpec, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
 };
-use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition};
+use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition, Topology};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Packets that a host has under way.
 const WINDOW: u32 = 64;
@@ -67,7 +68,14 @@ impl Endpoint for Hosts {
         let hash = (host.state >> 32) as u32;
         let body = Load { src: host.number, _rest: [0; 3] };
         if let Some(dst) = host.replies.pop_front() {
-            return Some(Packet { dst, flow_hash: hash, bytes: 64, flags: Packet::<Load>::CONTROL, body, ..Packet::default() });
+            return Some(Packet {
+                dst,
+                flow_hash: hash,
+                bytes: 64,
+                flags: Packet::<Load>::CONTROL,
+                body,
+                ..Packet::default()
+            });
         }
         host.credits -= 1;
         let other = ((u64::from(hash) * u64::from(self.all - 1)) >> 32) as u32;
@@ -127,7 +135,10 @@ fn main() {
     };
     let begin = std::time::Instant::now();
     let parts = if threads > 1 { 4 * threads } else { 1 };
-    let mut fabric = Fabric::in_parts(&spec, 1, threads, |topology| Partition::balanced(topology, parts)).unwrap();
+    let mut fabric = Fabric::in_parts(Arc::new(Topology::build(&spec).unwrap()), &spec, 1, threads, |topology| {
+        Partition::balanced(topology, parts)
+    })
+    .unwrap();
     let all = fabric.topology().hosts;
     let host = |number: &u32| Host {
         number: *number,

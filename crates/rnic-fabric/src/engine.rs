@@ -70,14 +70,14 @@ pub struct Fabric<B> {
 impl<B: Body> Fabric<B> {
     /// Builds the fabric; `seed` determines ECMP salts, random loss, and what else is random.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
-        Fabric::in_parts(spec, seed, 1, Partition::whole)
+        Fabric::in_parts(Arc::new(Topology::build(spec)?), spec, seed, 1, Partition::whole)
     }
 
-    /// As [`Fabric::new`], for so many threads, in the parts that `cut` makes. Neither changes any result.
+    /// As [`Fabric::new`], for so many threads, in the parts that `cut` makes. Neither changes any result. `topology` is what
+    /// [`Topology::build`] makes of `spec`; several fabrics can share it.
     pub fn in_parts(
-        spec: &FabricSpec, seed: u64, threads: usize, cut: impl FnOnce(&Topology) -> Partition,
+        topology: Arc<Topology>, spec: &FabricSpec, seed: u64, threads: usize, cut: impl FnOnce(&Topology) -> Partition,
     ) -> Result<Fabric<B>, TopologyError> {
-        let topology = Arc::new(Topology::build(spec)?);
         let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
         let partition = cut(&topology);
         let part = |part| Box::new(Part::new(&topology, &partition, part, spec, seed));

@@ -1,7 +1,7 @@
 //! Shortest paths: how far switches are apart, and the longest path of all.
 
 use crate::config::LinkSpec;
-use crate::topology::{NodeId, Topology, Tree};
+use crate::topology::{Cable, NodeId, Topology, Tree};
 use rnic_transport::{BitRate, Time};
 
 /// Facts about a path between two hosts.
@@ -93,11 +93,12 @@ fn switch_of(topology: &Topology, host: NodeId) -> NodeId {
 
 /// The longest of all shortest paths between hosts: most delay, then most links.
 pub fn longest_path(topology: &Topology) -> PathFacts {
-    if let Some((tree, links)) = topology.tree.and_then(|tree| Some((tree, uniform_links(topology, &tree)?))) {
-        return longest_of_tree(&tree, links);
-    }
+    let switches = match &topology.tree {
+        Some(tree) => distinct_leaves(topology, tree),
+        None => switches_with_hosts(topology),
+    };
     let mut longest = PathFacts::NONE;
-    for switch in switches_with_hosts(topology) {
+    for switch in switches {
         let to_switch = farthest_to(topology, switch);
         // The last link, from the group's switch to its host with the most delay.
         for host_port in topology.ports_of(switch).filter(|port| topology.is_host(topology.peer_node(*port))) {
@@ -114,34 +115,47 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
     longest
 }
 
-/// The links of hosts, in the pods, and to the cores, if those of each kind are all alike in delay and rate.
-fn uniform_links(topology: &Topology, tree: &Tree) -> Option<[LinkSpec; 3]> {
+/// The leaves of a tree but for those that are like an earlier one, so that paths to them are as long. Two leaves of a pod, or two pods, can change
+/// places if all of their cables are like most on their level.
+fn distinct_leaves(topology: &Topology, tree: &Tree) -> Vec<NodeId> {
     let leaves = tree.pods * tree.leaves;
-    let counts = [leaves * tree.hosts, leaves * tree.spines, tree.pods * tree.spines * tree.cores];
-    let mut rest = &topology.cables[..];
-    let mut links = [topology.cables.first()?.link; 3];
-    for (link, count) in links.iter_mut().zip(counts) {
-        let (cables, others) = rest.split_at_checked(count as usize)?;
-        rest = others;
-        let Some(first) = cables.first() else { continue };
-        *link = first.link;
-        if cables.iter().any(|cable| (cable.link.delay, cable.link.rate) != (link.delay, link.rate)) {
-            return None;
-        }
+    let mut plain_leaf = vec![true; leaves as usize];
+    let mut plain_pod = vec![true; tree.pods as usize];
+    let (of_hosts, rest) = topology.cables.split_at((leaves * tree.hosts) as usize);
+    let (of_leaves, of_spines) = rest.split_at((leaves * tree.spines) as usize);
+    let leaf_below = |cable: &Cable| cable.b - topology.hosts;
+    let leaf_above = |cable: &Cable| cable.a - topology.hosts;
+    for leaf in unusual(of_hosts).map(leaf_below).chain(unusual(of_leaves).map(leaf_above)) {
+        plain_leaf[leaf as usize] = false;
+        plain_pod[(leaf / tree.leaves) as usize] = false;
     }
-    Some(links)
+    for cable in unusual(of_spines) {
+        plain_pod[((cable.a - topology.hosts - leaves) / tree.spines) as usize] = false;
+    }
+    let mut distinct = Vec::new();
+    let mut known_pod = false;
+    let is_new = |(_, plain): &(u32, bool)| !plain || !std::mem::replace(&mut known_pod, true);
+    for (pod, _) in (0..tree.pods).zip(plain_pod).filter(is_new) {
+        let mut known_leaf = false;
+        let of_pod = pod * tree.leaves..(pod + 1) * tree.leaves;
+        distinct.extend(of_pod.filter(|leaf| !plain_leaf[*leaf as usize] || !std::mem::replace(&mut known_leaf, true)));
+    }
+    distinct.into_iter().map(|leaf| topology.hosts + leaf).collect()
 }
 
-/// The longest path of a tree whose links are alike on each level: to another pod, leaf or host, whichever takes longest.
-fn longest_of_tree(tree: &Tree, [host, pod, core]: [LinkSpec; 3]) -> PathFacts {
-    let ways: [(bool, &[LinkSpec]); 3] = [
-        (tree.hosts > 1, &[host, host]),
-        (tree.leaves > 1 && tree.spines > 0, &[host, pod, pod, host]),
-        (tree.pods > 1 && tree.spines > 0 && tree.cores > 0, &[host, pod, core, core, pod, host]),
-    ];
-    let paths = ways.iter().filter(|(exists, _)| *exists);
-    let paths = paths.map(|(_, links)| links.iter().fold(PathFacts::NONE, |path, link| path.and(*link)));
-    paths.max_by_key(PathFacts::length).unwrap_or(PathFacts::NONE)
+/// The cables that differ in rate or delay from what more than half of them have, if there is that.
+fn unusual(cables: &[Cable]) -> impl Iterator<Item = &Cable> {
+    let kind = |cable: &Cable| (cable.link.rate, cable.link.delay);
+    // Majority vote (Boyer and Moore): what differs is crossed off pairwise.
+    let (mut usual, mut votes) = (None, 0u32);
+    for cable in cables {
+        match usual == Some(kind(cable)) {
+            true => votes += 1,
+            false if votes == 0 => (usual, votes) = (Some(kind(cable)), 1),
+            false => votes -= 1,
+        }
+    }
+    cables.iter().filter(move |cable| usual != Some(kind(cable)))
 }
 
 /// The first host from which the way to `switch` is longest, and the first of the others: the longest path from a host is that of the one or, for

@@ -85,8 +85,8 @@ impl Capture {
                 "a capture needs an mtu that is a multiple of 4 bytes and at most {MAX_MTU} bytes, not {mtu} bytes"
             ));
         }
-        let topology = Topology::build(&resolved.fabric)?;
-        let ports = find_ports(&topology, link).map_err(SetupError::Impossible)?;
+        let topology = &resolved.topology;
+        let ports = find_ports(topology, link).map_err(SetupError::Impossible)?;
         let marking = resolved.fabric.switch.marking.is_some();
         Ok(Capture {
             irn: run.transport.transport == "irn",

@@ -356,6 +356,12 @@ fn traffic() {
     check(&[
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 20\nsizes = \"fixed 1 MB\"",
             r#"a.toml:12:1: traffic "pairs" never ends; give it `messages`, or the run a `duration` in [limits]"#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nat_once = 8",
+            "a.toml:15:11: `at_once` is out of range: 8; accepted: 1 to 7"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nat_once = 2\ninterval = \"1 ms\"",
+            "a.toml:16:12: `interval` and `at_once` are both given; with `at_once` a host's next message starts when an earlier one has arrived: remove one of them"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nthink = \"1 ms\"",
+            "a.toml:15:9: `think` has no meaning where messages start at fixed times; set `at_once`, or remove `think`"),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 0\nsizes = \"fixed 1 MB\"",
             r#"a.toml:14:9: `pairs` is out of range: 0; accepted: 1 to 1000000"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 2\nmessages = 9\nwarmup = 18\nsizes = \"fixed 1 MB\"",

@@ -100,7 +100,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::Permutation { sizes, repeats, .. } => {
             hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
-        TrafficPattern::AllToAll { sizes, repeats, .. } => {
+        TrafficPattern::AllToAll { sizes, repeats, .. } | TrafficPattern::AllToAllLoop { sizes, repeats, .. } => {
             hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
         // A loop without end is cut off at some time: take a thousand rounds.

@@ -26,7 +26,10 @@ pub const PATTERNS: &[(&str, &str)] = &[
          `think`, `lasting_connections`",
     ),
     ("permutation", "every host sends to one other and receives from one other: `sizes`, `repeats`, `interval`"),
-    ("all-to-all", "every host sends to every other host: `sizes`, `repeats`, `interval`"),
+    (
+        "all-to-all",
+        "every host sends to every other host: `sizes`, `repeats`, `interval`, or in turn: `at_once`, `think`",
+    ),
     ("pairs", "random pairs send message after message: `pairs`, `sizes`, `messages`, `think`, `lasting_connections`"),
     ("list", "the flows of a file: `file`, `format`"),
 ];
