@@ -213,7 +213,10 @@ fn lists_have_a_line_for_each_thing() {
         let name = |line: &str| line.split("  ").next().unwrap_or("").to_string();
         stdout(&output).lines().map(name).collect()
     };
-    assert_eq!(names("topologies"), ["fat-tree", "leaf-spine", "single-switch", "dumbbell", "graph"]);
+    assert_eq!(
+        names("topologies"),
+        ["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "graph"]
+    );
     assert!(["roce", "irn"].iter().all(|name| names("transports").contains(&name.to_string())));
     assert!(names("congestion").contains(&"none".to_string()));
     assert!(["poisson", "irn-heavy-tailed"].iter().all(|name| names("workloads").contains(&name.to_string())));

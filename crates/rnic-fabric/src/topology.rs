@@ -1,7 +1,7 @@
 //! Topologies: from a specification to nodes, ports and cables.
 
 use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
-use rnic_transport::BitRate;
+use rnic_transport::{BitRate, Time};
 use std::collections::BTreeMap;
 
 /// Index of a node; hosts come first.
@@ -81,24 +81,37 @@ impl Topology {
     /// Builds what `spec` describes.
     pub fn build(spec: &FabricSpec) -> Result<Topology, TopologyError> {
         let mut plan = Plan::default();
+        let link = spec.link;
         match &spec.topology {
-            TopologySpec::FatTree { k } => plan.fat_tree(*k, spec.link)?,
+            TopologySpec::FatTree { k } => plan.fat_tree(*k, link)?,
             TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay } => {
-                let uplink = LinkSpec {
-                    rate: uplink_rate.unwrap_or(spec.link.rate),
-                    delay: uplink_delay.unwrap_or(spec.link.delay),
-                    loss: spec.link.loss,
-                };
-                plan.leaf_spine(*leaves, *spines, *hosts_per_leaf, spec.link, uplink);
+                let uplink = or_else(link, *uplink_rate, *uplink_delay);
+                plan.leaf_spine(*leaves, *spines, *hosts_per_leaf, link, uplink);
             }
-            TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, spec.link),
-            TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
-                let middle = LinkSpec {
-                    rate: bottleneck_rate.unwrap_or(spec.link.rate),
-                    delay: bottleneck_delay.unwrap_or(spec.link.delay),
-                    loss: spec.link.loss,
+            TopologySpec::LeafSpineCore {
+                pods,
+                leaves_per_pod,
+                spines_per_pod,
+                cores_per_plane,
+                hosts_per_leaf,
+                uplink_rate,
+                uplink_delay,
+                core_rate,
+                core_delay,
+            } => {
+                let uplink = or_else(link, *uplink_rate, *uplink_delay);
+                let pods = Pods {
+                    pods: *pods,
+                    leaves: *leaves_per_pod,
+                    spines: *spines_per_pod,
+                    cores: *cores_per_plane,
+                    hosts: *hosts_per_leaf,
                 };
-                plan.dumbbell(*left, *right, spec.link, middle);
+                plan.pods(&pods, ["leaf", "spine"], [link, uplink, or_else(uplink, *core_rate, *core_delay)]);
+            }
+            TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, link),
+            TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
+                plan.dumbbell(*left, *right, link, or_else(link, *bottleneck_rate, *bottleneck_delay));
             }
             TopologySpec::Graph { hosts, switches } => {
                 plan.hosts = hosts.len() as u32;
@@ -106,7 +119,7 @@ impl Topology {
             }
         }
         let is_graph = matches!(spec.topology, TopologySpec::Graph { .. });
-        plan.apply_links(&spec.links, spec.link, is_graph)?;
+        plan.apply_links(&spec.links, link, is_graph)?;
         plan.finish()
     }
 
@@ -138,6 +151,19 @@ impl Topology {
     }
 }
 
+/// Numbers of a network of pods, leaves (or edges), spines (or aggregation switches) and cores.
+struct Pods {
+    pods: u32,
+    /// In each pod.
+    leaves: u32,
+    /// In each pod.
+    spines: u32,
+    /// In each plane.
+    cores: u32,
+    /// Under each leaf.
+    hosts: u32,
+}
+
 /// Nodes and cables under construction.
 #[derive(Default)]
 struct Plan {
@@ -163,31 +189,37 @@ impl Plan {
             return invalid(format!("a fat-tree needs an even k of at least 2, not {k}"));
         }
         let half = k / 2;
-        self.hosts = k * half * half;
-        let hosts = self.nodes("h", self.hosts);
-        let edges = self.nodes("edge", k * half);
-        let aggs = self.nodes("agg", k * half);
-        let cores = self.nodes("core", half * half);
-        for edge in 0..k * half {
-            for i in 0..half {
-                self.cable(hosts + edge * half + i, edges + edge, link);
-            }
-        }
-        for pod in 0..k {
-            for edge in 0..half {
-                for agg in 0..half {
-                    self.cable(edges + pod * half + edge, aggs + pod * half + agg, link);
-                }
-            }
-        }
-        for pod in 0..k {
-            for agg in 0..half {
-                for i in 0..half {
-                    self.cable(aggs + pod * half + agg, cores + agg * half + i, link);
-                }
-            }
-        }
+        let pods = Pods { pods: k, leaves: half, spines: half, cores: half, hosts: half };
+        self.pods(&pods, ["edge", "agg"], [link; 3]);
         Ok(())
+    }
+
+    /// Three tiers of switches, the lower two in pods and called by `names`; `links` of the hosts, between the tiers in the pods, and to
+    /// the cores.
+    fn pods(&mut self, shape: &Pods, names: [&str; 2], links: [LinkSpec; 3]) {
+        let (all_leaves, all_spines) = (shape.pods * shape.leaves, shape.pods * shape.spines);
+        self.hosts = all_leaves * shape.hosts;
+        let hosts = self.nodes("h", self.hosts);
+        let leaves = self.nodes(names[0], all_leaves);
+        let spines = self.nodes(names[1], all_spines);
+        let cores = self.nodes("core", shape.spines * shape.cores);
+        for leaf in 0..all_leaves {
+            for host in 0..shape.hosts {
+                self.cable(hosts + leaf * shape.hosts + host, leaves + leaf, links[0]);
+            }
+        }
+        for leaf in 0..all_leaves {
+            let pod = leaf / shape.leaves;
+            for spine in 0..shape.spines {
+                self.cable(leaves + leaf, spines + pod * shape.spines + spine, links[1]);
+            }
+        }
+        for spine in 0..all_spines {
+            let plane = spine % shape.spines;
+            for core in 0..shape.cores {
+                self.cable(spines + spine, cores + plane * shape.cores + core, links[2]);
+            }
+        }
     }
 
     fn leaf_spine(&mut self, leaves: u32, spines: u32, per_leaf: u32, link: LinkSpec, uplink: LinkSpec) {
@@ -308,10 +340,11 @@ impl Plan {
     }
 }
 
+/// `base` with another rate and delay, where they are given.
+fn or_else(base: LinkSpec, rate: Option<BitRate>, delay: Option<Time>) -> LinkSpec {
+    LinkSpec { rate: rate.unwrap_or(base.rate), delay: delay.unwrap_or(base.delay), loss: base.loss }
+}
+
 fn changed(base: LinkSpec, named: &NamedLink) -> LinkSpec {
-    LinkSpec {
-        rate: named.rate.unwrap_or(base.rate),
-        delay: named.delay.unwrap_or(base.delay),
-        loss: named.loss.unwrap_or(base.loss),
-    }
+    LinkSpec { loss: named.loss.unwrap_or(base.loss), ..or_else(base, named.rate, named.delay) }
 }

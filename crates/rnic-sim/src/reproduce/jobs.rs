@@ -75,7 +75,7 @@ pub fn cost(run: &RunSpec) -> f64 {
         packets = packets.min(run.fabric.link.rate.bytes_in(duration) as f64 / mtu * hosts / 2.0);
     }
     let links = match run.fabric.topology {
-        TopologySpec::FatTree { .. } => 5.6,
+        TopologySpec::FatTree { .. } | TopologySpec::LeafSpineCore { .. } => 5.6,
         TopologySpec::SingleSwitch { .. } => 2.0,
         _ => 4.0,
     };
