@@ -31,7 +31,8 @@ pub(crate) const CASES: &[Group] = &[
     Group { hosts: 1_024, traffic: "heavy-tailed, 100 Gbps", file: "scale-1024.toml", runs: TRANSPORTS },
     Group { hosts: 1_024, traffic: "permutation, 100 Gbps", file: "permutation-1024.toml", runs: TWO },
     Group { hosts: 8_192, traffic: "heavy-tailed, 400 Gbps", file: "scale-8192.toml", runs: TRANSPORTS },
-    Group { hosts: 16_000, traffic: "heavy-tailed, 400 Gbps", file: "scale-16384.toml", runs: TRANSPORTS },
+    Group { hosts: 8_192, traffic: "all-to-all, 400 Gbps", file: "all-to-all-8192.toml", runs: TRANSPORTS },
+    Group { hosts: 16_384, traffic: "heavy-tailed, 400 Gbps", file: "scale-16384.toml", runs: TRANSPORTS },
 ];
 
 /// What a flow takes while it is under way.

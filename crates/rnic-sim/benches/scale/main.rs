@@ -13,9 +13,10 @@ mod cases;
 mod sample;
 mod table;
 
-use cases::{CASES, Case, FLOWS_UNDER_WAY};
+use cases::{CASES, Case, FLOWS_UNDER_WAY, Group};
 use sample::{Sample, Task};
 use std::process::ExitCode;
+use table::Table;
 
 /// What the command line asks for.
 struct Arguments {
@@ -74,24 +75,18 @@ fn main() -> ExitCode {
 /// Measures all cases that are wanted, printing each as it is done. One that fails does not keep the others from being measured.
 fn measure(arguments: &Arguments) -> Result<(), String> {
     let mut failures = Vec::new();
-    let cases: Vec<Case> =
-        CASES.iter().flat_map(|group| group.cases()).filter(|c| arguments.wants(&c.name())).collect();
-    if !cases.is_empty() {
-        table::scale_head(&arguments.threads);
-    }
-    for case in &cases {
-        match measure_case(case, arguments) {
-            Ok(measured) => table::scale_row(case, &measured),
+    let mut table = Table::default();
+    for case in CASES.iter().flat_map(Group::cases).filter(|case| arguments.wants(&case.name())) {
+        match measure_case(&case, arguments) {
+            Ok(measured) => table.row(&case, &table::scale(&case, &measured)),
             Err(error) => failures.push(error),
         }
     }
-    let cases: Vec<Case> = FLOWS_UNDER_WAY.cases().filter(|c| arguments.wants(&c.name())).collect();
-    if !cases.is_empty() {
-        table::flows_head();
-    }
-    for case in &cases {
-        match bytes_per_flow(case) {
-            Ok((flows, bytes)) => table::flows_row(case, flows, bytes),
+    println!();
+    let mut table = Table::default();
+    for case in FLOWS_UNDER_WAY.cases().filter(|case| arguments.wants(&case.name())) {
+        match bytes_per_flow(&case) {
+            Ok((flows, bytes)) => table.row(&case, &table::flows(flows, bytes)),
             Err(error) => failures.push(error),
         }
     }
