@@ -15,6 +15,7 @@ mod part;
 mod partition;
 mod paths;
 mod port;
+mod prefetch;
 pub mod rng;
 mod routing;
 mod switch;

@@ -2,6 +2,7 @@
 
 use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::partition::{Partition, Place};
+use crate::prefetch::prefetch;
 use crate::rng::{Purpose, Stream};
 use crate::topology::{PortInfo, Topology};
 use rnic_transport::telemetry::HopRecord;
@@ -43,6 +44,9 @@ struct InFlight<B> {
     packet: Packet<B>,
 }
 
+/// How many packets before it is taken a packet on a cable is asked for from memory.
+const AHEAD: u32 = 4;
+
 /// The packets on one direction of a cable. Propagation is first in, first out, so only the first one is an event.
 ///
 /// Half a cache line: a switch looks at those of all its ports each time it is simulated.
@@ -65,6 +69,15 @@ impl<B: Copy + Default> Flight<B> {
     #[inline(always)]
     pub(crate) fn first_at(&self) -> u64 {
         self.first_at
+    }
+
+    /// The first packets are needed soon.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self) {
+        if self.len > 0 {
+            prefetch(&self.slots[self.place(0)]);
+            prefetch(&self.slots[self.place(2)]);
+        }
     }
 
     /// Packets on the cable, pause frames not included.
@@ -111,6 +124,7 @@ impl<B: Copy + Default> Flight<B> {
     pub(crate) fn pop(&mut self) -> Packet<B> {
         debug_assert!(self.len > 0);
         let packet = self.slots[self.place(0)].packet;
+        prefetch(&self.slots[self.place(AHEAD)]);
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
         self.first_at = if self.len == 0 { u64::MAX } else { self.slots[self.place(0)].at };
