@@ -44,7 +44,7 @@ struct InFlight<B> {
     packet: Packet<B>,
 }
 
-/// How many packets before it is taken a packet on a cable is asked for from memory.
+/// How many packets before it is taken, or put there, the place of a packet on a cable is asked for from memory.
 const AHEAD: u32 = 4;
 
 /// The packets on one direction of a cable. Propagation is first in, first out, so only the first one is an event.
@@ -100,6 +100,7 @@ impl<B: Copy + Default> Flight<B> {
         debug_assert!(self.len == 0 || self.slots[self.place(self.len - 1)].at <= at);
         let place = self.place(self.len);
         self.slots[place] = InFlight { at, packet };
+        prefetch(&self.slots[self.place(self.len + AHEAD)]);
         self.len += 1;
         let was_empty = self.len == 1;
         if was_empty {
