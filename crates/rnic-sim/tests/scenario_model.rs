@@ -292,13 +292,13 @@ fn every_pattern() {
         "[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nrepeats = 2\nwarmup = 56\ncooldown = 55\n",
     );
     assert!(matches!(traffic[0].pattern, TrafficPattern::AllToAll { repeats: 2, .. }));
+    assert_eq!((traffic[0].warmup, traffic[0].cooldown), (56, 55));
     let traffic =
         with_traffic("[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nat_once = 4\nthink = \"3 us\"\n");
     let TrafficPattern::AllToAllLoop { repeats, at_once, think, .. } = traffic[0].pattern else {
         panic!("{traffic:?}")
     };
     assert_eq!((repeats, at_once, think), (1, 4, Time::from_us(3)));
-    assert_eq!((traffic[0].warmup, traffic[0].cooldown), (56, 55));
 }
 
 #[test]
