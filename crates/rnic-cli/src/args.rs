@@ -19,7 +19,7 @@ use std::path::PathBuf;
         rnic run scenarios/irn/default.toml\n  \
         rnic run scenarios/irn/default.toml --set traffic.load=0.9 --seed 7\n  \
         rnic list transports\n\n\
-        Exit codes: 0 done; 1 a run failed, a threshold is unsafe, or files could not be written; 2 the input is wrong."
+        Exit codes: 0 done; 1 a run failed, a threshold is unsafe, or files could not be written; 2 the input is wrong; 130 ended by Ctrl-C."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -79,7 +79,8 @@ pub(crate) struct Selection {
     rnic run scenarios/irn/default.toml --set traffic.flows=2000 --set traffic.warmup=200\n  \
     rnic run scenarios/irn/default.toml --set run.IRN.bdp_cap=50 --out results\n  \
     rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
-    rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n\n\
+    rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n  \
+    rnic run scenarios/irn/default.toml --resume\n\n\
     Result files are in a folder of the scenario's name below --out: summary.json, ports.csv, report.html.\n\
     The same scenario and seed give the same bytes in every result file, whatever --threads says.")]
 pub(crate) struct RunArgs {
@@ -102,7 +103,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
-    /// No progress bars and no word about the files written
+    /// Go on with a scenario that was interrupted: simulate only the runs that had not finished
+    ///
+    /// Runs that have finished are kept in the folder `unfinished` beside the result files until these are written. What is kept of a run is taken
+    /// over if nothing has changed on which its results depend: its settings, its seed, the files that it names, this program. The results are
+    /// the same as without the interruption.
+    #[arg(long, conflicts_with = "pcap")]
+    pub(crate) resume: bool,
+
+    /// No progress bars and no word about the files written or about runs taken over
     #[arg(long)]
     pub(crate) quiet: bool,
 

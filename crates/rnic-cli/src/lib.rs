@@ -17,6 +17,7 @@ mod perf;
 mod pingpong;
 mod progress;
 mod reproduce;
+mod resume;
 mod run;
 
 use args::{Cli, Command, Selection};

@@ -2,7 +2,7 @@
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rnic_sim::reproduce::{State, Watch};
-use rnic_sim::run::{Progress, RunProgress};
+use rnic_sim::run::{Progress, RunProgress, RunReport};
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -56,6 +56,19 @@ impl Bars {
         Bars { all, overall, runs }
     }
 
+    /// Runs that need not be simulated.
+    pub(crate) fn skip(&self, runs: usize) {
+        if let Some(overall) = &self.overall {
+            overall.inc(runs as u64);
+            overall.reset_eta();
+        }
+    }
+
+    /// Takes all bars away for as long as something else is written.
+    pub(crate) fn aside(&self, write: impl FnOnce()) {
+        self.all.suspend(write);
+    }
+
     fn start(&self, name: &str) -> ProgressBar {
         self.all.add(ProgressBar::new(0).with_style(style(TEMPLATE)).with_prefix(name.to_string()))
     }
@@ -78,7 +91,7 @@ impl Progress for Bars {
         }
     }
 
-    fn finished(&self, run: usize) {
+    fn finished(&self, run: usize, _report: &RunReport) {
         // A run that failed has a bar that is not full.
         if let Some(bar) = self.runs.get(run).and_then(|run| lock(&run.bar).take()) {
             bar.finish_and_clear();

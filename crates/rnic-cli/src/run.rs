@@ -3,6 +3,7 @@
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
 use crate::progress::{Bars, Silent};
+use crate::resume::Resumable;
 use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
 use rnic_sim::capture::Capture;
 use rnic_sim::catalogue::Catalogue;
@@ -10,7 +11,7 @@ use rnic_sim::results::RunStatus;
 use rnic_sim::results::files::{FlowFormat, write_all};
 use rnic_sim::results::summary::{ScenarioSummary, summarise};
 use rnic_sim::results::table;
-use rnic_sim::run::{Progress, RunOptions, RunReport, run_scenario, run_with_capture};
+use rnic_sim::run::{Progress, RunOptions, RunReport, run_remaining, run_with_capture};
 use rnic_sim::scenario::Scenario;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -24,16 +25,18 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     }
     scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
     make_folder(arguments, &scenario)?;
+    let resumable = Resumable::open(arguments, &scenario)?;
     let (reports, pcap) = match &arguments.pcap {
         Some((link, file)) => {
             let (report, file) = simulate_with_capture(&scenario, arguments, link, file)?;
             (vec![report], Some(file))
         }
-        None => (simulate(&scenario, arguments)?, None),
+        None => (simulate(&scenario, arguments, resumable.as_ref())?, None),
     };
     let summary = summarise(&scenario, &reports);
     print(arguments.format, &summary)?;
     let mut files = write_files(arguments, &scenario, &reports, &summary)?;
+    resumable.iter().for_each(Resumable::close);
     files.extend(pcap);
     if !arguments.quiet {
         tell_files(&files);
@@ -42,16 +45,29 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     if failures.is_empty() { Ok(()) } else { Err(CliError::Failed(failures)) }
 }
 
-fn simulate(scenario: &Scenario, arguments: &RunArgs) -> Result<Vec<RunReport>, CliError> {
+fn simulate(
+    scenario: &Scenario, arguments: &RunArgs, resumable: Option<&Resumable<'_>>,
+) -> Result<Vec<RunReport>, CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let options = RunOptions { threads: arguments.threads.map_or(processors, usize::from) };
+    let found = resumable.map_or(Vec::new(), Resumable::take);
+    let done = found.iter().flatten().count();
     let names = scenario.runs.iter().map(|run| run.name.as_str());
     let bars = if arguments.quiet { None } else { Bars::on_terminal(names) };
-    let progress: &dyn Progress = match &bars {
-        Some(bars) => bars,
-        None => &Silent,
+    if let Some(bars) = &bars {
+        bars.skip(done);
+    }
+    let keeping = resumable.and_then(|resumable| resumable.keeping(bars.as_ref(), done));
+    let progress: &dyn Progress = match (&keeping, &bars) {
+        (Some(keeping), _) => keeping,
+        (None, Some(bars)) => bars,
+        (None, None) => &Silent,
     };
-    run_scenario(scenario, &options, progress).map_err(cannot_be_set_up)
+    let work = || run_remaining(scenario, found, &options, progress).map_err(cannot_be_set_up);
+    match &keeping {
+        Some(keeping) => keeping.interruptible(work)?,
+        None => work(),
+    }
 }
 
 /// Simulates the only run and writes what crosses a link to `path`.

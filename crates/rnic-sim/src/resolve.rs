@@ -90,8 +90,8 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
 ///
 /// # Errors
 /// The first run that cannot be set up, by its name.
-pub fn resolve_all(runs: &[RunSpec]) -> Result<Vec<Resolved>, (String, SetupError)> {
-    let mut all: Vec<Resolved> = Vec::with_capacity(runs.len());
+pub fn resolve_all<'r>(runs: impl IntoIterator<Item = &'r RunSpec>) -> Result<Vec<Resolved>, (String, SetupError)> {
+    let mut all: Vec<Resolved> = Vec::new();
     for run in runs {
         let resolved = resolve_beside(run, all.last()).map_err(|error| (run.name.clone(), error))?;
         all.push(resolved);

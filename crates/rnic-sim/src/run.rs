@@ -20,6 +20,7 @@ use rnic_fabric::{
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -85,12 +86,12 @@ pub trait Progress: Sync {
     /// Run number `run` (in the scenario's order) is at `state`.
     fn update(&self, run: usize, state: RunProgress);
 
-    /// Run number `run` has ended, well or not.
-    fn finished(&self, _run: usize) {}
+    /// Run number `run` has ended, well or not, with this report.
+    fn finished(&self, _run: usize, _report: &RunReport) {}
 }
 
 /// A finished run and what it cost.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunReport {
     /// What it recorded; the same for the same scenario and seed, always.
     pub output: RunOutput,
@@ -109,27 +110,37 @@ pub struct RunReport {
 pub fn run_scenario(
     scenario: &Scenario, options: &RunOptions, progress: &dyn Progress,
 ) -> Result<Vec<RunReport>, (String, SetupError)> {
-    let prepared = resolve_all(&scenario.runs)?;
+    run_remaining(scenario, Vec::new(), options, progress)
+}
+
+/// Runs what is left of a scenario: `found` has, in the scenario's order, the reports of runs that are done, and of those that it lacks
+/// nothing. What comes out is the same as of [`run_scenario`]; `progress` is told of the others alone.
+///
+/// # Errors
+/// The first run to do that cannot be set up, with its name.
+pub fn run_remaining(
+    scenario: &Scenario, mut found: Vec<Option<RunReport>>, options: &RunOptions, progress: &dyn Progress,
+) -> Result<Vec<RunReport>, (String, SetupError)> {
+    found.resize(scenario.runs.len(), None);
+    let left = || scenario.runs.iter().enumerate().filter(|(index, _)| found[*index].is_none());
+    let prepared = resolve_all(left().map(|(_, run)| run))?;
+    let to_do: Vec<_> = left().zip(prepared).map(|((index, run), resolved)| (index, run, resolved)).collect();
     let next = AtomicUsize::new(0);
-    let unfinished = AtomicUsize::new(scenario.runs.len());
-    let slots: Vec<Mutex<Option<RunReport>>> = scenario.runs.iter().map(|_| Mutex::new(None)).collect();
+    let unfinished = AtomicUsize::new(to_do.len());
+    let slots: Vec<Mutex<Option<RunReport>>> = found.into_iter().map(Mutex::new).collect();
     let worker = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(run) = scenario.runs.get(index) else {
-                return;
-            };
+        while let Some((index, run, resolved)) = to_do.get(next.fetch_add(1, Ordering::Relaxed)) {
             // Those that the runs still to come, and those that go on, do not need.
             let sharing =
                 Sharing::among(options.threads / unfinished.load(Ordering::Relaxed).clamp(1, options.threads.max(1)));
-            let report = run_one(run, &prepared[index], None, &sharing, &mut |state| progress.update(index, state));
+            let report = run_one(run, resolved, None, &sharing, &mut |state| progress.update(*index, state));
             unfinished.fetch_sub(1, Ordering::Relaxed);
-            progress.finished(index);
-            *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
+            progress.finished(*index, &report);
+            *slots[*index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..options.threads.clamp(1, scenario.runs.len()) {
+        for _ in 1..options.threads.clamp(1, to_do.len().max(1)) {
             scope.spawn(worker);
         }
         worker();
@@ -144,7 +155,7 @@ pub fn run_with_capture(
 ) -> RunReport {
     let sharing = Sharing::among(1);
     let report = run_one(run, resolved, Some(capture), &sharing, &mut |state| progress.update(0, state));
-    progress.finished(0);
+    progress.finished(0, &report);
     report
 }
 

@@ -91,13 +91,20 @@ pub fn write_all(
 pub(crate) fn write_atomically(
     path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
+    write_and_rename(path, write, File::sync_all)
+}
+
+/// As [`write_atomically`]; `settle` says what is waited for before the file has its name.
+pub(crate) fn write_and_rename(
+    path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>, settle: fn(&File) -> io::Result<()>,
+) -> io::Result<PathBuf> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
     let result = (|| {
         let mut out = BufWriter::new(File::create(&temporary)?);
         write(&mut out)?;
-        out.into_inner()?.sync_all()?;
+        settle(&out.into_inner()?)?;
         fs::rename(&temporary, path)
     })();
     if let Err(error) = result {

@@ -1,6 +1,7 @@
 //! The records of a run's flows, in memory while they are few, else in a temporary file.
 
 mod file;
+mod stream;
 
 use super::model::FlowRecord;
 use file::RecordFile;

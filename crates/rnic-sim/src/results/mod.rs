@@ -16,6 +16,7 @@ pub mod ranks;
 pub mod report;
 pub mod samples;
 pub mod stats;
+mod stored;
 pub mod summary;
 pub mod sweep_files;
 pub mod table;

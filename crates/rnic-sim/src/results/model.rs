@@ -1,10 +1,12 @@
 //! The raw records of a run, as the simulation hands them over.
 
 use super::flow_log::FlowLog;
+use super::stored;
 use rnic_transport::{BitRate, Time};
+use serde::{Deserialize, Serialize};
 
 /// Everything that one finished (or given-up) run recorded.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunOutput {
     /// How it ended.
     pub status: RunStatus,
@@ -13,12 +15,14 @@ pub struct RunOutput {
     /// Where the run's `duration` cut it off.
     pub cut: Option<Cut>,
     /// Every flow that started, in order of its start.
+    #[serde(skip)]
     pub flows: FlowLog,
     /// Every port, in order of node and port.
     pub ports: Vec<PortRecord>,
     /// Fabric-wide counts.
     pub totals: Totals,
     /// Simulated time at which the run ended.
+    #[serde(with = "stored::time")]
     pub end: Time,
     /// Resolved settings, as (key, value with unit), for the summary and the report.
     pub parameters: Vec<(String, String)>,
@@ -31,11 +35,13 @@ pub struct RunOutput {
 }
 
 /// What was looked at during a run, at regular instants from `start` on, until the run ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Samples {
     /// Of the first sample.
+    #[serde(with = "stored::time")]
     pub start: Time,
     /// From one sample to the next.
+    #[serde(with = "stored::time")]
     pub interval: Time,
     /// How many samples.
     pub count: u32,
@@ -53,7 +59,7 @@ impl Samples {
 }
 
 /// What a switch held for one of its outputs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueSamples {
     /// The switch and the node that it sends to.
     pub name: String,
@@ -62,7 +68,7 @@ pub struct QueueSamples {
 }
 
 /// How far a flow was.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FlowSamples {
     /// Number of the flow.
     pub flow: u32,
@@ -92,16 +98,17 @@ impl RunOutput {
 }
 
 /// A run that ended at its `duration`, with flows unfinished or still to start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cut {
     /// Its duration.
+    #[serde(with = "stored::time")]
     pub at: Time,
     /// Flows of the traffic that had not started; `None` for traffic without an end.
     pub not_started: Option<u64>,
 }
 
 /// How a run ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RunStatus {
     /// Every flow finished, or the run's duration is over.
     Completed,
@@ -141,7 +148,7 @@ pub struct FlowRecord {
 }
 
 /// One port's counters: its own transmitter, and what it received into its buffer.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortRecord {
     /// The node it belongs to, for example `edge3`.
     pub node: String,
@@ -150,15 +157,17 @@ pub struct PortRecord {
     /// The node at the other end.
     pub peer: String,
     /// Rate of the link.
+    #[serde(with = "stored::rate")]
     pub rate: BitRate,
     /// Time for which the transmitter was sending.
+    #[serde(with = "stored::time")]
     pub busy: Time,
     /// One entry per priority in use.
     pub priorities: Vec<PriorityCounters>,
 }
 
 /// Counters of one port in one priority.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PriorityCounters {
     /// Frames transmitted (pause frames not included).
     pub tx_packets: u64,
@@ -185,7 +194,7 @@ pub struct PriorityCounters {
 }
 
 /// Fabric-wide counts of one run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Data packets that the hosts sent, retransmissions included.
     pub data: u64,
@@ -223,11 +232,13 @@ pub struct Totals {
 
 /// The pauses of a run, looked at in regular samples. Ports are indices into [`RunOutput::ports`], roots into
 /// [`PauseRecords::roots`].
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PauseRecords {
     /// Time of the first sample.
+    #[serde(with = "stored::time")]
     pub start: Time,
     /// From one sample to the next.
+    #[serde(with = "stored::time")]
     pub interval: Time,
     /// Number of samples.
     pub samples: u64,
@@ -254,7 +265,7 @@ pub struct PauseRecords {
 }
 
 /// What kind of thing pauses come from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum RootKind {
     /// An output that is not paused and sends all the time: more comes in for it than goes out.
     Congestion,
@@ -276,7 +287,7 @@ impl RootKind {
 }
 
 /// Where pauses came from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseRoot {
     /// What it is.
     pub kind: RootKind,
@@ -285,6 +296,7 @@ pub struct PauseRoot {
     /// The priority.
     pub priority: u8,
     /// The first sample at which it held a port.
+    #[serde(with = "stored::time")]
     pub first: Time,
     /// At how many samples it held a port.
     pub samples: u64,
@@ -293,9 +305,10 @@ pub struct PauseRoot {
 }
 
 /// All paused transmitters at an instant.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PauseTreeRecord {
     /// The instant.
+    #[serde(with = "stored::time")]
     pub at: Time,
     /// How many are paused.
     pub paused: u32,
@@ -304,7 +317,7 @@ pub struct PauseTreeRecord {
 }
 
 /// A transmitter in a pause tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TreePort {
     /// The port.
     pub port: u32,
@@ -313,6 +326,7 @@ pub struct TreePort {
     /// Whether it is paused at this instant; else it sends what a pause has left behind.
     pub paused: bool,
     /// When it was paused.
+    #[serde(with = "stored::time")]
     pub since: Time,
     /// Bytes that its peer holds for it.
     pub held: u64,
@@ -325,9 +339,10 @@ pub struct TreePort {
 }
 
 /// Ports that wait for each other in a circle.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BufferCycle {
     /// The first sample with such a cycle: of those with one on end until the end of the run if there is one then, else of all.
+    #[serde(with = "stored::time")]
     pub first: Time,
     /// The ports along it: at the end of the run if there is one then, else at that sample.
     pub ports: Vec<u32>,
@@ -338,7 +353,7 @@ pub struct BufferCycle {
 }
 
 /// A flow that was held up without having a part in it.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Victim {
     /// Number of the flow.
     pub flow: u32,
@@ -357,30 +372,34 @@ pub struct Victim {
 }
 
 /// One pause of a transmitter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseRow {
     /// Its port.
     pub port: u32,
     /// The priority.
     pub priority: u8,
     /// When it began.
+    #[serde(with = "stored::time")]
     pub from: Time,
     /// When it ended; `None`: not before the run did.
+    #[serde(with = "stored::optional_time")]
     pub to: Option<Time>,
     /// Its root at the last sample that saw it; `None` if none did.
     pub root: Option<u32>,
 }
 
 /// A stretch of time for which a port was paused at every sample, for one root.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseSpan {
     /// The port.
     pub port: u32,
     /// The priority.
     pub priority: u8,
     /// Its first sample.
+    #[serde(with = "stored::time")]
     pub from: Time,
     /// One interval after its last.
+    #[serde(with = "stored::time")]
     pub to: Time,
     /// The root.
     pub root: Option<u32>,

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Bytes of a record in the file.
-const SIZE: usize = 64;
+pub(super) const SIZE: usize = 64;
 /// Records that wait to be written together.
 const BATCH: usize = 16_384;
 /// Records that are read together.
@@ -153,7 +153,7 @@ fn offset(id: u32) -> u64 {
 }
 
 /// Little-endian, all but the number, which the place tells.
-fn encode(record: &FlowRecord) -> [u8; SIZE] {
+pub(super) fn encode(record: &FlowRecord) -> [u8; SIZE] {
     let FlowRecord { id: _, src, dst, bytes, start, finish, ideal, delivered, .. } = *record;
     let FlowRecord { retransmitted, timeouts, request, traffic, measured, .. } = *record;
     let mut to = [0; SIZE];
@@ -172,7 +172,7 @@ fn encode(record: &FlowRecord) -> [u8; SIZE] {
 }
 
 /// What [`encode`] made of the record of flow `id`; `None` where none was written.
-fn decode(id: u32, from: &[u8; SIZE]) -> Option<FlowRecord> {
+pub(super) fn decode(id: u32, from: &[u8; SIZE]) -> Option<FlowRecord> {
     let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| from[8 * at + byte]));
     let short = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| from[40 + 4 * at + byte]));
     let flags = from[63];

@@ -1,0 +1,43 @@
+//! How quantities are stored in records: as integers of their base unit.
+
+use rnic_transport::{BitRate, Time};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Picoseconds.
+pub(super) mod time {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+        time.as_ps().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        u64::deserialize(deserializer).map(Time::from_ps)
+    }
+}
+
+/// Picoseconds, if any.
+pub(super) mod optional_time {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+        time.map(Time::as_ps).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map(Time::from_ps))
+    }
+}
+
+/// Bits per second.
+pub(super) mod rate {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(rate: &BitRate, serializer: S) -> Result<S::Ok, S::Error> {
+        rate.as_bps().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BitRate, D::Error> {
+        u64::deserialize(deserializer).map(BitRate::from_bps)
+    }
+}
