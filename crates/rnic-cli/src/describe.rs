@@ -2,16 +2,16 @@
 
 use crate::args::CheckArgs;
 use crate::error::CliError;
-use crate::{load_selected, output, set_up};
+use crate::{cannot_be_set_up, load_selected, output};
 use rnic_fabric::config::TopologySpec;
 use rnic_sim::catalogue::Catalogue;
-use rnic_sim::resolve::Resolved;
+use rnic_sim::resolve::resolve_all;
 use rnic_sim::scenario::{QueueingSetup, RunSpec, Traffic, TrafficPattern, hosts};
 
 /// Prints a headline, and for each run one line, its settings on request, and what a reader of its results should know.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
-    let resolved: Vec<Resolved> = scenario.runs.iter().map(set_up).collect::<Result<_, _>>()?;
+    let resolved = resolve_all(&scenario.runs).map_err(cannot_be_set_up)?;
     let plural = if scenario.runs.len() == 1 { "" } else { "s" };
     output::print(|out| {
         writeln!(out, "{}: seed {}, {} run{plural}", scenario.title, scenario.seed, scenario.runs.len())?;
@@ -41,6 +41,9 @@ fn describe_fabric(run: &RunSpec) -> String {
     let topology = match &run.fabric.topology {
         TopologySpec::FatTree { k } => format!("fat-tree k={k}"),
         TopologySpec::LeafSpine { leaves, spines, .. } => format!("leaf-spine {leaves}x{spines}"),
+        TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
+            format!("leaf-spine-core {pods}x({leaves_per_pod}x{spines_per_pod})x{cores_per_plane}")
+        }
         TopologySpec::SingleSwitch { .. } => "single switch".to_string(),
         TopologySpec::Dumbbell { left, right, .. } => format!("dumbbell {left}+{right}"),
         TopologySpec::Graph { switches, .. } => format!("graph of {} switches", switches.len()),
@@ -70,6 +73,9 @@ fn describe_traffic(traffic: &Traffic) -> String {
         }
         TrafficPattern::AllToAll { sizes, repeats, .. } => {
             format!("all-to-all, {}, {repeats} times", sizes.name)
+        }
+        TrafficPattern::AllToAllLoop { sizes, repeats, at_once, .. } => {
+            format!("all-to-all, {}, {repeats} times, {at_once} at once from each host", sizes.name)
         }
         TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
             let messages =

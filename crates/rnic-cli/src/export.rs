@@ -35,8 +35,8 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
 pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
-    let fabric = set_up(run)?.fabric;
-    let graph = graph(&Topology::build(&fabric).map_err(|error| CliError::Input(error.to_string()))?);
+    let resolved = set_up(run)?;
+    let (fabric, graph) = (resolved.fabric, graph(&resolved.topology));
     let left_out = [("[[fabric.route]]", fabric.routes.is_empty()), ("[[fabric.storm]]", run.fabric.storms.is_empty())];
     for (key, _) in left_out.iter().filter(|(_, none)| !none) {
         let _ = writeln!(

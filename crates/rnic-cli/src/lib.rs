@@ -24,7 +24,7 @@ use args::{Cli, Command, Selection};
 use clap::Parser;
 use error::CliError;
 use rnic_sim::catalogue::Catalogue;
-use rnic_sim::resolve::{Resolved, resolve};
+use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use rnic_sim::scenario::{RunSpec, Scenario, load_with};
 use std::process::ExitCode;
 
@@ -91,5 +91,10 @@ fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
 
 /// Works out everything that a run leaves open.
 fn set_up(run: &RunSpec) -> Result<Resolved, CliError> {
-    resolve(run).map_err(|error| CliError::Input(format!("run \"{}\" cannot be set up: {error}", run.name)))
+    resolve(run).map_err(|error| cannot_be_set_up((run.name.clone(), error)))
+}
+
+/// Which run, and why.
+fn cannot_be_set_up((run, error): (String, SetupError)) -> CliError {
+    CliError::Input(format!("run \"{run}\" cannot be set up: {error}"))
 }

@@ -4,7 +4,7 @@ use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
 use crate::progress::{Bars, Silent};
 use crate::resume::Resumable;
-use crate::{is_called, load_selected, output, select, set_up};
+use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
 use rnic_sim::capture::Capture;
 use rnic_sim::catalogue::Catalogue;
 use rnic_sim::results::RunStatus;
@@ -63,10 +63,7 @@ fn simulate(
         (None, Some(bars)) => bars,
         (None, None) => &Silent,
     };
-    let work = || {
-        run_remaining(scenario, found, &options, progress)
-            .map_err(|(run, error)| CliError::Input(format!("run \"{run}\" cannot be set up: {error}")))
-    };
+    let work = || run_remaining(scenario, found, &options, progress).map_err(cannot_be_set_up);
     match &keeping {
         Some(keeping) => keeping.interruptible(work)?,
         None => work(),

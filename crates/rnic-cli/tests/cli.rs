@@ -213,7 +213,10 @@ fn lists_have_a_line_for_each_thing() {
         let name = |line: &str| line.split("  ").next().unwrap_or("").to_string();
         stdout(&output).lines().map(name).collect()
     };
-    assert_eq!(names("topologies"), ["fat-tree", "leaf-spine", "single-switch", "dumbbell", "graph"]);
+    assert_eq!(
+        names("topologies"),
+        ["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "graph"]
+    );
     assert!(["roce", "irn"].iter().all(|name| names("transports").contains(&name.to_string())));
     assert!(names("congestion").contains(&"none".to_string()));
     assert!(["poisson", "irn-heavy-tailed"].iter().all(|name| names("workloads").contains(&name.to_string())));
@@ -411,4 +414,18 @@ fn reproduce_simulates_once_and_then_reads() {
     assert_eq!(stderr(&json), "");
     let json: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
     assert_eq!((&json["quick"], json["verdicts"].as_array().map(Vec::len)), (&true.into(), Some(3)));
+}
+
+#[test]
+fn a_run_whose_flows_find_no_room_has_failed() {
+    let folder = Folder::with(GOOD);
+    let flows = ["--set", "traffic.flows=200001", "--set", "traffic.sizes=\"fixed 1 B\"", "--run", "IRN"];
+    let mut command = command(folder.folder.path());
+    command.args(["run", "a.toml", "--quiet"]).args(flows);
+    let output = command.env("TMPDIR", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "error: run \"IRN\" failed: the records of the flows cannot be kept in a temporary file in /nowhere: No such file or \
+                    directory (os error 2); they need 64 bytes a flow, and TMPDIR names another folder";
+    assert_eq!(stderr(&output).lines().next(), Some(expected));
+    assert!(command.env("TMPDIR", folder.folder.path()).output().unwrap().status.success());
 }

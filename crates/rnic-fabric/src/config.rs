@@ -17,7 +17,7 @@ pub struct LinkSpec {
 /// How nodes are wired.
 ///
 /// Node names: hosts `h0`, `h1`, ...; fat-tree switches `edge0..`, `agg0..`, `core0..`; leaf-spine `leaf0..`, `spine0..`;
-/// single switch `s0`; dumbbell `left` and `right`; a graph names its own.
+/// leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dumbbell `left` and `right`; a graph names its own.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TopologySpec {
     /// Three-tier k-ary fat-tree: k pods, k^3/4 hosts, 5 k^2/4 switches of k ports.
@@ -38,6 +38,33 @@ pub enum TopologySpec {
         uplink_rate: Option<BitRate>,
         /// Delay of each leaf-spine cable, `None`: as the host links.
         uplink_delay: Option<Time>,
+    },
+    /// Pods of leaves and spines, with core switches above: a three-level Clos network.
+    ///
+    /// In a pod every leaf connects to every spine. The cores are in as many planes as a pod has spines: spine `s` of every pod connects
+    /// to every core of plane `s`. Switches are numbered pod by pod, cores plane by plane. A fat-tree of k-port switches has this shape,
+    /// with k pods and k/2 of everything else.
+    LeafSpineCore {
+        /// Number of pods.
+        pods: u32,
+        /// Leaf (top-of-rack) switches of each pod.
+        leaves_per_pod: u32,
+        /// Spine switches of each pod; also the number of planes.
+        spines_per_pod: u32,
+        /// Core switches of each plane.
+        cores_per_plane: u32,
+        /// Hosts under each leaf.
+        hosts_per_leaf: u32,
+        /// Rate of each leaf-spine cable, `None`: as the host links. Oversubscription of a leaf is
+        /// `hosts_per_leaf * rate / (spines_per_pod * uplink_rate)`.
+        uplink_rate: Option<BitRate>,
+        /// Delay of each leaf-spine cable, `None`: as the host links.
+        uplink_delay: Option<Time>,
+        /// Rate of each spine-core cable, `None`: as the leaf-spine cables. Oversubscription of a spine is
+        /// `leaves_per_pod * uplink_rate / (cores_per_plane * core_rate)`.
+        core_rate: Option<BitRate>,
+        /// Delay of each spine-core cable, `None`: as the leaf-spine cables.
+        core_delay: Option<Time>,
     },
     /// All hosts on one switch.
     SingleSwitch {

@@ -70,14 +70,14 @@ pub struct Fabric<B> {
 impl<B: Body> Fabric<B> {
     /// Builds the fabric; `seed` determines ECMP salts, random loss, and what else is random.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
-        Fabric::in_parts(spec, seed, 1, Partition::whole)
+        Fabric::in_parts(Arc::new(Topology::build(spec)?), spec, seed, 1, Partition::whole)
     }
 
-    /// As [`Fabric::new`], for so many threads, in the parts that `cut` makes. Neither changes any result.
+    /// As [`Fabric::new`], for so many threads, in the parts that `cut` makes. Neither changes any result. `topology` is what
+    /// [`Topology::build`] makes of `spec`; several fabrics can share it.
     pub fn in_parts(
-        spec: &FabricSpec, seed: u64, threads: usize, cut: impl FnOnce(&Topology) -> Partition,
+        topology: Arc<Topology>, spec: &FabricSpec, seed: u64, threads: usize, cut: impl FnOnce(&Topology) -> Partition,
     ) -> Result<Fabric<B>, TopologyError> {
-        let topology = Arc::new(Topology::build(spec)?);
         let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
         let partition = cut(&topology);
         let part = |part| Box::new(Part::new(&topology, &partition, part, spec, seed));
@@ -115,9 +115,7 @@ impl<B: Body> Fabric<B> {
     ///
     /// # Panics
     /// If the endpoints have not as many parts as the fabric.
-    pub fn run_watched<E: Endpoints>(
-        &mut self, endpoints: &mut E, watcher: &mut dyn Watcher<E>, until: Time,
-    ) -> Ending
+    pub fn run_watched<E: Endpoints>(&mut self, endpoints: &mut E, watcher: &mut dyn Watcher<E>, until: Time) -> Ending
     where
         E::Part: Endpoint<Body = B>,
     {
@@ -250,7 +248,8 @@ impl<B: Body> Fabric<B> {
     /// Writes down the pauses that have ended, in order of the nodes where they were.
     fn collect_pauses(&mut self) {
         let Some(log) = &mut self.pause_log else { return };
-        let ended = self.parts.iter_mut().flat_map(|part| &mut part.links.ended_pauses).flat_map(|ended| ended.drain(..));
+        let ended =
+            self.parts.iter_mut().flat_map(|part| &mut part.links.ended_pauses).flat_map(|ended| ended.drain(..));
         let mut ended: Vec<Pause> = ended.collect();
         ended.sort_by_key(|pause| self.topology.ports[pause.port as usize].node);
         let room = log.most.saturating_sub(log.ended.len()).min(ended.len());

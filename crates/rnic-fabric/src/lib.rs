@@ -3,6 +3,7 @@
 //! It knows no transport: hosts are [`Endpoints`], and a packet's body is theirs.
 
 pub mod config;
+mod detours;
 mod diagnose;
 mod endpoint;
 mod engine;
@@ -12,7 +13,9 @@ mod ideal;
 mod packet;
 mod part;
 mod partition;
+mod paths;
 mod port;
+mod prefetch;
 pub mod rng;
 mod routing;
 mod switch;
@@ -26,6 +29,7 @@ pub use headroom::required_headroom;
 pub use ideal::completion_time;
 pub use packet::{Body, MIN_FRAME, PAUSE_FRAME, Packet};
 pub use partition::{Partition, Place};
+pub use paths::{PathFacts, longest_path};
 pub use port::{Pause, PriorityCounters, Tapped};
-pub use routing::{PathFacts, Routes, buffer_cycle, longest_path};
+pub use routing::{Routes, buffer_cycle};
 pub use topology::{Topology, TopologyError};

@@ -106,6 +106,7 @@ impl<B: Body> Part<B> {
     }
 
     /// Simulates every event before `end`, none of which is before `start`.
+    #[inline(never)]
     pub(crate) fn run<E: Endpoint<Body = B>>(&mut self, hosts: &mut E, routes: &Routes, start: u64, end: u64) {
         if self.next >= end {
             return;

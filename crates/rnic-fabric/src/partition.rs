@@ -39,7 +39,8 @@ impl Partition {
     pub fn balanced(topology: &Topology, parts: usize) -> Partition {
         let switches = topology.hosts..topology.nodes();
         let loads: Vec<f64> = (0..topology.nodes()).map(|node| load(topology, node)).collect();
-        let with_hosts: Vec<NodeId> = switches.clone().filter(|switch| hosts_of(topology, *switch).next().is_some()).collect();
+        let with_hosts: Vec<NodeId> =
+            switches.clone().filter(|switch| hosts_of(topology, *switch).next().is_some()).collect();
         let parts = parts.clamp(1, with_hosts.len().max(1));
         let total: f64 = with_hosts.iter().map(|switch| loads[*switch as usize]).sum();
         let mut part_of = vec![u32::MAX; topology.nodes() as usize];

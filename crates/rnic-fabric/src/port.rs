@@ -2,6 +2,7 @@
 
 use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::partition::{Partition, Place};
+use crate::prefetch::prefetch;
 use crate::rng::{Purpose, Stream};
 use crate::topology::{PortInfo, Topology};
 use rnic_transport::telemetry::HopRecord;
@@ -43,6 +44,9 @@ struct InFlight<B> {
     packet: Packet<B>,
 }
 
+/// How many packets before it is taken, or put there, the place of a packet on a cable is asked for from memory.
+const AHEAD: u32 = 4;
+
 /// The packets on one direction of a cable. Propagation is first in, first out, so only the first one is an event.
 ///
 /// Half a cache line: a switch looks at those of all its ports each time it is simulated.
@@ -67,6 +71,15 @@ impl<B: Copy + Default> Flight<B> {
         self.first_at
     }
 
+    /// The first packets are needed soon.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self) {
+        if self.len > 0 {
+            prefetch(&self.slots[self.place(0)]);
+            prefetch(&self.slots[self.place(2)]);
+        }
+    }
+
     /// Packets on the cable, pause frames not included.
     fn packets(&self) -> usize {
         (0..self.len).filter(|i| !self.slots[self.place(*i)].packet.is_pause()).count()
@@ -87,6 +100,7 @@ impl<B: Copy + Default> Flight<B> {
         debug_assert!(self.len == 0 || self.slots[self.place(self.len - 1)].at <= at);
         let place = self.place(self.len);
         self.slots[place] = InFlight { at, packet };
+        prefetch(&self.slots[self.place(self.len + AHEAD)]);
         self.len += 1;
         let was_empty = self.len == 1;
         if was_empty {
@@ -111,6 +125,7 @@ impl<B: Copy + Default> Flight<B> {
     pub(crate) fn pop(&mut self) -> Packet<B> {
         debug_assert!(self.len > 0);
         let packet = self.slots[self.place(0)].packet;
+        prefetch(&self.slots[self.place(AHEAD)]);
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
         self.first_at = if self.len == 0 { u64::MAX } else { self.slots[self.place(0)].at };
@@ -325,8 +340,10 @@ impl<B: Body> Ports<B> {
         let numbers: Vec<u32> =
             nodes.iter().flat_map(|node| topology.ports_of(*node)).map(|port| port as u32).collect();
         let mut remote = Vec::new();
-        let ports: Vec<Port<B>> =
-            numbers.iter().map(|port| Port::new(topology, partition, part, *port as usize, seed, &mut remote)).collect();
+        let ports: Vec<Port<B>> = numbers
+            .iter()
+            .map(|port| Port::new(topology, partition, part, *port as usize, seed, &mut remote))
+            .collect();
         let cells = ports.len() * priorities as usize;
         let mailboxes = || (0..partition.parts()).map(|_| Mailbox::new()).collect();
         Ports {

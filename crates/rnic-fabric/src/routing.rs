@@ -1,31 +1,53 @@
 //! Shortest-path routing with per-flow ECMP, or with a choice for each packet.
 //!
-//! Hosts under the same switch share their routes, so a switch keeps one entry per such *group*, and each entry names one of
-//! the few distinct sets of equal-cost ports that the switch has. A flow's hash, salted per switch, picks the port. A host to which
-//! some switch has a route of its own is a group of its own.
+//! A host has an address of digits: its place at its switch and, in a tree of pods, its leaf's place in the pod and the pod. Each is the
+//! number of the port that leads down to it. A switch compares the digits above its own with those that all hosts below it have in common:
+//! where they agree the next digit is the port, else any port up will do. So routes in a tree take a few words for each switch.
+//!
+//! Elsewhere hosts under the same switch share their routes: a switch keeps one entry per such *group*, and each entry names one of
+//! the few distinct sets of equal-cost ports that the switch has. So it is, in a tree too, for a host to which some switch has a route of its own;
+//! it is a group of its own.
+//!
+//! Where several ports will do, a flow's hash, salted per switch, picks one.
 
 use crate::config::NamedRoute;
+use crate::detours::{detoured, detours};
+use crate::paths::{Distances, first_host_of, next_hops, switches_with_hosts};
 use crate::rng::{Purpose, Stream, mix};
-use crate::topology::{NodeId, Topology, TopologyError};
-use rnic_transport::{BitRate, Time};
+use crate::topology::{NodeId, Topology, TopologyError, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where hosts are attached, and the way to them from each switch.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Per host: the group of hosts that it belongs to (one per switch with hosts, then one per host with routes of its own), and the port
-    /// of its switch.
-    host_place: Vec<(u32, u32)>,
+    /// Per host: its digits, the lowest in the lowest bits; or [`STORED`], its group and the port of its switch.
+    addresses: Vec<u64>,
     switches: Vec<SwitchRoutes>,
+    /// Per switch: routes to what has groups; nothing if no host has.
+    stored: Vec<Sets>,
     hosts: u32,
 }
+
+/// Bits of a digit. The port of a group's switch takes one, the group two.
+const DIGIT: u32 = 16;
+/// In an address: the routes to this host are stored.
+const STORED: u64 = 1 << (3 * DIGIT);
 
 /// The routes of one switch.
 #[derive(Clone, Debug)]
 struct SwitchRoutes {
+    /// What addresses of the hosts below it have above their next digit, the rest zero; [`u64::MAX`] if that is never so.
+    below: u64,
     salt: u32,
-    /// The group of its own hosts, `u32::MAX` if it has none.
-    own_group: u32,
+    /// Bits below that digit.
+    shift: u32,
+    /// Its ports up in a tree: the first, and how many.
+    up: (u16, u16),
+}
+
+/// The stored routes of one switch.
+#[derive(Clone, Debug, Default)]
+struct Sets {
     /// Per group: which of `sets`.
     set_of_group: Vec<u16>,
     /// Start and length in `ports`.
@@ -34,15 +56,12 @@ struct SwitchRoutes {
     ports: Vec<u16>,
 }
 
-/// Facts about a path between two hosts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PathFacts {
-    /// Links on it.
-    pub hops: u32,
-    /// Sum of propagation delays, one way.
-    pub delay: Time,
-    /// Rate of its slowest link.
-    pub rate: BitRate,
+impl Sets {
+    /// Where in `ports` the equal-cost ports towards a host with this address are, and how many.
+    #[inline(always)]
+    fn towards(&self, address: u64) -> (u32, u32) {
+        self.sets[usize::from(self.set_of_group[((address ^ STORED) >> DIGIT) as usize])]
+    }
 }
 
 impl Routes {
@@ -56,44 +75,81 @@ impl Routes {
     /// # Errors
     /// Hosts without a path; a route that names what is not there, or makes packets circle.
     pub fn with(topology: &Topology, named: &[NamedRoute], seed: u64) -> Result<Routes, TopologyError> {
-        let groups = groups(topology);
-        let mut host_place: Vec<(u32, u32)> = (0..topology.hosts)
-            .map(|host| {
-                let peer = topology.ports[topology.host_port(host)].peer;
-                let switch = topology.ports[peer as usize].node;
-                (groups.of_switch[&switch], peer - topology.first_port[switch as usize])
-            })
-            .collect();
-        let mut builders: Vec<SetBuilder> = (topology.hosts..topology.nodes()).map(|_| SetBuilder::default()).collect();
-        for switch in &groups.switches {
-            let distance = distances(topology, *switch);
-            if let Some(host) = (0..topology.hosts).find(|h| distance[*h as usize] == u32::MAX) {
-                let from = first_host_of(topology, *switch);
+        let salts = (topology.hosts..topology.nodes())
+            .map(|node| mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
+            .map(|salt| SwitchRoutes { salt, below: u64::MAX, shift: 0, up: (0, 0) });
+        let mut routes = Routes {
+            addresses: Vec::with_capacity(topology.hosts as usize),
+            switches: salts.collect(),
+            stored: Vec::new(),
+            hosts: topology.hosts,
+        };
+        let mut builders: Vec<SetBuilder> = Vec::new();
+        match topology.tree.filter(Tree::is_connected) {
+            Some(tree) => routes.compute(&tree),
+            None => builders = routes.store(topology)?,
+        }
+        let detours = detours(topology, named)?;
+        if !detours.is_empty() {
+            builders.resize_with(routes.switches.len(), SetBuilder::default);
+            let sources = switches_with_hosts(topology);
+            for (host, detours) in detours {
+                let group = builders[0].sets.set_of_group.len() as u64;
+                for (builder, set) in builders.iter_mut().zip(detoured(topology, &sources, host, &detours)?) {
+                    builder.add(set);
+                }
+                let port = routes.addresses[host as usize] & ((1 << DIGIT) - 1);
+                routes.addresses[host as usize] = STORED | group << DIGIT | port;
+            }
+        }
+        routes.stored = builders.into_iter().map(|builder| builder.sets).collect();
+        Ok(routes)
+    }
+
+    /// The addresses of a tree and what its switches compare them with.
+    fn compute(&mut self, tree: &Tree) {
+        let digits =
+            |pod: u32, leaf: u32, port: u32| u64::from(pod) << (2 * DIGIT) | u64::from(leaf) << DIGIT | u64::from(port);
+        let leaves = (0..tree.pods).flat_map(|pod| (0..tree.leaves).map(move |leaf| (pod, leaf)));
+        let hosts = leaves.clone().flat_map(|(pod, leaf)| (0..tree.hosts).map(move |port| digits(pod, leaf, port)));
+        self.addresses.extend(hosts);
+        let of_leaf = |(pod, leaf)| (digits(pod, leaf, 0), 0, (tree.hosts as u16, tree.spines as u16));
+        let of_spine = |spine| (digits(spine / tree.spines, 0, 0), DIGIT, (tree.leaves as u16, tree.cores as u16));
+        let of_core = |_| (0, 2 * DIGIT, (0, 0));
+        let spines = (0..tree.pods * tree.spines).map(of_spine);
+        let all = leaves.map(of_leaf).chain(spines).chain((0..tree.spines * tree.cores).map(of_core));
+        for (switch, (below, shift, up)) in self.switches.iter_mut().zip(all) {
+            (switch.below, switch.shift, switch.up) = (below, shift, up);
+        }
+    }
+
+    /// A group for the hosts of each switch, and the routes of every switch to each group.
+    fn store(&mut self, topology: &Topology) -> Result<Vec<SetBuilder>, TopologyError> {
+        let mut builders: Vec<SetBuilder> = Vec::new();
+        builders.resize_with(self.switches.len(), SetBuilder::default);
+        for (group, switch) in (0u64..).zip(switches_with_hosts(topology)) {
+            let distances = Distances::to(topology, switch);
+            let reached = |host: &u32| distances.of(topology.peer_node(topology.host_port(*host))) != u32::MAX;
+            if let Some(host) = (0..topology.hosts).find(|host| !reached(host)) {
+                let from = first_host_of(topology, switch);
                 return Err(TopologyError::Unreachable {
                     from: topology.names[from as usize].clone(),
                     to: topology.names[host as usize].clone(),
                 });
             }
-            for node in topology.hosts..topology.nodes() {
-                builders[(node - topology.hosts) as usize].add(next_hops(topology, node, &distance));
+            for (builder, node) in builders.iter_mut().zip(topology.hosts..) {
+                builder.add(next_hops(topology, node, &distances));
             }
+            self.switches[(switch - topology.hosts) as usize].below = STORED | group << DIGIT;
         }
-        for (group, (host, detours)) in (groups.switches.len() as u32..).zip(detours(topology, named)?) {
-            for (builder, set) in builders.iter_mut().zip(detoured(topology, &groups.switches, host, &detours)?) {
-                builder.add(set);
-            }
-            host_place[host as usize].0 = group;
-        }
-        let switches = builders
-            .into_iter()
-            .enumerate()
-            .map(|(i, builder)| {
-                let node = topology.hosts + i as u32;
-                let own_group = groups.of_switch.get(&node).copied().unwrap_or(u32::MAX);
-                builder.finish(own_group, mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
-            })
-            .collect();
-        Ok(Routes { host_place, switches, hosts: topology.hosts })
+        let address = |host| {
+            let peer = topology.ports[topology.host_port(host)].peer;
+            let switch = topology.ports[peer as usize].node;
+            let port = peer - topology.first_port[switch as usize];
+            self.switches[(switch - topology.hosts) as usize].below | u64::from(port)
+        };
+        self.addresses = (0..topology.hosts).map(address).collect();
+        Ok(builders)
     }
 
     /// Whether [`Routes::with`] would take these routes.
@@ -101,9 +157,9 @@ impl Routes {
     /// # Errors
     /// A route that names what is not there, or makes packets circle.
     pub fn check(topology: &Topology, named: &[NamedRoute]) -> Result<(), TopologyError> {
-        let groups = groups(topology);
+        let sources = switches_with_hosts(topology);
         for (host, detours) in detours(topology, named)? {
-            detoured(topology, &groups.switches, host, &detours)?;
+            detoured(topology, &sources, host, &detours)?;
         }
         Ok(())
     }
@@ -123,14 +179,50 @@ impl Routes {
     /// The port towards host `dst`; where there are several, `choose` picks one by the switch's salt and their number.
     #[inline(always)]
     fn pick(&self, switch: NodeId, dst: u32, choose: impl FnOnce(u32, u32) -> u32) -> u32 {
-        let routes = &self.switches[(switch - self.hosts) as usize];
-        let (group, host_port) = self.host_place[dst as usize];
-        if group == routes.own_group {
-            return host_port;
+        let index = (switch - self.hosts) as usize;
+        let (routes, address) = (&self.switches[index], self.addresses[dst as usize]);
+        // What differs above the digit leaves a number that is no digit.
+        let down = (address ^ routes.below) >> routes.shift;
+        if down < 1 << DIGIT {
+            return down as u32;
         }
-        let (start, len) = routes.sets[routes.set_of_group[group as usize] as usize];
-        let choice = if len == 1 { 0 } else { choose(routes.salt, len) };
-        u32::from(routes.ports[(start + choice) as usize])
+        let is_stored = address & STORED != 0;
+        let (first, len) = match is_stored {
+            false => (u32::from(routes.up.0), u32::from(routes.up.1)),
+            true => self.stored[index].towards(address),
+        };
+        let choice = first + if len == 1 { 0 } else { choose(routes.salt, len) };
+        if is_stored { u32::from(self.stored[index].ports[choice as usize]) } else { choice }
+    }
+
+    /// The equal-cost ports of a switch towards a host, as a number that is the same for the same ports.
+    fn set(&self, index: usize, address: u64) -> u32 {
+        let routes = &self.switches[index];
+        let down = (address ^ routes.below) >> routes.shift;
+        match down < 1 << DIGIT {
+            true => down as u32,
+            false if address & STORED == 0 => 1 << DIGIT,
+            false => {
+                let sets = &self.stored[index];
+                (2 << DIGIT) + u32::from(sets.set_of_group[((address ^ STORED) >> DIGIT) as usize])
+            }
+        }
+    }
+
+    /// The ports of a [`set`](Routes::set) of a switch, numbered within it.
+    fn ports_of_set(&self, index: usize, set: u32) -> Vec<u32> {
+        match set >> DIGIT {
+            0 => vec![set],
+            1 => {
+                let (first, len) = self.switches[index].up;
+                (0..u32::from(len)).map(|port| u32::from(first) + port).collect()
+            }
+            _ => {
+                let sets = &self.stored[index];
+                let (start, len) = sets.sets[(set - (2 << DIGIT)) as usize];
+                sets.ports[start as usize..(start + len) as usize].iter().map(|port| u32::from(*port)).collect()
+            }
+        }
     }
 
     /// The ports (over all nodes) that a packet of this flow is transmitted on from host `src` to host `dst`.
@@ -152,31 +244,28 @@ impl Routes {
 /// A port depends on another if some packet leaves by the one and, at the switch that it leads to, by the other (Dally and Seitz, 1987).
 /// Networks in which packets go up and then down, as in regular trees, have no cycle.
 pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> {
-    // A switch's group is out of use when all of its hosts have groups of their own.
-    let in_use: BTreeSet<u32> = routes.host_place.iter().map(|(group, _)| *group).collect();
-    let at = |node: NodeId| &routes.switches[(node - topology.hosts) as usize];
-    let out = |node: NodeId, port: &u16| topology.first_port[node as usize] as usize + usize::from(*port);
-    let set = |node: NodeId, index: u16| {
-        let (start, len) = at(node).sets[usize::from(index)];
-        at(node).ports[start as usize..(start + len) as usize].iter().map(move |port| out(node, port))
+    // One host for all that packets go to in the same way.
+    let ways: BTreeMap<u64, u64> = routes.addresses.iter().map(|address| (*address >> DIGIT, *address)).collect();
+    let index = |node: NodeId| (node - topology.hosts) as usize;
+    let set = |node: NodeId, set: u32| {
+        let first = topology.first_port[node as usize] as usize;
+        routes.ports_of_set(index(node), set).into_iter().map(move |port| first + port as usize)
     };
-    let sources: Vec<NodeId> = self::groups(topology).switches;
+    let sources = switches_with_hosts(topology);
     // Per port: which sets of the next switch its packets may go on by.
-    let mut follows: Vec<BTreeSet<u16>> = vec![BTreeSet::new(); topology.ports.len()];
-    for group in in_use {
+    let mut follows: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); topology.ports.len()];
+    for address in ways.into_values() {
         let mut known = vec![false; topology.nodes() as usize];
         let mut open = sources.clone();
         while let Some(node) = open.pop() {
-            // At their own switch packets leave the network.
-            if std::mem::replace(&mut known[node as usize], true) || at(node).own_group == group {
+            if std::mem::replace(&mut known[node as usize], true) {
                 continue;
             }
-            for port in set(node, at(node).set_of_group[group as usize]) {
+            for port in set(node, routes.set(index(node), address)) {
+                // To a host packets leave the network.
                 let next = topology.peer_node(port);
                 if !topology.is_host(next) {
-                    if at(next).own_group != group {
-                        follows[port].insert(at(next).set_of_group[group as usize]);
-                    }
+                    follows[port].insert(routes.set(index(next), address));
                     open.push(next);
                 }
             }
@@ -187,7 +276,7 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
         .enumerate()
         .map(|(port, sets)| {
             let next = topology.peer_node(port);
-            let ports = sets.iter().flat_map(|index| set(next, *index));
+            let ports = sets.iter().flat_map(|number| set(next, *number));
             ports.filter(|port| !topology.is_host(topology.peer_node(*port))).collect()
         })
         .collect();
@@ -200,202 +289,6 @@ fn choose(salted: u32, len: u32) -> u32 {
     let mut z = u64::from(salted).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (((z >> 32) * u64::from(len)) >> 32) as u32
-}
-
-/// The longest of all shortest paths between hosts: most delay, then most links.
-pub fn longest_path(topology: &Topology) -> PathFacts {
-    let groups = groups(topology);
-    let mut longest = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
-    for switch in &groups.switches {
-        let distance = distances(topology, *switch);
-        let facts = facts_to(topology, *switch, &distance);
-        // The last link, from the group's switch to its host with the most delay.
-        for host_port in topology.ports_of(*switch).filter(|p| topology.is_host(topology.peer_node(*p))) {
-            let last = topology.ports[host_port].link;
-            let own = topology.peer_node(host_port);
-            for host in (0..topology.hosts).filter(|h| *h != own) {
-                let Some(to_switch) = facts[host as usize] else {
-                    continue;
-                };
-                let path = PathFacts {
-                    hops: to_switch.hops + 1,
-                    delay: to_switch.delay + last.delay,
-                    rate: to_switch.rate.min(last.rate),
-                };
-                if (path.delay, path.hops) > (longest.delay, longest.hops) {
-                    longest = path;
-                }
-            }
-        }
-    }
-    longest
-}
-
-/// Per node: facts of the shortest path with the most delay to `switch`.
-fn facts_to(topology: &Topology, switch: NodeId, distance: &[u32]) -> Vec<Option<PathFacts>> {
-    let mut order: Vec<NodeId> = (0..topology.nodes()).filter(|n| distance[*n as usize] != u32::MAX).collect();
-    order.sort_by_key(|n| distance[*n as usize]);
-    let mut facts: Vec<Option<PathFacts>> = vec![None; topology.nodes() as usize];
-    facts[switch as usize] = Some(PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) });
-    for node in order.into_iter().filter(|n| *n != switch) {
-        facts[node as usize] = topology
-            .ports_of(node)
-            .filter(|p| distance[topology.peer_node(*p) as usize] < distance[node as usize])
-            .filter_map(|p| {
-                let next = facts[topology.peer_node(p) as usize]?;
-                let link = topology.ports[p].link;
-                Some(PathFacts { hops: next.hops + 1, delay: next.delay + link.delay, rate: next.rate.min(link.rate) })
-            })
-            .max_by_key(|f| f.delay);
-    }
-    facts
-}
-
-/// Switches that have hosts, in order, each with the number of its group.
-struct Groups {
-    switches: Vec<NodeId>,
-    of_switch: BTreeMap<NodeId, u32>,
-}
-
-fn groups(topology: &Topology) -> Groups {
-    let mut of_switch = BTreeMap::new();
-    for host in 0..topology.hosts {
-        of_switch.insert(topology.peer_node(topology.host_port(host)), 0);
-    }
-    let switches: Vec<NodeId> = of_switch.keys().copied().collect();
-    for (group, switch) in switches.iter().enumerate() {
-        of_switch.insert(*switch, group as u32);
-    }
-    Groups { switches, of_switch }
-}
-
-/// The first host attached to `switch`.
-fn first_host_of(topology: &Topology, switch: NodeId) -> NodeId {
-    (0..topology.hosts).find(|h| topology.peer_node(topology.host_port(*h)) == switch).unwrap_or(0)
-}
-
-/// Links from every node to `target`, never through a host; `u32::MAX` where there is no way.
-fn distances(topology: &Topology, target: NodeId) -> Vec<u32> {
-    let mut distance = vec![u32::MAX; topology.nodes() as usize];
-    distance[target as usize] = 0;
-    let mut frontier = vec![target];
-    let mut hops = 0;
-    while !frontier.is_empty() {
-        hops += 1;
-        let mut next = Vec::new();
-        for node in frontier {
-            for port in topology.ports_of(node) {
-                let peer = topology.peer_node(port);
-                if distance[peer as usize] == u32::MAX {
-                    distance[peer as usize] = hops;
-                    if !topology.is_host(peer) {
-                        next.push(peer);
-                    }
-                }
-            }
-        }
-        frontier = next;
-    }
-    distance
-}
-
-/// The ports of `node` (numbered within it) that lead closer, towards switches.
-fn next_hops(topology: &Topology, node: NodeId, distance: &[u32]) -> Vec<u16> {
-    let first = topology.first_port[node as usize] as usize;
-    topology
-        .ports_of(node)
-        .filter(|p| {
-            let peer = topology.peer_node(*p);
-            !topology.is_host(peer) && distance[peer as usize] < distance[node as usize]
-        })
-        .map(|p| (p - first) as u16)
-        .collect()
-}
-
-/// Where a switch sends packets instead: its ports (numbered within it), and which of the named routes says so.
-type Detours = BTreeMap<NodeId, (Vec<u16>, usize)>;
-
-/// By host: the switches that have a route of their own to it.
-fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<NodeId, Detours>, TopologyError> {
-    let mut found: BTreeMap<NodeId, Detours> = BTreeMap::new();
-    if named.is_empty() {
-        return Ok(found);
-    }
-    let nodes: BTreeMap<&str, NodeId> =
-        topology.names.iter().zip(0..).map(|(name, node)| (name.as_str(), node)).collect();
-    for (index, route) in named.iter().enumerate() {
-        let refused = |reason: String| TopologyError::Route { index, reason };
-        let find = |name: &str| {
-            nodes
-                .get(name)
-                .copied()
-                .ok_or_else(|| refused(format!("a route names `{name}`, but no node is called that")))
-        };
-        let (at, via) = (find(&route.at)?, find(&route.via)?);
-        if topology.is_host(at) {
-            return Err(refused(format!("a route is at `{}`, which is a host; only switches have routes", route.at)));
-        }
-        let first = topology.first_port[at as usize] as usize;
-        let towards = |port: &usize| topology.peer_node(*port) == via;
-        let ports: Vec<u16> = topology.ports_of(at).filter(towards).map(|port| (port - first) as u16).collect();
-        if ports.is_empty() {
-            return Err(refused(format!(
-                "a route at `{}` goes via `{}`, but no cable joins the two; name a neighbour",
-                route.at, route.via
-            )));
-        }
-        for name in &route.to {
-            let to = find(name)?;
-            if !topology.is_host(to) {
-                return Err(refused(format!("a route leads to `{name}`, which is a switch; routes lead to hosts")));
-            }
-            if topology.is_host(via) && via != to {
-                return Err(refused(format!(
-                    "a route to `{name}` goes via the host `{}`; hosts do not forward packets",
-                    route.via
-                )));
-            }
-            if found.entry(to).or_default().insert(at, (ports.clone(), index)).is_some() {
-                return Err(refused(format!("a second route at `{}` to `{name}`; there can be one", route.at)));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// The next hops of every switch towards `host`: the shortest ways but for its detours.
-fn detoured(
-    topology: &Topology, host_switches: &[NodeId], host: NodeId, detours: &Detours,
-) -> Result<Vec<Vec<u16>>, TopologyError> {
-    let last = topology.peer_node(topology.host_port(host));
-    let distance = distances(topology, last);
-    let mut sets: Vec<Vec<u16>> =
-        (topology.hosts..topology.nodes()).map(|node| next_hops(topology, node, &distance)).collect();
-    let own = topology.ports[topology.host_port(host)].peer - topology.first_port[last as usize];
-    sets[(last - topology.hosts) as usize] = vec![own as u16];
-    for (at, (ports, _)) in detours {
-        sets[(at - topology.hosts) as usize] = ports.clone();
-    }
-    // Every switch has a way on. So what does not arrive circles.
-    let next = |node: u32| -> Vec<usize> {
-        let first = topology.first_port[node as usize] as usize;
-        let set = sets.get((node.wrapping_sub(topology.hosts)) as usize).map_or(&[][..], Vec::as_slice);
-        set.iter().map(|port| topology.peer_node(first + *port as usize) as usize).collect()
-    };
-    let edges: Vec<Vec<usize>> = (0..topology.nodes()).map(next).collect();
-    let starts = host_switches.iter().map(|switch| *switch as usize);
-    let Some(circle) = find_cycle(&edges, starts) else {
-        return Ok(sets);
-    };
-    let index =
-        circle.iter().filter_map(|node| detours.get(&(*node as u32))).map(|(_, index)| *index).max().unwrap_or(0);
-    let names: Vec<&str> = circle.iter().chain(&circle[..1]).map(|node| topology.names[*node].as_str()).collect();
-    let reason = format!(
-        "with this route packets to `{}` would circle for ever through {}; let it lead to the host in the end",
-        topology.names[host as usize],
-        names.join(" -> ")
-    );
-    Err(TopologyError::Route { index, reason })
 }
 
 /// A cycle of a directed graph that can be reached from one of `starts`, as the nodes along it.
@@ -432,23 +325,20 @@ pub(crate) fn find_cycle(edges: &[Vec<usize>], starts: impl Iterator<Item = usiz
 #[derive(Default)]
 struct SetBuilder {
     known: BTreeMap<Vec<u16>, u16>,
-    set_of_group: Vec<u16>,
-    sets: Vec<(u32, u32)>,
-    ports: Vec<u16>,
+    sets: Sets,
 }
 
 impl SetBuilder {
+    /// The routes to the next group.
     fn add(&mut self, set: Vec<u16>) {
-        let next = self.sets.len() as u16;
+        let sets = &mut self.sets;
+        let next = sets.sets.len() as u16;
         let index = *self.known.entry(set).or_insert_with_key(|set| {
-            self.sets.push((self.ports.len() as u32, set.len() as u32));
-            self.ports.extend(set);
+            sets.sets.push((sets.ports.len() as u32, set.len() as u32));
+            sets.ports.extend(set);
             next
         });
-        self.set_of_group.push(index);
-    }
-    fn finish(self, own_group: u32, salt: u32) -> SwitchRoutes {
-        SwitchRoutes { salt, own_group, set_of_group: self.set_of_group, sets: self.sets, ports: self.ports }
+        sets.set_of_group.push(index);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Topologies: from a specification to nodes, ports and cables.
 
 use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
-use rnic_transport::BitRate;
+use rnic_transport::{BitRate, Time};
 use std::collections::BTreeMap;
 
 /// Index of a node; hosts come first.
@@ -62,6 +62,28 @@ pub struct PortInfo {
     pub link: LinkSpec,
 }
 
+/// Numbers of a tree of pods: hosts, leaves (or edges), spines (or aggregation switches), cores. A switch's ports lead down first, in the
+/// order of what is below it, and then up, in the order of what is above it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tree {
+    pub(crate) pods: u32,
+    /// In each pod.
+    pub(crate) leaves: u32,
+    /// In each pod.
+    pub(crate) spines: u32,
+    /// In each plane, none without a third level.
+    pub(crate) cores: u32,
+    /// Under each leaf.
+    pub(crate) hosts: u32,
+}
+
+impl Tree {
+    /// Whether there is a way between any two leaves.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.leaves > 0 && self.hosts > 0 && self.spines > 0 && (self.pods == 1 || self.cores > 0)
+    }
+}
+
 /// Nodes, ports and cables. Nodes `0..hosts` are hosts, each with one port; the others are switches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Topology {
@@ -75,30 +97,46 @@ pub struct Topology {
     pub ports: Vec<PortInfo>,
     /// First port of each node, and one past the last port at the end: node `n` has `first_port[n]..first_port[n + 1]`.
     pub first_port: Vec<PortId>,
+    /// Its shape, if it is a tree of pods.
+    pub(crate) tree: Option<Tree>,
 }
 
 impl Topology {
     /// Builds what `spec` describes.
     pub fn build(spec: &FabricSpec) -> Result<Topology, TopologyError> {
         let mut plan = Plan::default();
+        let link = spec.link;
         match &spec.topology {
-            TopologySpec::FatTree { k } => plan.fat_tree(*k, spec.link)?,
+            TopologySpec::FatTree { k } => plan.fat_tree(*k, link)?,
             TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay } => {
-                let uplink = LinkSpec {
-                    rate: uplink_rate.unwrap_or(spec.link.rate),
-                    delay: uplink_delay.unwrap_or(spec.link.delay),
-                    loss: spec.link.loss,
-                };
-                plan.leaf_spine(*leaves, *spines, *hosts_per_leaf, spec.link, uplink);
+                let tree = Tree { pods: 1, leaves: *leaves, spines: *spines, cores: 0, hosts: *hosts_per_leaf };
+                let uplink = or_else(link, *uplink_rate, *uplink_delay);
+                plan.tree(tree, ["leaf", "spine"], [link, uplink, uplink]);
             }
-            TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, spec.link),
-            TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
-                let middle = LinkSpec {
-                    rate: bottleneck_rate.unwrap_or(spec.link.rate),
-                    delay: bottleneck_delay.unwrap_or(spec.link.delay),
-                    loss: spec.link.loss,
+            TopologySpec::LeafSpineCore {
+                pods,
+                leaves_per_pod,
+                spines_per_pod,
+                cores_per_plane,
+                hosts_per_leaf,
+                uplink_rate,
+                uplink_delay,
+                core_rate,
+                core_delay,
+            } => {
+                let uplink = or_else(link, *uplink_rate, *uplink_delay);
+                let tree = Tree {
+                    pods: *pods,
+                    leaves: *leaves_per_pod,
+                    spines: *spines_per_pod,
+                    cores: *cores_per_plane,
+                    hosts: *hosts_per_leaf,
                 };
-                plan.dumbbell(*left, *right, spec.link, middle);
+                plan.tree(tree, ["leaf", "spine"], [link, uplink, or_else(uplink, *core_rate, *core_delay)]);
+            }
+            TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, link),
+            TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
+                plan.dumbbell(*left, *right, link, or_else(link, *bottleneck_rate, *bottleneck_delay));
             }
             TopologySpec::Graph { hosts, switches } => {
                 plan.hosts = hosts.len() as u32;
@@ -106,7 +144,7 @@ impl Topology {
             }
         }
         let is_graph = matches!(spec.topology, TopologySpec::Graph { .. });
-        plan.apply_links(&spec.links, spec.link, is_graph)?;
+        plan.apply_links(&spec.links, link, is_graph)?;
         plan.finish()
     }
 
@@ -144,6 +182,7 @@ struct Plan {
     hosts: u32,
     names: Vec<String>,
     cables: Vec<Cable>,
+    tree: Option<Tree>,
 }
 
 impl Plan {
@@ -163,46 +202,36 @@ impl Plan {
             return invalid(format!("a fat-tree needs an even k of at least 2, not {k}"));
         }
         let half = k / 2;
-        self.hosts = k * half * half;
-        let hosts = self.nodes("h", self.hosts);
-        let edges = self.nodes("edge", k * half);
-        let aggs = self.nodes("agg", k * half);
-        let cores = self.nodes("core", half * half);
-        for edge in 0..k * half {
-            for i in 0..half {
-                self.cable(hosts + edge * half + i, edges + edge, link);
-            }
-        }
-        for pod in 0..k {
-            for edge in 0..half {
-                for agg in 0..half {
-                    self.cable(edges + pod * half + edge, aggs + pod * half + agg, link);
-                }
-            }
-        }
-        for pod in 0..k {
-            for agg in 0..half {
-                for i in 0..half {
-                    self.cable(aggs + pod * half + agg, cores + agg * half + i, link);
-                }
-            }
-        }
+        let tree = Tree { pods: k, leaves: half, spines: half, cores: half, hosts: half };
+        self.tree(tree, ["edge", "agg"], [link; 3]);
         Ok(())
     }
 
-    fn leaf_spine(&mut self, leaves: u32, spines: u32, per_leaf: u32, link: LinkSpec, uplink: LinkSpec) {
-        self.hosts = leaves * per_leaf;
+    /// Three tiers of switches, the lower two in pods and called by `names`; `links` of the hosts, between the tiers in the pods, and to
+    /// the cores.
+    fn tree(&mut self, shape: Tree, names: [&str; 2], links: [LinkSpec; 3]) {
+        self.tree = Some(shape);
+        let (all_leaves, all_spines) = (shape.pods * shape.leaves, shape.pods * shape.spines);
+        self.hosts = all_leaves * shape.hosts;
         let hosts = self.nodes("h", self.hosts);
-        let first_leaf = self.nodes("leaf", leaves);
-        let first_spine = self.nodes("spine", spines);
-        for leaf in 0..leaves {
-            for i in 0..per_leaf {
-                self.cable(hosts + leaf * per_leaf + i, first_leaf + leaf, link);
+        let leaves = self.nodes(names[0], all_leaves);
+        let spines = self.nodes(names[1], all_spines);
+        let cores = self.nodes("core", shape.spines * shape.cores);
+        for leaf in 0..all_leaves {
+            for host in 0..shape.hosts {
+                self.cable(hosts + leaf * shape.hosts + host, leaves + leaf, links[0]);
             }
         }
-        for leaf in 0..leaves {
-            for spine in 0..spines {
-                self.cable(first_leaf + leaf, first_spine + spine, uplink);
+        for leaf in 0..all_leaves {
+            let pod = leaf / shape.leaves;
+            for spine in 0..shape.spines {
+                self.cable(leaves + leaf, spines + pod * shape.spines + spine, links[1]);
+            }
+        }
+        for spine in 0..all_spines {
+            let plane = spine % shape.spines;
+            for core in 0..shape.cores {
+                self.cable(spines + spine, cores + plane * shape.cores + core, links[2]);
             }
         }
     }
@@ -232,6 +261,10 @@ impl Plan {
 
     /// Adds the cables of a graph, or changes cables of a regular topology.
     fn apply_links(&mut self, links: &[NamedLink], base: LinkSpec, is_graph: bool) -> Result<(), TopologyError> {
+        // The names of a regular topology are all different.
+        if links.is_empty() && !is_graph {
+            return Ok(());
+        }
         let by_name: BTreeMap<&str, NodeId> =
             self.names.iter().enumerate().map(|(i, name)| (name.as_str(), i as u32)).collect();
         if by_name.len() != self.names.len() {
@@ -240,6 +273,11 @@ impl Plan {
         let find = |name: &str| match by_name.get(name) {
             Some(node) => Ok(*node),
             None => invalid(format!("no node is called `{name}`")),
+        };
+        let ends = |cable: &Cable| (cable.a.min(cable.b), cable.a.max(cable.b));
+        let cables: BTreeMap<(NodeId, NodeId), usize> = match is_graph {
+            true => BTreeMap::new(),
+            false => self.cables.iter().map(ends).zip(0..).collect(),
         };
         for named in links {
             let (a, b) = (find(&named.from)?, find(&named.to)?);
@@ -250,16 +288,12 @@ impl Plan {
                 self.cables.push(Cable { a, b, link: changed(base, named) });
                 continue;
             }
-            let mut found = false;
-            for cable in &mut self.cables {
-                if (cable.a, cable.b) == (a, b) || (cable.a, cable.b) == (b, a) {
-                    cable.link = changed(cable.link, named);
-                    found = true;
-                }
-            }
-            if !found {
+            // Two nodes of a regular topology have one cable at most.
+            let Some(cable) = cables.get(&(a.min(b), a.max(b))) else {
                 return invalid(format!("this topology has no link between `{}` and `{}`", named.from, named.to));
-            }
+            };
+            let cable = &mut self.cables[*cable];
+            cable.link = changed(cable.link, named);
         }
         Ok(())
     }
@@ -304,14 +338,15 @@ impl Plan {
             next[cable.a as usize] += 1;
             next[cable.b as usize] += 1;
         }
-        Ok(Topology { hosts: self.hosts, names: self.names, cables: self.cables, ports, first_port })
+        Ok(Topology { hosts: self.hosts, names: self.names, cables: self.cables, ports, first_port, tree: self.tree })
     }
 }
 
+/// `base` with another rate and delay, where they are given.
+fn or_else(base: LinkSpec, rate: Option<BitRate>, delay: Option<Time>) -> LinkSpec {
+    LinkSpec { rate: rate.unwrap_or(base.rate), delay: delay.unwrap_or(base.delay), loss: base.loss }
+}
+
 fn changed(base: LinkSpec, named: &NamedLink) -> LinkSpec {
-    LinkSpec {
-        rate: named.rate.unwrap_or(base.rate),
-        delay: named.delay.unwrap_or(base.delay),
-        loss: named.loss.unwrap_or(base.loss),
-    }
+    LinkSpec { loss: named.loss.unwrap_or(base.loss), ..or_else(base, named.rate, named.delay) }
 }

@@ -28,6 +28,21 @@ fn ring(n: usize) -> FabricSpec {
     spec
 }
 
+/// Pods, leaves and spines of each, cores of each plane, hosts of each leaf. Uplinks of 10 Gbps and 5 us in a pod, of 25 Gbps and 7 us above.
+fn pods([pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf]: [u32; 5]) -> TopologySpec {
+    TopologySpec::LeafSpineCore {
+        pods,
+        leaves_per_pod,
+        spines_per_pod,
+        cores_per_plane,
+        hosts_per_leaf,
+        uplink_rate: Some(BitRate::from_gbps(10)),
+        uplink_delay: Some(Time::from_us(5)),
+        core_rate: Some(BitRate::from_gbps(25)),
+        core_delay: Some(Time::from_us(7)),
+    }
+}
+
 #[test]
 fn the_longest_path_of_regular_topologies() {
     assert_eq!(longest(&spec(TopologySpec::SingleSwitch { hosts: 5 })), facts(2, 4, 40));
@@ -44,6 +59,9 @@ fn the_longest_path_of_regular_topologies() {
     };
     assert_eq!(longest(&spec(leaf_spine(4))), facts(4, 14, 10));
     assert_eq!(longest(&spec(leaf_spine(1))), facts(2, 4, 40));
+    // Two links to the leaf of 2 us, two in the pod of 5 us, two above of 7 us.
+    assert_eq!(longest(&spec(pods([3, 2, 2, 4, 1]))), facts(6, 28, 10));
+    assert_eq!(longest(&spec(pods([1, 2, 2, 4, 1]))), facts(4, 14, 10));
     let dumbbell = TopologySpec::Dumbbell {
         left: 2,
         right: 3,
@@ -150,6 +168,7 @@ fn ports_of_a_cable_point_at_each_other() {
         TopologySpec::FatTree { k: 4 },
         TopologySpec::SingleSwitch { hosts: 3 },
         TopologySpec::Dumbbell { left: 1, right: 2, bottleneck_rate: None, bottleneck_delay: None },
+        pods([3, 2, 4, 5, 1]),
     ] {
         let topology = Topology::build(&spec(topology)).unwrap();
         for (number, port) in topology.ports.iter().enumerate() {
@@ -157,6 +176,68 @@ fn ports_of_a_cable_point_at_each_other() {
             assert!(topology.ports_of(port.node).contains(&number));
         }
         assert_eq!(topology.ports.len(), 2 * topology.cables.len());
+    }
+}
+
+#[test]
+fn pods_are_wired_in_planes() {
+    let topology = Topology::build(&spec(pods([3, 2, 2, 4, 3]))).unwrap();
+    assert_eq!((topology.hosts, topology.nodes()), (18, 18 + 6 + 6 + 8));
+    let ports = |name: &str| -> Vec<String> {
+        let node = topology.names.iter().position(|n| n == name).unwrap() as u32;
+        topology.ports_of(node).map(|port| topology.names[topology.peer_node(port) as usize].clone()).collect()
+    };
+    assert_eq!(ports("h17"), ["leaf5"]);
+    // Leaf 1 of pod 1 and its pod's spines; the second of these and its pod's leaves and plane; a core of this plane.
+    assert_eq!(ports("leaf3"), ["h9", "h10", "h11", "spine2", "spine3"]);
+    assert_eq!(ports("spine3"), ["leaf2", "leaf3", "core4", "core5", "core6", "core7"]);
+    assert_eq!(ports("core6"), ["spine1", "spine3", "spine5"]);
+    let link = |name: &str, port: usize| {
+        let node = topology.names.iter().position(|n| n == name).unwrap();
+        let link = topology.ports[topology.first_port[node] as usize + port].link;
+        (link.rate.as_bps() / 1_000_000_000, link.delay.as_ps() / US)
+    };
+    assert_eq!([link("leaf3", 0), link("leaf3", 4)], [(40, 2), (10, 5)]);
+    assert_eq!([link("spine3", 1), link("spine3", 5)], [(10, 5), (25, 7)]);
+}
+
+#[test]
+fn pods_like_those_of_a_fat_tree_are_a_fat_tree() {
+    let plain = TopologySpec::LeafSpineCore {
+        pods: 6,
+        leaves_per_pod: 3,
+        spines_per_pod: 3,
+        cores_per_plane: 3,
+        hosts_per_leaf: 3,
+        uplink_rate: None,
+        uplink_delay: None,
+        core_rate: None,
+        core_delay: None,
+    };
+    let (pods, tree) = (Topology::build(&spec(plain)), Topology::build(&spec(TopologySpec::FatTree { k: 6 })));
+    let (pods, tree) = (pods.unwrap(), tree.unwrap());
+    assert_eq!((&pods.cables, &pods.ports, &pods.first_port), (&tree.cables, &tree.ports, &tree.first_port));
+    let names: Vec<String> =
+        tree.names.iter().map(|name| name.replace("edge", "leaf").replace("agg", "spine")).collect();
+    assert_eq!(pods.names, names);
+}
+
+#[test]
+fn packets_to_another_pod_may_take_every_spine_and_every_core_of_its_plane() {
+    let topology = Topology::build(&spec(pods([3, 2, 2, 4, 1]))).unwrap();
+    let routes = Routes::new(&topology, 1).unwrap();
+    let hash = |i: u64| rnic_fabric::rng::mix(7, rnic_fabric::rng::Purpose::FlowHash, &[i]) as u32;
+    let ways =
+        |dst| (0..500).map(|i| way(&topology, &routes, 0, dst, hash(i))).collect::<std::collections::BTreeSet<_>>();
+    let in_pod: Vec<Vec<String>> = ways(1).into_iter().collect();
+    assert_eq!(in_pod, [["leaf0", "spine0", "leaf1", "h1"], ["leaf0", "spine1", "leaf1", "h1"]]);
+    let far = ways(4);
+    assert_eq!(far.len(), 8);
+    for way in far {
+        let plane = if way[1] == "spine0" { 0..4 } else { 4..8 };
+        let core = way[2].strip_prefix("core").unwrap().parse().unwrap();
+        assert!(plane.contains(&core), "{way:?}");
+        assert_eq!([&way[3], &way[4]], [if plane.start == 0 { "spine4" } else { "spine5" }, "leaf4"]);
     }
 }
 
@@ -279,7 +360,8 @@ fn up_and_down_allows_no_cycle_of_buffers() {
     };
     let dumbbell = TopologySpec::Dumbbell { left: 2, right: 3, bottleneck_rate: None, bottleneck_delay: None };
     let trees = [2, 4, 6].map(|k| TopologySpec::FatTree { k });
-    for topology in trees.into_iter().chain([leaf_spine(2, 3), leaf_spine(1, 1), dumbbell]) {
+    let others = [leaf_spine(2, 3), leaf_spine(1, 1), dumbbell, pods([3, 2, 2, 3, 2]), pods([2, 3, 1, 1, 1])];
+    for topology in trees.into_iter().chain(others) {
         assert_eq!(cycle(&spec(topology.clone()), &[]), None, "{topology:?}");
     }
     assert_eq!(cycle(&spec(TopologySpec::SingleSwitch { hosts: 3 }), &[]), None);

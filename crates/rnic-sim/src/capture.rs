@@ -4,8 +4,8 @@
 //! the frame that an endpoint would send for it. Frames are as long as real ones, which the simulator's frames are only nearly: it does
 //! not count padding, the RETH of a RoCE Write's first packet, and what an IRN ACK has in common with a NACK.
 
-use crate::in_band::InBand;
 use crate::hosts::FlowPlace;
+use crate::in_band::InBand;
 use crate::nic::Segment;
 use crate::resolve::{Resolved, SetupError, Stack};
 use crate::results::{FlowLog, FlowRecord};
@@ -85,8 +85,8 @@ impl Capture {
                 "a capture needs an mtu that is a multiple of 4 bytes and at most {MAX_MTU} bytes, not {mtu} bytes"
             ));
         }
-        let topology = Topology::build(&resolved.fabric)?;
-        let ports = find_ports(&topology, link).map_err(SetupError::Impossible)?;
+        let topology = &resolved.topology;
+        let ports = find_ports(topology, link).map_err(SetupError::Impossible)?;
         let marking = resolved.fabric.switch.marking.is_some();
         Ok(Capture {
             irn: run.transport.transport == "irn",
@@ -407,7 +407,13 @@ mod tests {
     #[test]
     fn numbers_tell_the_flows_of_a_connection_apart() {
         // Packets -2 and -1 are the first flow's, 0 to 3 the second's, all from 4 on the third's.
-        let place = |first| FlowPlace { receiver: (1, 0), sender: (0, 0), flow_hash: 1, reply_hash: 2, first_psn: Psn::new(MAX_24).plus(first) };
+        let place = |first| FlowPlace {
+            receiver: (1, 0),
+            sender: (0, 0),
+            flow_hash: 1,
+            reply_hash: 2,
+            first_psn: Psn::new(MAX_24).plus(first),
+        };
         let places = [place(u32::MAX), place(1), place(5)];
         let of = |records: &[u32], pdu| of_connection(records, &places, pdu);
         let psn = |number: u32| Psn::new(number.wrapping_sub(2));

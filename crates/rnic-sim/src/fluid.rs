@@ -19,8 +19,8 @@ use crate::results::samples::goodput;
 use crate::results::stats::mean;
 use crate::scenario::RunSpec;
 use crate::workload::{self, FlowSpec};
+use rnic_fabric::Routes;
 use rnic_fabric::config::Paths;
-use rnic_fabric::{Routes, Topology};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
@@ -233,11 +233,8 @@ struct Place {
 
 impl Place {
     fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Place, String> {
-        let built = Topology::build(&resolved.fabric).and_then(|topology| {
-            let routes = Routes::with(&topology, &resolved.fabric.routes, run.seed)?;
-            Ok((topology, routes))
-        });
-        let (topology, routes) = built.map_err(|error| error.to_string())?;
+        let topology = &resolved.topology;
+        let routes = Routes::with(topology, &resolved.fabric.routes, run.seed).map_err(|error| error.to_string())?;
         if resolved.fabric.paths == Paths::Spray {
             return Err("each packet has a path of its own, and the model has one bottleneck".to_string());
         }
@@ -246,7 +243,7 @@ impl Place {
             let same =
                 flows[..number].iter().filter(|other| (other.src, other.start) == (flow.src, flow.start)).count();
             let (hash, _) = flow_hash(run.seed, flow, same as u32);
-            paths.push(routes.path(&topology, flow.src, flow.dst, hash));
+            paths.push(routes.path(topology, flow.src, flow.dst, hash));
         }
         let name = |port: usize| {
             let node = topology.ports[port].node as usize;

@@ -2,7 +2,7 @@
 
 use crate::flow_book::{FlowBook, Stop};
 use crate::in_band::InBand;
-use crate::nic::{Connection, Ends, Host, HostTotals, Hosting, NicPart, Phase, ReceiveEnd, SendEnd};
+use crate::nic::{Connection, Ends, Finished, Host, HostTotals, Hosting, NicPart, Phase, ReceiveEnd, SendEnd};
 use crate::results::FlowLog;
 use crate::run::RunHosts;
 use crate::workload::{FlowSpec, Loops};
@@ -59,6 +59,8 @@ pub(crate) struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item 
     connections: Vec<LastingConnection>,
     /// Flows whose receiver has everything while their sender still has something to do.
     closing: Vec<u32>,
+    /// Flows that have finished since the window began.
+    finished: Vec<Finished>,
     /// One entry per record, if they are to be kept.
     places: Option<Vec<FlowPlace>>,
 }
@@ -80,6 +82,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             free: Vec::new(),
             connections: Vec::new(),
             closing: Vec::new(),
+            finished: Vec::new(),
             places: None,
         }
     }
@@ -234,16 +237,17 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
 
     /// Takes over what the hosts have noticed since the window began: flows that have finished, by receiving host and time.
     fn take_finished(&mut self) {
-        let mut finished = Vec::new();
+        let mut finished = std::mem::take(&mut self.finished);
         for part in &mut self.parts {
             finished.append(&mut part.finished);
         }
         finished.sort_by_key(|finished| self.book.record(finished.flow).dst); // stable: each host's in order of time
-        for finished in finished {
-            let reply_hash = self.send_end(finished.flow).ends.reply_hash;
-            self.book.finish(finished.flow, reply_hash, finished.at);
-            self.closing.push(finished.flow);
+        for Finished { flow, at } in finished.drain(..) {
+            let reply_hash = self.send_end(flow).ends.reply_hash;
+            self.book.finish(flow, reply_hash, at);
+            self.closing.push(flow);
         }
+        self.finished = finished;
     }
 
     /// Retires flows whose both ends are done.
@@ -332,7 +336,8 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>
         self.book.active()
     }
     fn under_way(&self, now: Time) -> impl Iterator<Item = (u32, u32, u32, u32)> {
-        let flows = self.book.open_flows().filter(move |(flow, record)| record.start < now && !self.receive_end(*flow).done);
+        let flows =
+            self.book.open_flows().filter(move |(flow, record)| record.start < now && !self.receive_end(*flow).done);
         flows.map(|(flow, record)| (record.id, record.src, record.dst, self.send_end(flow).ends.flow_hash))
     }
     fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {

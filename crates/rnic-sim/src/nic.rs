@@ -224,11 +224,7 @@ impl<P: Protocol, C: CongestionControl, T> Host<P, C, T> {
         }
         if let Some(at) = end.sender.next_transmit(cfg) {
             end.queued = true;
-            if at <= now {
-                self.ready.push_back(slot)
-            } else {
-                self.paced.push(Reverse((at, end.ends.flow, slot)))
-            }
+            if at <= now { self.ready.push_back(slot) } else { self.paced.push(Reverse((at, end.ends.flow, slot))) }
         }
     }
 

@@ -19,6 +19,7 @@ use rnic_fabric::{
 use rnic_transport::congestion::{Marking, Settings};
 use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, MESSAGE_HEADER, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
+use std::sync::Arc;
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
 const SAFETY_TIMEOUT: Time = Time::from_ps(4_096_000 << 14);
@@ -50,6 +51,8 @@ pub enum Stack {
 pub struct Resolved {
     /// The fabric.
     pub fabric: FabricSpec,
+    /// Its nodes and cables.
+    pub topology: Arc<Topology>,
     /// The loss recovery; without meaning for a transport of messages.
     pub stack: Stack,
     /// Parameters of the congestion control.
@@ -80,6 +83,34 @@ pub struct Resolved {
 
 /// Works out everything that the run leaves open, or says what is impossible.
 pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
+    resolve_beside(run, None)
+}
+
+/// As [`resolve`], for several runs; those after each other with the same nodes and cables share them in memory.
+///
+/// # Errors
+/// The first run that cannot be set up, by its name.
+pub fn resolve_all<'r>(runs: impl IntoIterator<Item = &'r RunSpec>) -> Result<Vec<Resolved>, (String, SetupError)> {
+    let mut all: Vec<Resolved> = Vec::new();
+    for run in runs {
+        let resolved = resolve_beside(run, all.last()).map_err(|error| (run.name.clone(), error))?;
+        all.push(resolved);
+    }
+    Ok(all)
+}
+
+/// The nodes and cables of `fabric`: those of `other` if they are the same.
+fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topology>, TopologyError> {
+    let same = |spec: &FabricSpec| {
+        (&spec.topology, &spec.link, &spec.links) == (&fabric.topology, &fabric.link, &fabric.links)
+    };
+    match other.filter(|other| same(&other.fabric)) {
+        Some(other) => Ok(other.topology.clone()),
+        None => Topology::build(fabric).map(Arc::new),
+    }
+}
+
+fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, SetupError> {
     let mut fabric = FabricSpec {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
@@ -95,7 +126,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
         paths: run.fabric.paths.unwrap_or_else(|| message::paths(&run.transport)),
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
-    let topology = Topology::build(&fabric)?;
+    let topology = topology(&fabric, other)?;
     let network = Network {
         hosts: topology.hosts,
         host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
@@ -207,6 +238,7 @@ pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
     };
     Ok(Resolved {
         fabric,
+        topology,
         stack,
         settings,
         flow,

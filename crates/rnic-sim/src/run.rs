@@ -7,7 +7,7 @@ use crate::hosts::Hosts;
 use crate::in_band::InBand;
 use crate::nic::{HostTotals, Segment};
 use crate::pauses::PauseWatch;
-use crate::resolve::{Resolved, SetupError, resolve};
+use crate::resolve::{Resolved, SetupError, resolve_all};
 use crate::results::{Cut, FlowLog, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use crate::scenario::{RunSpec, Scenario};
 use crate::storm::Storms;
@@ -55,7 +55,7 @@ impl<'s> Sharing<'s> {
 
     /// The fabric of a run.
     pub(crate) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
-        Fabric::in_parts(&resolved.fabric, seed, self.threads, |topology| match self.cut {
+        Fabric::in_parts(resolved.topology.clone(), &resolved.fabric, seed, self.threads, |topology| match self.cut {
             Some(cut) => cut(topology),
             None if self.threads > 1 => Partition::balanced(topology, PARTS_PER_THREAD * self.threads),
             None => Partition::whole(topology),
@@ -122,10 +122,9 @@ pub fn run_remaining(
     scenario: &Scenario, mut found: Vec<Option<RunReport>>, options: &RunOptions, progress: &dyn Progress,
 ) -> Result<Vec<RunReport>, (String, SetupError)> {
     found.resize(scenario.runs.len(), None);
-    let mut to_do = Vec::new();
-    for (index, run) in scenario.runs.iter().enumerate().filter(|(index, _)| found[*index].is_none()) {
-        to_do.push((index, run, resolve(run).map_err(|error| (run.name.clone(), error))?));
-    }
+    let left = || scenario.runs.iter().enumerate().filter(|(index, _)| found[*index].is_none());
+    let prepared = resolve_all(left().map(|(_, run)| run))?;
+    let to_do: Vec<_> = left().zip(prepared).map(|((index, run), resolved)| (index, run, resolved)).collect();
     let next = AtomicUsize::new(0);
     let unfinished = AtomicUsize::new(to_do.len());
     let slots: Vec<Mutex<Option<RunReport>>> = found.into_iter().map(Mutex::new).collect();
@@ -150,7 +149,7 @@ pub fn run_remaining(
     Ok(reports.collect())
 }
 
-/// Runs one run, of which [`resolve`] made `resolved`, and captures the frames of a link.
+/// Runs one run, of which [`resolve`](crate::resolve::resolve) made `resolved`, and captures the frames of a link.
 pub fn run_with_capture(
     run: &RunSpec, resolved: &Resolved, capture: &mut Capture, progress: &dyn Progress,
 ) -> RunReport {
@@ -184,7 +183,7 @@ fn peak_rss_bytes() -> u64 {
 }
 
 /// Simulates a run with its own traffic, by the code compiled for its transport and congestion control; `resolved` is what
-/// [`resolve`] makes of it.
+/// [`resolve`](crate::resolve::resolve) makes of it.
 pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
     simulate_with(run, resolved, None, &Sharing::among(1), progress)
 }

@@ -62,6 +62,28 @@ fn the_next_message_starts_when_the_sender_can_know() {
 }
 
 #[test]
+fn all_to_all_in_turn_keeps_so_many_messages_under_way() {
+    let sizes = SizeDistribution { name: "fixed".to_string(), points: vec![(1_024.0, 0.0), (1_024.0, 1.0)] };
+    let turns = |at_once| TrafficPattern::AllToAllLoop { sizes: sizes.clone(), repeats: 1, at_once, think: Time::ZERO };
+    let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
+    spec.traffic = vec![source("turns", turns(1))];
+    let output = run(&spec);
+    assert_eq!((&output.status, output.flows.len(), output.offered), (&RunStatus::Completed, 12, 12));
+    // All hosts send to the next, then to the one after it: no two frames meet.
+    let round = 4 * D + 2 * ROCE + 2 * LEAST;
+    let rounds: Vec<(u64, u32, u32)> = output.flows.iter().map(|f| (f.start.as_ps() / round, f.src, f.dst)).collect();
+    let expected = (0..3).flat_map(|turn| (0..4).map(move |src| (turn, src, (src + 1 + turn as u32) % 4)));
+    assert!(rounds.iter().copied().eq(expected), "{rounds:?}");
+    assert!(output.flows.iter().all(|f| f.start.as_ps() % round == 0 && fct(&f) == 2 * D + 2 * ROCE));
+    // Two at once from each host: the second frame behind the first.
+    spec.traffic = vec![source("turns", turns(2))];
+    let output = run(&spec);
+    assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 12));
+    let of_host_1: Vec<_> = output.flows.iter().filter(|f| f.src == 1).map(|f| (f.start.as_ps(), f.dst)).collect();
+    assert_eq!(of_host_1, [(0, 2), (0, 3), (round, 0)]);
+}
+
+#[test]
 fn the_next_request_starts_when_the_last_sender_can_know() {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
     spec.traffic = vec![incast(2, 2 * 1_024, 0, Some(3))];

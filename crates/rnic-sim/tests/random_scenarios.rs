@@ -24,9 +24,24 @@ fn topology() -> impl Strategy<Value = TopologySpec> {
         (1u32..4, 1u32..4, rate.clone(), delay.clone()).prop_map(|(left, right, rate, delay)| {
             TopologySpec::Dumbbell { left, right, bottleneck_rate: rate, bottleneck_delay: delay }
         }),
-        (2u32..4, 1u32..4, 1u32..3, rate, delay).prop_map(|(leaves, spines, hosts, rate, delay)| {
+        (2u32..4, 1u32..4, 1u32..3, rate.clone(), delay.clone()).prop_map(|(leaves, spines, hosts, rate, delay)| {
             TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf: hosts, uplink_rate: rate, uplink_delay: delay }
         }),
+        (1u32..4, 2u32..4, 1u32..3, 1u32..3, 1u32..3, rate, delay).prop_map(
+            |(pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, rate, delay)| {
+                TopologySpec::LeafSpineCore {
+                    pods,
+                    leaves_per_pod,
+                    spines_per_pod,
+                    cores_per_plane,
+                    hosts_per_leaf,
+                    uplink_rate: rate,
+                    uplink_delay: delay,
+                    core_rate: None,
+                    core_delay: None,
+                }
+            }
+        ),
     ]
 }
 
@@ -36,6 +51,9 @@ fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::SingleSwitch { hosts } => *hosts,
         TopologySpec::Dumbbell { left, right, .. } => left + right,
         TopologySpec::LeafSpine { leaves, hosts_per_leaf, .. } => leaves * hosts_per_leaf,
+        TopologySpec::LeafSpineCore { pods, leaves_per_pod, hosts_per_leaf, .. } => {
+            pods * leaves_per_pod * hosts_per_leaf
+        }
         TopologySpec::Graph { hosts, .. } => hosts.len() as u32,
     }
 }

@@ -220,6 +220,30 @@ fn every_topology_and_its_number_of_hosts() {
 }
 
 #[test]
+fn pods_of_leaves_and_spines_with_rates_by_level() {
+    let pods = "topology = \"leaf-spine-core\"\npods = 3\nleaves_per_pod = 4\nspines_per_pod = 2\ncores_per_plane = 8\nhosts_per_leaf = 16\n";
+    let rates = |keys: &str| {
+        let topology = with_fabric(&format!("{pods}{keys}")).runs.remove(0).fabric.topology;
+        assert_eq!(hosts(&topology), 192);
+        let TopologySpec::LeafSpineCore { uplink_rate, uplink_delay, core_rate, core_delay, .. } = topology else {
+            panic!("{topology:?}")
+        };
+        (uplink_rate, uplink_delay, core_rate, core_delay)
+    };
+    let gbps = |gbps| Some(BitRate::from_gbps(gbps));
+    assert_eq!(rates(""), (None, None, None, None));
+    assert_eq!(
+        rates("uplink_rate = \"200 Gbps\"\nuplink_delay = \"1 us\"\ncore_rate = \"400 Gbps\"\ncore_delay = \"3 us\""),
+        (gbps(200), Some(Time::from_us(1)), gbps(400), Some(Time::from_us(3)))
+    );
+    // A leaf has 16 x 100 Gbps down and 2 up: 2 to 1 at 400 Gbps. A spine then has 4 x 400 Gbps down and 8 up: 0.5 to 1 at 400 Gbps.
+    let follow = rates("oversubscription = 2.0\ncore_oversubscription = 0.5");
+    assert_eq!((follow.0, follow.2), (gbps(400), gbps(400)));
+    // Without uplinks of their own, 4 x 100 Gbps down: 1 to 1 at 50 Gbps.
+    assert_eq!(rates("core_oversubscription = 1"), (None, None, gbps(50), None));
+}
+
+#[test]
 fn a_graph_names_its_nodes_or_counts_them() {
     let cables = "[[fabric.link]]\nfrom = \"h0\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"s1\"\nto = \"h1\"\nloss = 0.01\n\
         [[fabric.link]]\nfrom = \"s0\"\nto = \"s1\"\nrate = \"400 Gbps\"\n";
@@ -269,6 +293,12 @@ fn every_pattern() {
     );
     assert!(matches!(traffic[0].pattern, TrafficPattern::AllToAll { repeats: 2, .. }));
     assert_eq!((traffic[0].warmup, traffic[0].cooldown), (56, 55));
+    let traffic =
+        with_traffic("[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nat_once = 4\nthink = \"3 us\"\n");
+    let TrafficPattern::AllToAllLoop { repeats, at_once, think, .. } = traffic[0].pattern else {
+        panic!("{traffic:?}")
+    };
+    assert_eq!((repeats, at_once, think), (1, 4, Time::from_us(3)));
 }
 
 #[test]

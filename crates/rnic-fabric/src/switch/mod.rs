@@ -109,7 +109,9 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
             let own = &links.ports[self.first_port + port];
             let busy_until = own.busy_until;
             let needs_service = self.needs_service(links, port);
-            tree.load(port, links.inbound[self.first_port + port].first_at());
+            let inbound = &links.inbound[self.first_port + port];
+            inbound.prefetch();
+            tree.load(port, inbound.first_at());
             tree.load(self.ports + port, if needs_service { busy_until } else { u64::MAX });
         }
         tree.build();

@@ -33,7 +33,7 @@ pub struct Tier {
 }
 
 impl FatTreeShape {
-    /// The shape of a fat-tree or a leaf-spine fabric with these host cables; `None` for other topologies.
+    /// The shape of a fat-tree, a leaf-spine or a leaf-spine-core fabric with these host cables; `None` for other topologies.
     pub fn of(topology: &TopologySpec, link: &LinkSpec) -> Option<FatTreeShape> {
         let tier = |down, up| Tier { down, up, rate: link.rate, delay: link.delay };
         match *topology {
@@ -47,6 +47,26 @@ impl FatTreeShape {
                 let (rate, delay) = (uplink_rate.unwrap_or(link.rate), uplink_delay.unwrap_or(link.delay));
                 let spine = Tier { down: leaves, up: 0, rate, delay };
                 Some(FatTreeShape { hosts, hosts_per_pod: hosts, tiers: vec![tier(hosts_per_leaf, spines), spine] })
+            }
+            TopologySpec::LeafSpineCore {
+                pods,
+                leaves_per_pod,
+                spines_per_pod,
+                cores_per_plane,
+                hosts_per_leaf,
+                uplink_rate,
+                uplink_delay,
+                core_rate,
+                core_delay,
+            } => {
+                let hosts_per_pod = leaves_per_pod.checked_mul(hosts_per_leaf)?;
+                let uplink = (uplink_rate.unwrap_or(link.rate), uplink_delay.unwrap_or(link.delay));
+                let (rate, delay) = uplink;
+                let spine = Tier { down: leaves_per_pod, up: cores_per_plane, rate, delay };
+                let (rate, delay) = (core_rate.unwrap_or(uplink.0), core_delay.unwrap_or(uplink.1));
+                let core = Tier { down: pods, up: 0, rate, delay };
+                let tiers = vec![tier(hosts_per_leaf, spines_per_pod), spine, core];
+                Some(FatTreeShape { hosts: hosts_per_pod.checked_mul(pods)?, hosts_per_pod, tiers })
             }
             _ => None,
         }
@@ -101,7 +121,8 @@ impl FatTreeShape {
 /// Writes the tree of this `shape`, which `graph` must have.
 pub(super) fn write(out: &mut dyn Write, graph: &Graph, shape: Option<&FatTreeShape>) -> io::Result<()> {
     let fail = |why: String| invalid(format!("htsim's topology file cannot describe this fabric: {why}"));
-    let shape = shape.ok_or_else(|| fail("it has fat-trees and leaf-spine fabrics only".to_string()))?;
+    let shape =
+        shape.ok_or_else(|| fail("it has fat-trees, leaf-spine and leaf-spine-core fabrics only".to_string()))?;
     shape.validate().and_then(|()| shape.matches(graph)).map_err(fail)?;
     let FatTreeShape { hosts, hosts_per_pod, tiers } = shape;
     writeln!(out, "Nodes {hosts}\nTiers {}\nPodsize {hosts_per_pod}", tiers.len())?;
@@ -167,13 +188,35 @@ mod tests {
     }
 
     #[test]
+    fn pods_under_planes_of_cores_have_three_tiers() {
+        let pods = |core_rate| TopologySpec::LeafSpineCore {
+            pods: 3,
+            leaves_per_pod: 4,
+            spines_per_pod: 2,
+            cores_per_plane: 4,
+            hosts_per_leaf: 8,
+            uplink_rate: None,
+            uplink_delay: Some(Time::from_us(2)),
+            core_rate,
+            core_delay: None,
+        };
+        let shape = FatTreeShape::of(&pods(None), &LINK).unwrap();
+        assert_eq!((shape.hosts, shape.hosts_per_pod), (96, 32));
+        let tiers: Vec<_> = shape.tiers.iter().map(|tier| (tier.down, tier.up, tier.delay.as_ps() / 1_000)).collect();
+        assert_eq!(tiers, [(8, 2, 1_000), (4, 4, 2_000), (3, 0, 2_000)]);
+        assert_eq!(shape.validate(), Ok(()));
+        let fast = FatTreeShape::of(&pods(Some(BitRate::from_gbps(400))), &LINK).unwrap();
+        assert_eq!(fast.validate(), Err("rates of 100 Gbps and 400 Gbps; it has one rate".to_string()));
+    }
+
+    #[test]
     fn other_fabrics_are_refused_with_a_reason() {
         let (topology, graph) = leaf_spine(2, 1, 2);
         let shape = FatTreeShape::of(&topology, &LINK).unwrap();
         let refused = |graph: &Graph, shape: Option<&FatTreeShape>| {
             written(graph, shape).unwrap_err().replace("htsim's topology file cannot describe this fabric: ", "")
         };
-        assert_eq!(refused(&graph, None), "it has fat-trees and leaf-spine fabrics only");
+        assert_eq!(refused(&graph, None), "it has fat-trees, leaf-spine and leaf-spine-core fabrics only");
         let changed = |change: fn(&mut FatTreeShape)| {
             let mut shape = shape.clone();
             change(&mut shape);

@@ -67,7 +67,7 @@ pub fn cost(run: &RunSpec) -> f64 {
         packets = packets.min(run.fabric.link.rate.bytes_in(duration) as f64 / mtu * hosts / 2.0);
     }
     let links = match run.fabric.topology {
-        TopologySpec::FatTree { .. } => 5.6,
+        TopologySpec::FatTree { .. } | TopologySpec::LeafSpineCore { .. } => 5.6,
         TopologySpec::SingleSwitch { .. } => 2.0,
         _ => 4.0,
     };
@@ -92,7 +92,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::Permutation { sizes, repeats, .. } => {
             hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
-        TrafficPattern::AllToAll { sizes, repeats, .. } => {
+        TrafficPattern::AllToAll { sizes, repeats, .. } | TrafficPattern::AllToAllLoop { sizes, repeats, .. } => {
             hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
         // A loop without end is cut off at some time: take a thousand rounds.

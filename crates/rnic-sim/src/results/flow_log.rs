@@ -159,8 +159,8 @@ fn unread(note: &OnceLock<String>, error: &io::Error) {
 /// `done`: what could not be done to the records.
 fn told(done: &str, error: &io::Error) -> String {
     format!(
-        "the records of the flows, more than fit into memory, cannot be {done} in a temporary file in {}: {error}; \
-         TMPDIR names another folder, which needs 64 bytes a flow",
+        "the records of the flows cannot be {done} in a temporary file in {}: {error}; they need 64 bytes a flow, and TMPDIR \
+         names another folder",
         std::env::temp_dir().display()
     )
 }

@@ -1,5 +1,6 @@
 //! The `[fabric]` table.
 
+use super::error::ScenarioError;
 use super::faults;
 use super::graph;
 use super::model::{EcnSetup, FabricSetup, QueueingSetup, SharedSetup, SwitchSetup};
@@ -11,18 +12,34 @@ use rnic_transport::{BitRate, Bytes, Time};
 
 /// Most hosts, and most of anything else that is counted in a topology.
 const MOST: u32 = 1_000_000;
-/// Most cables between leaves and spines.
+/// Most cables between switches.
 const MOST_UPLINKS: u64 = 10_000_000;
 /// Largest `k` of a fat-tree: 65,536 hosts.
 const LARGEST_K: u64 = 64;
 
 const COMMON: [&str; 11] =
     ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "paths", "switch", "link", "route", "storm"];
-const VARIANTS: [Variant; 5] = [
+const VARIANTS: [Variant; 6] = [
     Variant { name: "fat-tree", keys: &["k"] },
     Variant {
         name: "leaf-spine",
         keys: &["leaves", "spines", "hosts_per_leaf", "uplink_rate", "uplink_delay", "oversubscription"],
+    },
+    Variant {
+        name: "leaf-spine-core",
+        keys: &[
+            "pods",
+            "leaves_per_pod",
+            "spines_per_pod",
+            "cores_per_plane",
+            "hosts_per_leaf",
+            "uplink_rate",
+            "uplink_delay",
+            "oversubscription",
+            "core_rate",
+            "core_delay",
+            "core_oversubscription",
+        ],
     },
     Variant { name: "single-switch", keys: &["hosts"] },
     Variant { name: "dumbbell", keys: &["left", "right", "bottleneck_rate", "bottleneck_delay"] },
@@ -44,6 +61,10 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
     let hosts = match topology {
         TopologySpec::FatTree { k } => u64::from(*k).pow(3) / 4,
         TopologySpec::LeafSpine { leaves, hosts_per_leaf, .. } => u64::from(*leaves) * u64::from(*hosts_per_leaf),
+        TopologySpec::LeafSpineCore { pods, leaves_per_pod, hosts_per_leaf, .. } => {
+            // Three counts of at most 2^32 could be more than 64 bits hold.
+            u64::from(*pods).saturating_mul(u64::from(*leaves_per_pod)).saturating_mul(u64::from(*hosts_per_leaf))
+        }
         TopologySpec::SingleSwitch { hosts } => u64::from(*hosts),
         TopologySpec::Dumbbell { left, right, .. } => u64::from(*left) + u64::from(*right),
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
@@ -105,16 +126,13 @@ fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<Top
         "leaf-spine" => {
             let (leaves, spines, hosts_per_leaf) = (count("leaves")?, count("spines")?, count("hosts_per_leaf")?);
             if u64::from(leaves) * u64::from(spines) > MOST_UPLINKS {
-                let message = format!("{leaves} leaves and {spines} spines need too many cables");
-                return Err(table.error(message, &format!("accepted: at most {MOST_UPLINKS} cables between them")));
+                return Err(too_many_cables(table, &format!("{leaves} leaves and {spines} spines")));
             }
-            let uplink_rate = match oversubscribed(table, hosts_per_leaf, spines, rate)? {
-                Some(rate) => Some(rate),
-                None => rate_of("uplink_rate")?,
-            };
+            let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines)?;
             let uplink_delay = delay_of("uplink_delay")?;
             TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay }
         }
+        "leaf-spine-core" => read_pods(table, rate)?,
         "single-switch" => TopologySpec::SingleSwitch { hosts: count("hosts")? },
         "dumbbell" => TopologySpec::Dumbbell {
             left: count("left")?,
@@ -141,22 +159,60 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
     Ok(k as u32)
 }
 
-/// The uplink rate that gives the wanted ratio of host bandwidth to uplink bandwidth at a leaf.
-fn oversubscribed(table: &Table<'_>, hosts_per_leaf: u32, spines: u32, rate: BitRate) -> Result<Option<BitRate>> {
-    let Some(item) = table.get("oversubscription") else {
-        return Ok(None);
+/// Keys of a switch's cables upwards: their rate, and the oversubscription that it follows from.
+const UPLINK: [&str; 2] = ["uplink_rate", "oversubscription"];
+const CORE: [&str; 2] = ["core_rate", "core_oversubscription"];
+
+fn read_pods(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
+    let count = |key: &str| table.require(key, &format!("{key} = 4"))?.count(MOST);
+    let delay_of = |key: &str| table.get(key).map(|item| item.positive_time("2 us")).transpose();
+    let (pods, leaves_per_pod, spines_per_pod) = (count("pods")?, count("leaves_per_pod")?, count("spines_per_pod")?);
+    let (cores_per_plane, hosts_per_leaf) = (count("cores_per_plane")?, count("hosts_per_leaf")?);
+    let of_a_spine = u64::from(leaves_per_pod) + u64::from(cores_per_plane);
+    if (u64::from(pods) * u64::from(spines_per_pod)).saturating_mul(of_a_spine) > MOST_UPLINKS {
+        let what = format!(
+            "{pods} pods of {leaves_per_pod} leaves and {spines_per_pod} spines with {cores_per_plane} cores in each plane"
+        );
+        return Err(too_many_cables(table, &what));
+    }
+    let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines_per_pod)?;
+    let of_leaves = (leaves_per_pod, uplink_rate.unwrap_or(rate));
+    Ok(TopologySpec::LeafSpineCore {
+        pods,
+        leaves_per_pod,
+        spines_per_pod,
+        cores_per_plane,
+        hosts_per_leaf,
+        uplink_rate,
+        uplink_delay: delay_of("uplink_delay")?,
+        core_rate: read_uplink(table, CORE, of_leaves, cores_per_plane)?,
+        core_delay: delay_of("core_delay")?,
+    })
+}
+
+fn too_many_cables(table: &Table<'_>, what: &str) -> ScenarioError {
+    let help = format!("accepted: at most {MOST_UPLINKS} cables between them");
+    table.error(format!("{what} need too many cables"), &help)
+}
+
+/// The rate of each of `up` cables of a switch upwards: as one of `keys` says it, or so that the bandwidth of the cables `down`, so many
+/// of such a rate, is the wanted multiple of theirs.
+fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32) -> Result<Option<BitRate>> {
+    let [rate, oversubscription] = keys;
+    let Some(item) = table.get(oversubscription) else {
+        return table.get(rate).map(|item| item.rate()).transpose();
     };
-    if table.get("uplink_rate").is_some() {
+    if table.get(rate).is_some() {
         let help = "the one follows from the other: remove one of them";
-        return Err(item.error("`oversubscription` and `uplink_rate` are both given", help));
+        return Err(item.error(format!("`{oversubscription}` and `{rate}` are both given"), help));
     }
     let ratio = item.number("2.0")?;
-    let uplink = f64::from(hosts_per_leaf) * rate.as_bps() as f64 / (f64::from(spines) * ratio);
+    let uplink = f64::from(down.0) * down.1.as_bps() as f64 / (f64::from(up) * ratio);
     if ratio.is_finite() && ratio > 0.0 && (1.0..=1e13).contains(&uplink.round()) {
         return Ok(Some(BitRate::from_bps(uplink.round() as u64)));
     }
     let help = "accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0";
-    Err(item.error(format!("`oversubscription` is out of range: {ratio}"), help))
+    Err(item.error(format!("`{oversubscription}` is out of range: {ratio}"), help))
 }
 
 /// `["a", "b"]`, or a count that names them by letter and number.

@@ -151,6 +151,15 @@ fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
         TopologySpec::LeafSpine { leaves, spines, .. } => {
             vec![hosts, ("leaf", Some(*leaves)), ("spine", Some(*spines))]
         }
+        TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
+            let (leaves, spines) = (pods * leaves_per_pod, pods * spines_per_pod);
+            vec![
+                hosts,
+                ("leaf", Some(leaves)),
+                ("spine", Some(spines)),
+                ("core", Some(spines_per_pod * cores_per_plane)),
+            ]
+        }
         TopologySpec::SingleSwitch { .. } => vec![hosts, ("s0", None)],
         TopologySpec::Dumbbell { .. } => vec![hosts, ("left", None), ("right", None)],
         TopologySpec::Graph { .. } => vec![],
@@ -205,6 +214,18 @@ fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
             Some(host) => number(upper, "leaf") == Some(host / hosts_per_leaf),
             None => number(lower, "leaf").is_some() && number(upper, "spine").is_some(),
         },
+        TopologySpec::LeafSpineCore { leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, .. } => {
+            match (host, number(lower, "leaf"), number(lower, "spine")) {
+                (Some(host), _, _) => number(upper, "leaf") == Some(host / hosts_per_leaf),
+                (_, Some(leaf), _) => {
+                    number(upper, "spine").is_some_and(|spine| spine / spines_per_pod == leaf / leaves_per_pod)
+                }
+                (_, _, Some(spine)) => {
+                    number(upper, "core").is_some_and(|core| core / cores_per_plane == spine % spines_per_pod)
+                }
+                _ => false,
+            }
+        }
         TopologySpec::SingleSwitch { .. } => host.is_some() && upper == "s0",
         TopologySpec::Dumbbell { left, .. } => match host {
             Some(host) => upper == if host < *left { "left" } else { "right" },

@@ -254,6 +254,17 @@ pub enum TrafficPattern {
         /// Whether the messages of a pair share a connection.
         lasting: bool,
     },
+    /// `all-to-all` with `at_once`: every host sends to all others in turn, and has so many messages under way.
+    AllToAllLoop {
+        /// Message sizes.
+        sizes: SizeDistribution,
+        /// How many times each host sends to every other.
+        repeats: u32,
+        /// Messages of a host that are under way at once.
+        at_once: u32,
+        /// From when the sender knows that a message is complete to the start of its next one.
+        think: Time,
+    },
     /// `incast` with `interval = "completion"`: the next request starts when the last one is complete.
     IncastLoop {
         /// The request.
@@ -270,7 +281,10 @@ pub enum TrafficPattern {
 impl TrafficPattern {
     /// Whether what it sends depends on what has arrived.
     pub fn is_closed(&self) -> bool {
-        matches!(self, TrafficPattern::Pairs { .. } | TrafficPattern::IncastLoop { .. })
+        matches!(
+            self,
+            TrafficPattern::Pairs { .. } | TrafficPattern::AllToAllLoop { .. } | TrafficPattern::IncastLoop { .. }
+        )
     }
 
     /// Whether it never ends.

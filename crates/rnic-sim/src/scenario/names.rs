@@ -7,6 +7,11 @@ pub const TOPOLOGIES: &[(&str, &str)] = &[
         "leaf-spine",
         "every leaf connects to every spine: `leaves`, `spines`, `hosts_per_leaf`, `uplink_rate` or `oversubscription`",
     ),
+    (
+        "leaf-spine-core",
+        "pods of leaves and spines, and cores above them in planes: `pods`, `leaves_per_pod`, `spines_per_pod`, `cores_per_plane`, \
+         `hosts_per_leaf`, `uplink_rate` or `oversubscription`, `core_rate` or `core_oversubscription`",
+    ),
     ("single-switch", "all hosts on one switch: `hosts`"),
     ("dumbbell", "two switches joined by one cable: `left`, `right`, `bottleneck_rate`, `bottleneck_delay`"),
     ("graph", "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per cable"),
@@ -21,7 +26,10 @@ pub const PATTERNS: &[(&str, &str)] = &[
          `think`, `lasting_connections`",
     ),
     ("permutation", "every host sends to one other and receives from one other: `sizes`, `repeats`, `interval`"),
-    ("all-to-all", "every host sends to every other host: `sizes`, `repeats`, `interval`"),
+    (
+        "all-to-all",
+        "every host sends to every other host: `sizes`, `repeats`, `interval`, or in turn: `at_once`, `think`",
+    ),
     ("pairs", "random pairs send message after message: `pairs`, `sizes`, `messages`, `think`, `lasting_connections`"),
     ("list", "the flows of a file: `file`, `format`"),
 ];

@@ -24,7 +24,7 @@ const VARIANTS: [Variant; 6] = [
         keys: &["senders", "total", "repeats", "receiver", "connections", "interval", "think", LASTING],
     },
     Variant { name: "permutation", keys: &["sizes", "repeats", "interval"] },
-    Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval"] },
+    Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval", "at_once", "think"] },
     Variant { name: "pairs", keys: &["pairs", "sizes", "messages", "think", LASTING] },
     Variant { name: "list", keys: &["file", "format"] },
 ];
@@ -105,7 +105,25 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
             lasting: read_lasting(table)?,
         },
         "permutation" => TrafficPattern::Permutation { sizes: sizes()?, repeats: repeats()?, interval: every()? },
-        "all-to-all" => TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? },
+        "all-to-all" => match table.get("at_once") {
+            None => {
+                refuse_loop_keys(table, &["think"], "messages start at fixed times", "set `at_once`")?;
+                TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? }
+            }
+            Some(at_once) => {
+                if let Some(item) = table.get("interval") {
+                    let help = "with `at_once` a host's next message starts when an earlier one has arrived: remove one of them";
+                    return Err(item.error("`interval` and `at_once` are both given", help));
+                }
+                let at_once = at_once.integer(1..=u64::from(context.hosts) - 1)? as u32;
+                TrafficPattern::AllToAllLoop {
+                    sizes: sizes()?,
+                    repeats: repeats()?,
+                    at_once,
+                    think: read_think(table)?,
+                }
+            }
+        },
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
 }
@@ -150,10 +168,8 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
         let (think, lasting) = (read_think(table)?, read_lasting(table)?);
         return Ok(TrafficPattern::IncastLoop { incast, repeats, think, lasting });
     }
-    if let Some((key, item)) = ["think", LASTING].iter().find_map(|key| Some((key, table.get(key)?))) {
-        let help = format!("set `interval = \"{COMPLETION}\"`, or remove `{key}`");
-        return Err(item.error(format!("`{key}` has no meaning where requests start at fixed times"), help));
-    }
+    let instead = format!("set `interval = \"{COMPLETION}\"`");
+    refuse_loop_keys(table, &["think", LASTING], "requests start at fixed times", &instead)?;
     if let Some(item) = &interval
         && let Some(text) = item.string("").ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
     {
@@ -173,6 +189,17 @@ const LASTING: &str = "lasting_connections";
 
 fn read_lasting(table: &Table<'_>) -> Result<bool> {
     table.get(LASTING).map_or(Ok(false), |item| item.boolean())
+}
+
+/// An error if one of `keys` is given, which are of closed loops.
+fn refuse_loop_keys(table: &Table<'_>, keys: &[&str], why: &str, instead: &str) -> Result<()> {
+    match keys.iter().find_map(|key| Some((key, table.get(key)?))) {
+        None => Ok(()),
+        Some((key, item)) => {
+            let help = format!("{instead}, or remove `{key}`");
+            Err(item.error(format!("`{key}` has no meaning where {why}"), help))
+        }
+    }
 }
 
 fn read_think(table: &Table<'_>) -> Result<Time> {
@@ -232,6 +259,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         TrafficPattern::AllToAll { repeats, interval, .. } => {
             (hosts * (hosts - 1) * u128::from(*repeats), span(*repeats, *interval))
         }
+        TrafficPattern::AllToAllLoop { repeats, .. } => (hosts * (hosts - 1) * u128::from(*repeats), 0),
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
         TrafficPattern::Pairs { pairs, messages, .. } => {
             (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)

@@ -1,10 +1,11 @@
 //! From traffic to flows: one time-ordered stream that merges all sources of a run.
 //!
-//! Flows are made when they are asked for. A Poisson source keeps one pending arrival per host; a source of repetitions
-//! keeps the flows of the repetition at hand; a list is shared, not copied. Order is total: by start, then by index of the
+//! Flows are made when they are asked for. A Poisson source keeps one pending arrival per host; incasts and
+//! permutations keep the flows of the repetition at hand; a list is shared, not copied. Order is total: by start, then by index of the
 //! traffic source, then by sending host, then by the order in which that host generates them.
 
 use super::FlowSpec;
+use super::all_to_all::AllToAll;
 use super::loops::Loops;
 use super::poisson::Poisson;
 use super::rounds::Rounds;
@@ -77,6 +78,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
         TrafficPattern::Poisson { sizes, .. }
         | TrafficPattern::Permutation { sizes, .. }
         | TrafficPattern::AllToAll { sizes, .. }
+        | TrafficPattern::AllToAllLoop { sizes, .. }
         | TrafficPattern::Pairs { sizes, .. } => of_sizes(sizes),
         TrafficPattern::List { flows } => flows.iter().map(|flow| flow.bytes).max().unwrap_or(1),
         TrafficPattern::Incast { senders, total, connections, .. } => {
@@ -99,7 +101,7 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
         TrafficPattern::List { flows } => {
             flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
         }
-        TrafficPattern::Pairs { .. } | TrafficPattern::IncastLoop { .. } => Loops::check(traffic, network),
+        pattern if pattern.is_closed() => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
     }
 }
@@ -215,6 +217,7 @@ struct Source {
 #[derive(Debug)]
 enum Flows {
     Poisson(Poisson),
+    AllToAll(Box<AllToAll>),
     Rounds(Box<Rounds>),
     List { flows: Arc<[FlowSpec]>, shift: Time },
 }
@@ -227,6 +230,11 @@ impl Source {
             }
             TrafficPattern::List { flows } => {
                 (Flows::List { flows: sorted(flows), shift: traffic.start }, flows.len() as u64)
+            }
+            TrafficPattern::AllToAll { sizes, repeats, interval } => {
+                let times = (*repeats, *interval);
+                let all = AllToAll::new(index, traffic.start, sizes, times, network, seed);
+                (Flows::AllToAll(Box::new(all)), AllToAll::total(network.hosts, *repeats))
             }
             _ => {
                 let rounds = Rounds::new(index, traffic, network, seed);
@@ -245,6 +253,7 @@ impl Source {
         }
         let flow = match &mut self.flows {
             Flows::Poisson(poisson) => poisson.next(),
+            Flows::AllToAll(all) => all.next(),
             Flows::Rounds(rounds) => rounds.next(),
             Flows::List { flows, shift } => flows.get(self.made as usize).map(|flow| FlowSpec {
                 start: flow.start.saturating_add(*shift),

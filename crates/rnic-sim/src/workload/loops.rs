@@ -1,6 +1,8 @@
-//! Closed loops: pairs of hosts that send message after message, and incasts that make request after request.
+//! Closed loops: pairs of hosts that send message after message, hosts that send to all others in turn, and incasts that make request after
+//! request.
 //!
-//! What a loop sends next starts when the senders of its last round know that all of it has arrived, and have thought about it. A sender
+//! What a loop sends next starts when the senders of its last round know that all of it has arrived, and have thought about it; of a host that
+//! sends to all others, when it knows that of one of its messages. A sender
 //! knows when a minimal frame, sent as the last byte arrives, would have come back over an empty fabric. So a loop reacts to the
 //! fabric at least one lookahead of the engine later, as everything on a fabric does.
 
@@ -60,20 +62,21 @@ struct Source {
 #[derive(Debug)]
 enum Kind {
     Pairs(SizeDistribution),
+    AllToAll(SizeDistribution),
     Incast(Incast),
 }
 
-/// One loop: a pair, or an incast.
+/// One loop: a pair, a host that sends to all others, or an incast.
 #[derive(Debug)]
 struct Member {
     source: u32,
-    /// Rounds that have started.
+    /// Rounds that have started or are to start.
     rounds: u32,
-    /// Flows of the round at hand that have not finished.
+    /// Flows that have started and not finished.
     open: u32,
     /// When the senders of those that have finished know it, at the latest.
     known: Time,
-    /// Of a pair: the hosts, and the sizes to come.
+    /// Of a pair, or of a host and the next to which it sends: the hosts, and the sizes to come.
     pair: Option<(u32, u32, Stream)>,
 }
 
@@ -91,6 +94,16 @@ impl Loops {
             TrafficPattern::Pairs { pairs, sizes, .. } if (1..=Loops::MOST_PAIRS).contains(pairs) => sizes.validate(),
             TrafficPattern::Pairs { pairs, .. } => Err(format!("pairs is {pairs}; write 1 to {}", Loops::MOST_PAIRS)),
             TrafficPattern::IncastLoop { incast, .. } => incast.check(network),
+            TrafficPattern::AllToAllLoop { sizes, repeats, at_once, .. } => {
+                let others = network.hosts - 1;
+                if !(1..=others).contains(at_once) {
+                    return Err(format!("at_once is {at_once}; a host has 1 to {others} others to send to"));
+                }
+                if repeats.checked_mul(others).is_none() {
+                    return Err(format!("{repeats} repetitions are too many; write 1 to {}", u32::MAX / others));
+                }
+                sizes.validate()
+            }
             _ => Ok(()),
         }
     }
@@ -118,34 +131,48 @@ impl Loops {
     }
 
     fn add(&mut self, index: u16, traffic: &Traffic) {
-        let (kind, think, lasting, rounds, members) = match &traffic.pattern {
-            TrafficPattern::Pairs { pairs, sizes, messages, think, lasting } => {
-                (Kind::Pairs(sizes.clone()), *think, *lasting, *messages, *pairs)
+        let hosts = self.hosts;
+        // Loops, and rounds of each that are under way at once.
+        let (members, at_once) = match &traffic.pattern {
+            TrafficPattern::Pairs { pairs, .. } => (*pairs, 1),
+            TrafficPattern::AllToAllLoop { at_once, .. } => (hosts, *at_once),
+            _ => (1, 1),
+        };
+        let (kind, think, lasting, rounds) = match &traffic.pattern {
+            TrafficPattern::Pairs { sizes, messages, think, lasting, .. } => {
+                (Kind::Pairs(sizes.clone()), *think, *lasting, *messages)
+            }
+            TrafficPattern::AllToAllLoop { sizes, repeats, think, .. } => {
+                (Kind::AllToAll(sizes.clone()), *think, false, Some(repeats.saturating_mul(hosts - 1)))
             }
             TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
-                (Kind::Incast(*incast), *think, *lasting, *repeats, 1)
+                (Kind::Incast(*incast), *think, *lasting, *repeats)
             }
             _ => return,
         };
         let per_round = match &kind {
-            Kind::Pairs(_) => u64::from(members),
+            Kind::Pairs(_) | Kind::AllToAll(_) => u64::from(members),
             Kind::Incast(incast) => incast.flows(),
         };
         let total = rounds.map(|rounds| per_round.saturating_mul(u64::from(rounds)));
         let number = self.sources.len() as u32;
         for entity in 0..members {
             let mut stream = Stream::new(self.seed, index, u64::from(entity));
-            let pair = matches!(kind, Kind::Pairs(_)).then(|| {
-                let src = stream.below(self.hosts);
-                let other = stream.below(self.hosts - 1);
-                (src, if other < src { other } else { other + 1 }, stream)
-            });
+            let pair = match kind {
+                Kind::Pairs(_) => {
+                    let src = stream.below(hosts);
+                    let other = stream.below(hosts - 1);
+                    Some((src, if other < src { other } else { other + 1 }, stream))
+                }
+                Kind::AllToAll(_) => Some((entity, (entity + 1) % hosts, stream)),
+                Kind::Incast(_) => None,
+            };
             self.members.push(Member { source: number, rounds: 0, open: 0, known: traffic.start, pair });
         }
         let Traffic { warmup, cooldown, .. } = *traffic;
         self.sources.push(Source { traffic: index, think, rounds, kind, lasting, made: 0, total, warmup, cooldown });
         for member in self.members.len() - members as usize..self.members.len() {
-            self.schedule(member as u32, traffic.start);
+            (0..at_once).for_each(|_| self.schedule(member as u32, traffic.start));
         }
     }
 
@@ -191,19 +218,25 @@ impl Loops {
     pub(crate) fn complete(&mut self, slot: u32, known: Time) {
         let number = std::mem::replace(&mut self.slots[slot as usize], Loops::NONE);
         let Some(member) = self.members.get_mut(number as usize) else { return };
+        let source = &self.sources[member.source as usize];
         member.open -= 1;
         member.known = member.known.max(known);
-        if member.open == 0 {
-            let start = member.known.saturating_add(self.sources[member.source as usize].think);
+        if matches!(source.kind, Kind::AllToAll(_)) {
+            // It waits for none of its other messages.
+            let start = known.saturating_add(source.think);
+            self.schedule(number, start);
+        } else if member.open == 0 {
+            let start = member.known.saturating_add(source.think);
             self.schedule(number, start);
         }
     }
 
     /// Another round of a loop is to start, if there is one.
     fn schedule(&mut self, number: u32, start: Time) {
-        let member = &self.members[number as usize];
+        let member = &mut self.members[number as usize];
         let source = &self.sources[member.source as usize];
         if source.rounds.is_none_or(|rounds| member.rounds < rounds) && start < Time::MAX {
+            member.rounds = member.rounds.saturating_add(1);
             let src = member.pair.as_ref().map_or(0, |(src, ..)| *src);
             self.pending.push(Reverse((start, source.traffic, src, number)));
         }
@@ -228,17 +261,24 @@ impl Loops {
                 let bytes = sizes.sample(stream.unit());
                 flows.push_back(FlowSpec { src: *src, dst: *dst, bytes, ..flow });
             }
+            (Kind::AllToAll(sizes), Some((src, dst, stream))) => {
+                let bytes = sizes.sample(stream.unit());
+                flows.push_back(FlowSpec { src: *src, dst: *dst, bytes, ..flow });
+                *dst = (*dst + 1) % self.hosts;
+                *dst = if dst == src { (*dst + 1) % self.hosts } else { *dst };
+            }
             (Kind::Incast(incast), _) => {
-                let mut stream = Stream::new(self.seed, source.traffic, u64::from(member.rounds));
+                // One request at a time: the latest of the rounds.
+                let mut stream = Stream::new(self.seed, source.traffic, u64::from(member.rounds - 1));
                 let request = self.next_request;
                 self.next_request = request.saturating_add(1).min(FlowSpec::NO_REQUEST - 1);
                 draw_incast(incast, &mut stream, self.hosts, FlowSpec { request, ..flow }, &mut flows);
                 // Stable: each sender's flows keep their order.
                 flows.make_contiguous().sort_by_key(|flow| flow.src);
             }
-            (Kind::Pairs(_), None) => {}
+            (Kind::Pairs(_) | Kind::AllToAll(_), None) => {}
         }
-        (member.rounds, member.open) = (member.rounds.saturating_add(1), flows.len() as u32);
+        member.open += flows.len() as u32;
         let last = source.total.map_or(u64::MAX, |total| total.saturating_sub(source.cooldown));
         // The sender of the flow before, and how many of this round it has.
         let (mut sender, mut of_sender) = (Loops::NONE, 0);
@@ -285,6 +325,11 @@ mod tests {
         traffic(TrafficPattern::IncastLoop { incast, repeats, think: Time::from_us(1), lasting: true })
     }
 
+    fn all_to_all(at_once: u32, repeats: u32) -> Traffic {
+        let sizes = sizes::parse("uniform 1 KB - 9 KB", Path::new("")).unwrap();
+        traffic(TrafficPattern::AllToAllLoop { sizes, repeats, at_once, think: Time::from_us(1) })
+    }
+
     /// Takes all flows and completes them in a scrambled order, each known 10 us after its start, and `spread` for each number of its
     /// sending host.
     fn drain(loops: &mut Loops, spread: Time, scramble: usize) -> Vec<(FlowSpec, Origin)> {
@@ -327,6 +372,40 @@ mod tests {
     }
 
     #[test]
+    fn hosts_send_to_the_next_and_then_to_those_after_it() {
+        let mut loops = closed_loops(&[all_to_all(2, 2)], &network(4), 1).unwrap();
+        assert_eq!(loops.total(), Some(24));
+        let all = drain(&mut loops, Time::ZERO, 0);
+        let of = |host| -> Vec<(u64, u32)> {
+            let flows = all.iter().map(|(flow, _)| flow).filter(|flow| flow.src == host);
+            flows.map(|flow| (flow.start.as_ps() / 1_000_000, flow.dst)).collect()
+        };
+        // Two at a time, each known after 10 us, and 1 us of thought.
+        assert_eq!(of(0), [(5, 1), (5, 2), (16, 3), (16, 1), (27, 2), (27, 3)]);
+        assert_eq!(of(2), [(5, 3), (5, 0), (16, 1), (16, 3), (27, 0), (27, 1)]);
+        let measured: Vec<bool> = all.iter().map(|(flow, _)| flow.measured).collect();
+        assert_eq!(measured, [[false; 2].as_slice(), &[true; 19], &[false; 3]].concat());
+    }
+
+    #[test]
+    fn a_message_that_takes_long_holds_up_none_but_itself() {
+        let mut loops = closed_loops(&[all_to_all(2, 1)], &network(4), 1).unwrap();
+        // All but the first message of host 0 take 10 us.
+        let mut of_host_0 = Vec::new();
+        for slot in 0.. {
+            let Some((flow, origin)) = loops.take() else { break };
+            loops.place(slot, origin.member);
+            if flow.src == 0 {
+                of_host_0.push((flow.start.as_ps() / 1_000_000, flow.dst));
+            }
+            if (flow.src, flow.dst) != (0, 1) {
+                loops.complete(slot, flow.start + Time::from_us(10));
+            }
+        }
+        assert_eq!(of_host_0, [(5, 1), (5, 2), (16, 3)]);
+    }
+
+    #[test]
     fn a_connection_is_that_of_its_two_hosts() {
         // Three of four hosts send over two connections each; a host's are the same in each request.
         let mut loops = closed_loops(&[incast(3, Some(9)), pairs(2, Some(3))], &network(5), 1).unwrap();
@@ -359,6 +438,12 @@ mod tests {
         assert_eq!(error, "traffic `t`: senders is 4; besides the receiver there are 1 to 3 hosts");
         let error = crate::workload::check(&[pairs(0, None)], &network).unwrap_err();
         assert_eq!(error, "traffic `t`: pairs is 0; write 1 to 1000000");
+        for at_once in [0, 4] {
+            let error = crate::workload::check(&[all_to_all(at_once, 1)], &network).unwrap_err();
+            assert_eq!(error, format!("traffic `t`: at_once is {at_once}; a host has 1 to 3 others to send to"));
+        }
+        let error = crate::workload::check(&[all_to_all(1, u32::MAX)], &network).unwrap_err();
+        assert_eq!(error, "traffic `t`: 4294967295 repetitions are too many; write 1 to 1431655765");
     }
 
     proptest! {
@@ -382,11 +467,32 @@ mod tests {
             }
         }
 
+        /// Every host sends to each of the others as often as asked for, and never has more messages under way.
+        #[test]
+        fn all_to_all_has_no_more_at_once(
+            hosts in 2u32..9, at_once in 1u32..8, repeats in 1u32..4, seed: u64, scramble in 0usize..7,
+        ) {
+            let at_once = at_once.min(hosts - 1);
+            let mut loops = closed_loops(&[all_to_all(at_once, repeats)], &network(hosts), seed).unwrap();
+            let all = drain(&mut loops, Time::from_us(1), scramble);
+            prop_assert_eq!(Some(all.len() as u64), loops.total());
+            let mut times: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+            for (flow, _) in &all {
+                *times.entry((flow.src, flow.dst)).or_default() += 1;
+                let known = |flow: &FlowSpec| flow.start + Time::from_us(10 + u64::from(flow.src));
+                let others = all.iter().map(|(other, _)| other).filter(|other| other.src == flow.src);
+                let open = others.filter(|other| other.start <= flow.start && known(other) > flow.start).count();
+                prop_assert!(open as u32 <= at_once, "{} under way", open);
+            }
+            prop_assert_eq!(times.len() as u32, hosts * (hosts - 1));
+            prop_assert!(times.values().all(|count| *count == repeats));
+        }
+
         /// What finishes first does not matter to what a loop sends.
         #[test]
         fn the_order_of_completions_does_not_matter(senders in 1u32..7, seed: u64, scramble in 1usize..7) {
             let sorted = |scramble| {
-                let sources = [incast(senders, Some(4)), pairs(3, Some(4))];
+                let sources = [incast(senders, Some(4)), pairs(3, Some(4)), all_to_all(1, 2)];
                 let mut all = drain(&mut closed_loops(&sources, &network(8), seed).unwrap(), Time::from_us(1), scramble);
                 all.sort_by_key(|(f, origin)| (origin.member, f.start, f.src));
                 all.into_iter().map(|(f, _)| (f.start, f.src, f.dst, f.bytes)).collect::<Vec<_>>()

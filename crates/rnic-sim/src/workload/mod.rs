@@ -6,6 +6,7 @@
 
 use rnic_transport::Time;
 
+mod all_to_all;
 pub mod generate;
 pub mod list;
 mod loops;

@@ -40,26 +40,28 @@ impl Poisson {
         });
         let mut poisson = Poisson { traffic, sizes: sizes.clone(), hosts: hosts.collect(), pending: BinaryHeap::new() };
         for host in 0..network.hosts {
-            poisson.schedule(host, start);
+            let first = poisson.after(host, start);
+            poisson.pending.push(Reverse((first, host)));
         }
         poisson
     }
 
     /// Draws the arrival of `host` that follows the one at `previous`.
-    fn schedule(&mut self, host: u32, previous: Time) {
+    fn after(&mut self, host: u32, previous: Time) -> Time {
         let Host { stream, mean_gap_ps } = &mut self.hosts[host as usize];
-        let gap = Time::from_ps((stream.exponential() * *mean_gap_ps).round() as u64);
-        self.pending.push(Reverse((previous.saturating_add(gap), host)));
+        previous.saturating_add(Time::from_ps((stream.exponential() * *mean_gap_ps).round() as u64))
     }
 
     /// The next flow of all hosts.
     pub(super) fn next(&mut self) -> Option<FlowSpec> {
-        let Reverse((start, src)) = self.pending.pop()?;
+        let Reverse((start, src)) = *self.pending.peek()?;
         let others = self.hosts.len() as u32 - 1;
         let stream = &mut self.hosts[src as usize].stream;
         let other = stream.below(others);
         let bytes = self.sizes.sample(stream.unit());
-        self.schedule(src, start);
+        let next = self.after(src, start);
+        // In place: the heap is put in order once, not twice.
+        *self.pending.peek_mut()? = Reverse((next, src));
         let dst = if other < src { other } else { other + 1 };
         let traffic = self.traffic;
         Some(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic, measured: true })

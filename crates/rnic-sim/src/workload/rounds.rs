@@ -1,4 +1,4 @@
-//! Patterns in repetitions, all of whose flows start together: incast, permutation, all-to-all.
+//! Patterns in repetitions, all of whose flows start together: incast and permutation.
 
 use super::generate::Network;
 use super::rng::Stream;
@@ -23,7 +23,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Why this source cannot run on this network.
+    /// Why this source of repetitions, or one of all-to-all traffic, cannot run on this network.
     pub(super) fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
         match &traffic.pattern {
             TrafficPattern::Incast { senders, total, receiver, connections, .. } => {
@@ -63,7 +63,6 @@ impl Rounds {
         let flows = match &self.pattern {
             TrafficPattern::Incast { senders, connections, .. } => u64::from(*senders) * u64::from(*connections),
             TrafficPattern::Permutation { .. } => hosts,
-            TrafficPattern::AllToAll { .. } => hosts * (hosts - 1),
             _ => 0,
         };
         flows.saturating_mul(u64::from(self.repeats))
@@ -113,11 +112,6 @@ impl Rounds {
                 let destinations = draw_cycle(&mut stream, hosts);
                 let pairs = (0..).zip(destinations).map(|(src, dst)| sized(flow, src, dst, sizes, &mut stream));
                 self.pending.extend(pairs);
-            }
-            TrafficPattern::AllToAll { sizes, .. } => {
-                let pairs = (0..hosts).flat_map(|src| (0..hosts).map(move |dst| (src, dst)));
-                let pairs = pairs.filter(|(src, dst)| src != dst);
-                self.pending.extend(pairs.map(|(src, dst)| sized(flow, src, dst, sizes, &mut stream)));
             }
             _ => {}
         }

@@ -247,6 +247,34 @@ fn all_to_all_has_every_ordered_pair() {
 }
 
 #[test]
+fn all_to_all_repetitions_that_start_together_go_sender_by_sender() {
+    let mut source = all_to_all(2, Time::ZERO);
+    let TrafficPattern::AllToAll { sizes: drawn, .. } = &mut source.pattern else { panic!("{source:?}") };
+    *drawn = sizes("websearch");
+    let flows = flows(&[source], &network(3), 1);
+    let pairs: Vec<(u32, u32)> = flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    assert_eq!(pairs, [(0, 1), (0, 2), (0, 1), (0, 2), (1, 0), (1, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 0), (2, 1)]);
+    // Each repetition draws from its own stream: sender by sender, receiver by receiver.
+    for repetition in 0..2 {
+        let mut stream = rng::Stream::new(1, 0, repetition);
+        for sender in 0..3 {
+            for receiver in 0..2 {
+                let flow = flows[(4 * sender + 2 * repetition + receiver) as usize];
+                assert_eq!(flow.bytes, sizes("websearch").sample(stream.unit()));
+            }
+        }
+    }
+}
+
+#[test]
+fn all_to_all_makes_one_flow_after_the_other() {
+    // More flows than memory could hold.
+    let mut stream = generate(&[all_to_all(1_000, Time::from_us(7))], &network(1_000_000), 1);
+    assert_eq!(stream.total(), 999_999 * 1_000_000_000);
+    assert_eq!(stream.by_ref().take(3).map(|flow| (flow.src, flow.dst)).collect::<Vec<_>>(), [(0, 1), (0, 2), (0, 3)]);
+}
+
+#[test]
 fn lists_come_sorted_and_shifted_with_requests_of_their_own() {
     let none = FlowSpec::NO_REQUEST;
     let unsorted = list(vec![listed(5, 1, 0, 0), listed(2, 3, 1, none), listed(2, 0, 1, 1), listed(2, 3, 2, none)]);

@@ -66,6 +66,11 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("think", think.to_string());
                 put("lasting_connections", lasting.to_string());
             }
+            TrafficPattern::AllToAllLoop { repeats, at_once, think, .. } => {
+                put("repeats", repeats.to_string());
+                put("at_once", at_once.to_string());
+                put("think", think.to_string());
+            }
             TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
                 put("senders", incast.senders.to_string());
                 put("total", incast.total.to_string());

@@ -1,0 +1,165 @@
+//! What the fabric alone costs: a fat-tree under full load, by hosts that know no transport. Each has `WINDOW` packets under way to random others, who
+//! answer each with a small one.
+//!
+//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output]`, all optional; prints packet-hops per second.
+#![allow(missing_docs, reason = "a program, not a library")]
+
+use rnic_fabric::config::{
+    FabricSpec, LinkSpec, OutputSpec, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
+};
+use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition, Topology};
+use rnic_transport::{BitRate, Bytes, Time};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Packets that a host has under way.
+const WINDOW: u32 = 64;
+
+/// What a packet carries: who sent it, and as much more as a transport's packets do.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    src: u32,
+    _rest: [u32; 3],
+}
+impl Body for Load {}
+
+struct Host {
+    number: u32,
+    credits: u32,
+    replies: VecDeque<u32>,
+    state: u64,
+    started: bool,
+}
+
+struct Hosts {
+    hosts: Vec<Host>,
+    all: u32,
+}
+
+impl Endpoint for Hosts {
+    type Body = Load;
+    fn receive(&mut self, host: u32, _now: Time, packet: &Packet<Load>) {
+        let host = &mut self.hosts[host as usize];
+        if packet.flags & Packet::<Load>::CONTROL != 0 {
+            host.credits += 1;
+        } else {
+            host.replies.push_back(packet.body.src);
+        }
+    }
+    fn next_wake(&self, host: u32) -> Time {
+        let host = &self.hosts[host as usize];
+        if host.started { Time::MAX } else { Time::from_ns(u64::from(host.number % 512)) }
+    }
+    fn wake(&mut self, host: u32, _now: Time) {
+        let host = &mut self.hosts[host as usize];
+        (host.started, host.credits) = (true, WINDOW);
+    }
+    fn wants_to_transmit(&self, host: u32) -> bool {
+        let host = &self.hosts[host as usize];
+        host.credits > 0 || !host.replies.is_empty()
+    }
+    fn transmit(&mut self, host: u32, _now: Time, paused: u8) -> Option<Packet<Load>> {
+        if paused != 0 {
+            return None;
+        }
+        let host = &mut self.hosts[host as usize];
+        host.state = host.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let hash = (host.state >> 32) as u32;
+        let body = Load { src: host.number, _rest: [0; 3] };
+        if let Some(dst) = host.replies.pop_front() {
+            return Some(Packet {
+                dst,
+                flow_hash: hash,
+                bytes: 64,
+                flags: Packet::<Load>::CONTROL,
+                body,
+                ..Packet::default()
+            });
+        }
+        host.credits -= 1;
+        let other = ((u64::from(hash) * u64::from(self.all - 1)) >> 32) as u32;
+        let dst = if other >= host.number { other + 1 } else { other };
+        Some(Packet { dst, flow_hash: hash, bytes: 1_086, body, ..Packet::default() })
+    }
+}
+
+struct All {
+    parts: Vec<Box<Hosts>>,
+    most: u64,
+}
+
+impl Endpoints for All {
+    type Part = Hosts;
+    fn parts(&mut self) -> &mut Vec<Box<Hosts>> {
+        &mut self.parts
+    }
+    fn next_start(&self) -> Time {
+        if self.parts.iter().any(|part| part.hosts.iter().any(|host| !host.started)) { Time::ZERO } else { Time::MAX }
+    }
+    fn open_window(&mut self, _end: Time, wake: &mut dyn FnMut(u32, Time)) {
+        for host in self.parts.iter().flat_map(|part| &part.hosts).filter(|host| !host.started) {
+            wake(host.number, Time::from_ns(u64::from(host.number % 512)));
+        }
+    }
+    fn close_window(&mut self, _end: Time, hops: u64) -> ControlFlow<()> {
+        if hops >= self.most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let number = |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (k, most, threads) = (number(0, 6) as u32, number(1, 10) * 1_000_000, number(2, 1) as usize);
+    let kind = arguments.get(3).map_or("", String::as_str);
+    let (rate, delay) = if k > 16 { (400, 1_000) } else { (100, 2_000) };
+    let spec = FabricSpec {
+        topology: TopologySpec::FatTree { k },
+        link: LinkSpec { rate: BitRate::from_gbps(rate), delay: Time::from_ns(delay), loss: 0.0 },
+        links: Vec::new(),
+        routes: Vec::new(),
+        switch: SwitchSpec {
+            queueing: if kind == "output" { QueueingSpec::Output(OutputSpec::default()) } else { QueueingSpec::Input },
+            buffer: Bytes(600_000),
+            pfc: (kind == "pfc").then_some(PfcThresholds {
+                xoff: Bytes(200_000),
+                xon: Bytes(200_000),
+                headroom: Bytes(400_000),
+            }),
+            marking: None,
+            priorities: 1,
+        },
+        paths: Paths::Ecmp,
+        frame_gap: 20,
+    };
+    let begin = std::time::Instant::now();
+    let parts = if threads > 1 { 4 * threads } else { 1 };
+    let mut fabric = Fabric::in_parts(Arc::new(Topology::build(&spec).unwrap()), &spec, 1, threads, |topology| {
+        Partition::balanced(topology, parts)
+    })
+    .unwrap();
+    let all = fabric.topology().hosts;
+    let host = |number: &u32| Host {
+        number: *number,
+        credits: 0,
+        replies: VecDeque::new(),
+        state: u64::from(*number),
+        started: false,
+    };
+    let partition = fabric.partition().clone();
+    let part = |part| Box::new(Hosts { hosts: partition.hosts_of(part).iter().map(host).collect(), all });
+    let mut hosts = All { parts: (0..partition.parts()).map(part).collect(), most };
+    let set_up = begin.elapsed().as_secs_f64();
+    let begin = std::time::Instant::now();
+    fabric.run(&mut hosts);
+    let wall = begin.elapsed().as_secs_f64();
+    let drops: u64 =
+        (0..fabric.topology().ports.len()).flat_map(|port| fabric.counters(port)).map(|cell| cell.drops).sum();
+    println!(
+        "{all} hosts, {} parts, {threads} threads: {} packet-hops ({drops} drops) in {wall:.2} s, {:.2} million/s; set up in {set_up:.2} s",
+        partition.parts(),
+        fabric.hops(),
+        fabric.hops() as f64 / wall / 1e6
+    );
+}

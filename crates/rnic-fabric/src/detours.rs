@@ -1,0 +1,93 @@
+//! Routes by hand: what they say, and whether packets would still arrive.
+
+use crate::config::NamedRoute;
+use crate::paths::{Distances, next_hops};
+use crate::routing::find_cycle;
+use crate::topology::{NodeId, Topology, TopologyError};
+use std::collections::BTreeMap;
+
+/// Where a switch sends packets instead: its ports (numbered within it), and which of the named routes says so.
+pub(crate) type Detours = BTreeMap<NodeId, (Vec<u16>, usize)>;
+
+/// By host: the switches that have a route of their own to it.
+pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<NodeId, Detours>, TopologyError> {
+    let mut found: BTreeMap<NodeId, Detours> = BTreeMap::new();
+    if named.is_empty() {
+        return Ok(found);
+    }
+    let nodes: BTreeMap<&str, NodeId> =
+        topology.names.iter().zip(0..).map(|(name, node)| (name.as_str(), node)).collect();
+    for (index, route) in named.iter().enumerate() {
+        let refused = |reason: String| TopologyError::Route { index, reason };
+        let find = |name: &str| {
+            nodes
+                .get(name)
+                .copied()
+                .ok_or_else(|| refused(format!("a route names `{name}`, but no node is called that")))
+        };
+        let (at, via) = (find(&route.at)?, find(&route.via)?);
+        if topology.is_host(at) {
+            return Err(refused(format!("a route is at `{}`, which is a host; only switches have routes", route.at)));
+        }
+        let first = topology.first_port[at as usize] as usize;
+        let towards = |port: &usize| topology.peer_node(*port) == via;
+        let ports: Vec<u16> = topology.ports_of(at).filter(towards).map(|port| (port - first) as u16).collect();
+        if ports.is_empty() {
+            return Err(refused(format!(
+                "a route at `{}` goes via `{}`, but no cable joins the two; name a neighbour",
+                route.at, route.via
+            )));
+        }
+        for name in &route.to {
+            let to = find(name)?;
+            if !topology.is_host(to) {
+                return Err(refused(format!("a route leads to `{name}`, which is a switch; routes lead to hosts")));
+            }
+            if topology.is_host(via) && via != to {
+                return Err(refused(format!(
+                    "a route to `{name}` goes via the host `{}`; hosts do not forward packets",
+                    route.via
+                )));
+            }
+            if found.entry(to).or_default().insert(at, (ports.clone(), index)).is_some() {
+                return Err(refused(format!("a second route at `{}` to `{name}`; there can be one", route.at)));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The next hops of every switch towards `host`: the shortest ways but for its detours.
+pub(crate) fn detoured(
+    topology: &Topology, host_switches: &[NodeId], host: NodeId, detours: &Detours,
+) -> Result<Vec<Vec<u16>>, TopologyError> {
+    let last = topology.peer_node(topology.host_port(host));
+    let distances = Distances::to(topology, last);
+    let mut sets: Vec<Vec<u16>> =
+        (topology.hosts..topology.nodes()).map(|node| next_hops(topology, node, &distances)).collect();
+    let own = topology.ports[topology.host_port(host)].peer - topology.first_port[last as usize];
+    sets[(last - topology.hosts) as usize] = vec![own as u16];
+    for (at, (ports, _)) in detours {
+        sets[(at - topology.hosts) as usize] = ports.clone();
+    }
+    // Every switch has a way on. So what does not arrive circles.
+    let next = |node: u32| -> Vec<usize> {
+        let first = topology.first_port[node as usize] as usize;
+        let set = sets.get((node.wrapping_sub(topology.hosts)) as usize).map_or(&[][..], Vec::as_slice);
+        set.iter().map(|port| topology.peer_node(first + *port as usize) as usize).collect()
+    };
+    let edges: Vec<Vec<usize>> = (0..topology.nodes()).map(next).collect();
+    let starts = host_switches.iter().map(|switch| *switch as usize);
+    let Some(circle) = find_cycle(&edges, starts) else {
+        return Ok(sets);
+    };
+    let index =
+        circle.iter().filter_map(|node| detours.get(&(*node as u32))).map(|(_, index)| *index).max().unwrap_or(0);
+    let names: Vec<&str> = circle.iter().chain(&circle[..1]).map(|node| topology.names[*node].as_str()).collect();
+    let reason = format!(
+        "with this route packets to `{}` would circle for ever through {}; let it lead to the host in the end",
+        topology.names[host as usize],
+        names.join(" -> ")
+    );
+    Err(TopologyError::Route { index, reason })
+}

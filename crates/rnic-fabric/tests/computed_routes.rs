@@ -1,0 +1,175 @@
+//! Routes and longest paths that are computed from a tree's shape, against those of the same nodes and cables searched as a graph.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use rnic_fabric::config::{FabricSpec, NamedLink, NamedRoute, TopologySpec};
+use rnic_fabric::rng::{Purpose, mix};
+use rnic_fabric::{PathFacts, Routes, Topology, buffer_cycle, longest_path};
+use rnic_transport::{BitRate, Time};
+
+/// Trees of every kind: fat-trees, leaves and spines, pods.
+fn trees() -> impl Strategy<Value = TopologySpec> {
+    let rate = prop::option::of((1u64..4).prop_map(|tens| BitRate::from_gbps(10 * tens)));
+    let delay = prop::option::of((1u64..4).prop_map(Time::from_us));
+    let pods = (1u32..5, 1u32..5, 1u32..4, 1u32..4, 1u32..4);
+    let links = (rate.clone(), delay.clone(), rate.clone(), delay.clone());
+    prop_oneof![
+        1 => (1u32..4).prop_map(|half| TopologySpec::FatTree { k: 2 * half }),
+        2 => (1u32..6, 1u32..5, 2u32..4, rate, delay).prop_map(|(leaves, spines, hosts, rate, delay)| {
+            TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf: hosts, uplink_rate: rate, uplink_delay: delay }
+        }),
+        4 => (pods, links).prop_filter_map("at least two hosts", |(pods, links)| {
+            let (pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf) = pods;
+            (pods * leaves_per_pod * hosts_per_leaf > 1).then_some(TopologySpec::LeafSpineCore {
+                pods,
+                leaves_per_pod,
+                spines_per_pod,
+                cores_per_plane,
+                hosts_per_leaf,
+                uplink_rate: links.0,
+                uplink_delay: links.1,
+                core_rate: links.2,
+                core_delay: links.3,
+            })
+        }),
+    ]
+}
+
+/// The same nodes and cables, of which nobody says that they are a tree.
+fn as_graph(topology: &Topology) -> Topology {
+    let (hosts, switches) = topology.names.split_at(topology.hosts as usize);
+    let mut graph = spec(TopologySpec::Graph { hosts: hosts.to_vec(), switches: switches.to_vec() });
+    let name = |node: u32| topology.names[node as usize].clone();
+    let link = |cable: &rnic_fabric::topology::Cable| NamedLink {
+        from: name(cable.a),
+        to: name(cable.b),
+        rate: Some(cable.link.rate),
+        delay: Some(cable.link.delay),
+        loss: Some(cable.link.loss),
+    };
+    graph.links = topology.cables.iter().map(link).collect();
+    let graph = Topology::build(&graph).unwrap();
+    assert_eq!((&graph.ports, &graph.first_port), (&topology.ports, &topology.first_port));
+    graph
+}
+
+/// The tree with some of its cables changed.
+fn with_changes(tree: TopologySpec, changes: &[(usize, u64, u64)]) -> FabricSpec {
+    let mut spec = spec(tree);
+    let plain = Topology::build(&spec).unwrap();
+    let name = |node: u32| plain.names[node as usize].clone();
+    let change = |(cable, us, gbps): &(usize, u64, u64)| {
+        let cable = plain.cables[cable % plain.cables.len()];
+        let (rate, delay) = (Some(BitRate::from_gbps(*gbps)), Some(Time::from_us(*us)));
+        NamedLink { from: name(cable.b), to: name(cable.a), rate, delay, loss: None }
+    };
+    spec.links = changes.iter().map(change).collect();
+    spec
+}
+
+/// The longest path by trying every pair: of the paths with fewest links that with most delay, the first pair of switch, destination and
+/// source that has it.
+fn longest_of_all_pairs(topology: &Topology) -> PathFacts {
+    let nodes = topology.nodes();
+    let mut longest = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
+    let mut last_ports: Vec<usize> =
+        (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].peer as usize).collect();
+    last_ports.sort_unstable();
+    for last in last_ports {
+        let (switch, dst) = (topology.ports[last].node, topology.peer_node(last));
+        // As many rounds as there are nodes: ways of at most that many links, hosts only at their ends.
+        let mut best: Vec<Option<PathFacts>> = vec![None; nodes as usize];
+        best[switch as usize] = Some(PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) });
+        for hops in 1..=nodes {
+            let before = best.clone();
+            for node in (0..nodes).filter(|node| before[*node as usize].is_none()) {
+                let step = |port: usize| {
+                    let next = topology.peer_node(port);
+                    let rest = before[next as usize].filter(|_| !topology.is_host(next))?;
+                    let link = topology.ports[port].link;
+                    Some(PathFacts { hops, delay: rest.delay + link.delay, rate: rest.rate.min(link.rate) })
+                };
+                best[node as usize] = topology.ports_of(node).filter_map(step).max_by_key(|path| path.delay);
+            }
+        }
+        for src in (0..topology.hosts).filter(|src| *src != dst) {
+            let (Some(way), link) = (best[src as usize], topology.ports[last].link) else { continue };
+            let path = PathFacts { hops: way.hops + 1, delay: way.delay + link.delay, rate: way.rate.min(link.rate) };
+            if (path.delay, path.hops) > (longest.delay, longest.hops) {
+                longest = path;
+            }
+        }
+    }
+    longest
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_tree_sends_packets_by_the_ports_of_the_same_graph(
+        tree in trees(),
+        changes in prop::collection::vec((any::<usize>(), 1u64..9, 1u64..90), 0..4),
+        wanted in prop_oneof![
+            3 => Just(Vec::new()),
+            1 => prop::collection::vec((any::<usize>(), any::<usize>(), any::<usize>()), 1..4),
+        ],
+        seed: u64,
+    ) {
+        let topology = Topology::build(&with_changes(tree, &changes)).unwrap();
+        let graph = as_graph(&topology);
+        let (hosts, nodes) = (topology.hosts, topology.nodes());
+        let named: Vec<NamedRoute> = wanted
+            .iter()
+            .map(|(at, to, via)| {
+                let at = hosts + (at % (nodes - hosts) as usize) as u32;
+                let ports = topology.ports_of(at);
+                let via = topology.peer_node(ports.start + via % ports.len());
+                let name = |node: u32| topology.names[node as usize].clone();
+                NamedRoute { at: name(at), to: vec![name((to % hosts as usize) as u32)], via: name(via) }
+            })
+            .collect();
+        let (computed, searched) = (Routes::with(&topology, &named, seed), Routes::with(&graph, &named, seed));
+        prop_assert_eq!(computed.as_ref().err(), searched.as_ref().err());
+        let (Ok(computed), Ok(searched)) = (computed, searched) else { return Ok(()) };
+        for (switch, dst) in (hosts..nodes).flat_map(|switch| (0..hosts).map(move |dst| (switch, dst))) {
+            for flow in 0..16 {
+                let hash = mix(seed, Purpose::FlowHash, &[flow]) as u32;
+                let ports = [&computed, &searched].map(|routes| routes.port(switch, dst, hash));
+                prop_assert_eq!(ports[0], ports[1], "at {} to host {}", &topology.names[switch as usize], dst);
+            }
+        }
+        prop_assert_eq!(buffer_cycle(&topology, &computed).is_some(), buffer_cycle(&graph, &searched).is_some());
+    }
+
+    #[test]
+    fn the_longest_path_is_that_of_all_pairs(
+        tree in trees(),
+        changes in prop::collection::vec((any::<usize>(), 1u64..9, 1u64..90), 0..4),
+    ) {
+        let topology = Topology::build(&with_changes(tree, &changes)).unwrap();
+        let expected = longest_of_all_pairs(&topology);
+        prop_assert_eq!(longest_path(&topology), expected);
+        prop_assert_eq!(longest_path(&as_graph(&topology)), expected);
+    }
+}
+
+#[test]
+fn hosts_in_pods_without_a_core_between_them_are_named() {
+    let split = TopologySpec::LeafSpineCore {
+        pods: 2,
+        leaves_per_pod: 1,
+        spines_per_pod: 2,
+        cores_per_plane: 0,
+        hosts_per_leaf: 2,
+        uplink_rate: None,
+        uplink_delay: None,
+        core_rate: None,
+        core_delay: None,
+    };
+    let topology = Topology::build(&spec(split)).unwrap();
+    let error = Routes::new(&topology, 1).unwrap_err();
+    assert_eq!(error.to_string(), "no path from host h0 to host h2; every host must reach every other");
+}

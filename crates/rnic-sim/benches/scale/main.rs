@@ -1,0 +1,128 @@
+//! What a simulation costs, from 54 hosts to tens of thousands: time to set it up, packet-hops per second, memory.
+//!
+//! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance.md`. A packet-hop is a transmission of a data or control
+//! packet on a link. Each measurement is a process of its own, so that peak memory is the case's; those of different numbers of threads take
+//! turns. After `--`:
+//!
+//! - `--quick`: each once, instead of three times;
+//! - `--threads 1,2,4`: other numbers of threads than 1 and 2;
+//! - anything else: only cases whose name contains one of these texts, such as `54`, `"1024 hosts, heavy-tailed"` or `Homa`.
+#![allow(missing_docs, reason = "a program, not a library")]
+
+mod cases;
+mod sample;
+mod table;
+
+use cases::{CASES, Case, FLOWS_UNDER_WAY, Group};
+use sample::{Sample, Task};
+use std::process::ExitCode;
+use table::Table;
+
+/// What the command line asks for.
+struct Arguments {
+    rounds: usize,
+    threads: Vec<usize>,
+    wanted: Vec<String>,
+}
+
+impl Arguments {
+    fn parse(words: &[String]) -> Result<Arguments, String> {
+        let mut arguments = Arguments { rounds: 3, threads: vec![1, 2], wanted: Vec::new() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--bench" => {}
+                "--quick" => arguments.rounds = 1,
+                "--threads" => arguments.threads = threads(words.next().map_or("", String::as_str))?,
+                option if option.starts_with("--") => {
+                    return Err(format!("{option} is no option; there are --quick and --threads"));
+                }
+                text => arguments.wanted.push(text.to_string()),
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.wanted.is_empty() || self.wanted.iter().any(|wanted| name.contains(wanted.as_str()))
+    }
+}
+
+/// Numbers of threads, the first of which is 1: it is what the others are compared with.
+fn threads(list: &str) -> Result<Vec<usize>, String> {
+    let numbers: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
+    match numbers {
+        Ok(numbers) if numbers.first() == Some(&1) && !numbers.contains(&0) => Ok(numbers),
+        _ => Err(format!("--threads \"{list}\": a list that begins with 1 is accepted, such as 1,2")),
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match words.first() {
+        Some(word) if word == sample::CHILD => sample::child(&words[1..]),
+        _ => Arguments::parse(&words).and_then(|arguments| measure(&arguments)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures all cases that are wanted, printing each as it is done. One that fails does not keep the others from being measured.
+fn measure(arguments: &Arguments) -> Result<(), String> {
+    let mut failures = Vec::new();
+    let mut table = Table::default();
+    for case in CASES.iter().flat_map(Group::cases).filter(|case| arguments.wants(&case.name())) {
+        match measure_case(&case, arguments) {
+            Ok(measured) => table.row(&case, &table::scale(&case, &measured)),
+            Err(error) => failures.push(error),
+        }
+    }
+    println!();
+    let mut table = Table::default();
+    for case in FLOWS_UNDER_WAY.cases().filter(|case| arguments.wants(&case.name())) {
+        match bytes_per_flow(&case) {
+            Ok((flows, bytes)) => table.row(&case, &table::flows(flows, bytes)),
+            Err(error) => failures.push(error),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+/// The samples of one case: of setting up, and for each number of threads of whole runs, all as many.
+struct Measured {
+    set_up: Vec<Sample>,
+    runs: Vec<(usize, Vec<Sample>)>,
+}
+
+fn measure_case(case: &Case, arguments: &Arguments) -> Result<Measured, String> {
+    let mut measured =
+        Measured { set_up: Vec::new(), runs: arguments.threads.iter().map(|n| (*n, Vec::new())).collect() };
+    for _ in 0..arguments.rounds {
+        measured.set_up.push(sample::of(case, &Task::set_up())?);
+        for (threads, samples) in &mut measured.runs {
+            samples.push(sample::of(case, &Task::whole(*threads))?);
+        }
+    }
+    let mut hops = measured.runs.iter().flat_map(|(_, samples)| samples.iter().map(|sample| sample.hops));
+    let first = hops.next();
+    if hops.any(|hops| Some(hops) != first) {
+        return Err(format!("{}: the number of packet-hops is not the same in each run", case.name()));
+    }
+    Ok(measured)
+}
+
+/// Flows under way in the larger of two runs, and by how many bytes each of those that the smaller one lacks raises the peak.
+fn bytes_per_flow(case: &Case) -> Result<(u64, f64), String> {
+    let few = sample::of(case, &Task::repeated(1))?;
+    let many = sample::of(case, &Task::repeated(5))?;
+    if many.under_way <= few.under_way {
+        return Err(format!("{}: {} flows under way after {}", case.name(), many.under_way, few.under_way));
+    }
+    let bytes = many.peak_bytes as f64 - few.peak_bytes as f64;
+    Ok((many.under_way, bytes / (many.under_way - few.under_way) as f64))
+}

@@ -1,0 +1,134 @@
+//! One measurement, in a process of its own.
+
+use crate::cases::Case;
+use rnic_sim::results::RunStatus;
+use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
+use rnic_sim::scenario;
+use rnic_transport::Time;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// The first argument of a process that measures: the rest is the scenario's path, the run's name, and a [`Task`].
+pub(crate) const CHILD: &str = "--measure";
+
+/// What to measure of a case.
+pub(crate) struct Task {
+    threads: usize,
+    /// Only until the first event.
+    set_up: bool,
+    /// How often the traffic is repeated, where it has such a key.
+    repeats: Option<u32>,
+}
+
+impl Task {
+    /// Nothing but what comes before the first event.
+    pub(crate) fn set_up() -> Task {
+        Task { threads: 1, set_up: true, repeats: None }
+    }
+
+    /// The whole run, on so many threads.
+    pub(crate) fn whole(threads: usize) -> Task {
+        Task { threads, set_up: false, repeats: None }
+    }
+
+    /// The whole run on one thread, with `repeats` times the flows.
+    pub(crate) fn repeated(repeats: u32) -> Task {
+        Task { threads: 1, set_up: false, repeats: Some(repeats) }
+    }
+
+    fn words(&self) -> [String; 3] {
+        [self.threads.to_string(), u32::from(self.set_up).to_string(), self.repeats.unwrap_or(0).to_string()]
+    }
+
+    fn parse(words: &[String]) -> Option<Task> {
+        let [threads, set_up, repeats] = words else { return None };
+        let repeats = Some(repeats.parse().ok()?).filter(|repeats| *repeats > 0);
+        Some(Task { threads: threads.parse().ok()?, set_up: set_up == "1", repeats })
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    pub(crate) hops: u64,
+    /// Flows that have started and not finished at the end.
+    pub(crate) under_way: u64,
+    /// Wall-clock seconds from the scenario's file to the end of the run.
+    pub(crate) total_s: f64,
+    /// Wall-clock seconds of the run.
+    pub(crate) wall_s: f64,
+    /// CPU seconds of the run, over all its threads.
+    pub(crate) cpu_s: f64,
+    /// Largest resident set at the end and before the beginning.
+    pub(crate) peak_bytes: u64,
+    pub(crate) base_bytes: u64,
+}
+
+impl Sample {
+    fn print(&self) {
+        let Sample { hops, under_way, total_s, wall_s, cpu_s, peak_bytes, base_bytes } = self;
+        println!("{hops} {under_way} {total_s} {wall_s} {cpu_s} {peak_bytes} {base_bytes}");
+    }
+
+    fn parse(text: &str) -> Option<Sample> {
+        let fields: Vec<f64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [hops, under_way, total_s, wall_s, cpu_s, peak, base] = fields[..] else { return None };
+        let (hops, under_way) = (hops as u64, under_way as u64);
+        Some(Sample { hops, under_way, total_s, wall_s, cpu_s, peak_bytes: peak as u64, base_bytes: base as u64 })
+    }
+}
+
+/// Measures in a child process.
+pub(crate) fn of(case: &Case, task: &Task) -> Result<Sample, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bench").join(case.file);
+    let mut command = Command::new(program);
+    command.arg(CHILD).arg(path).arg(case.run).args(task.words());
+    let output = command.output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Sample::parse(&text).filter(|_| output.status.success()).ok_or_else(|| {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        format!("{}: failed ({}): {}", case.name(), output.status, reason.trim())
+    })
+}
+
+struct Silent;
+impl Progress for Silent {
+    fn update(&self, _run: usize, _state: RunProgress) {}
+}
+
+/// What a child process does: measures and prints a [`Sample`].
+#[expect(clippy::disallowed_methods, reason = "a measurement of time")]
+pub(crate) fn child(words: &[String]) -> Result<(), String> {
+    let [path, name, task @ ..] = words else { return Err("no case".to_string()) };
+    let task = Task::parse(task).ok_or("no task")?;
+    let base_bytes = peak_rss_bytes();
+    let start = Instant::now();
+    let changes: Vec<(String, String)> =
+        task.repeats.iter().map(|n| ("traffic.repeats".to_string(), n.to_string())).collect();
+    let mut scenario = scenario::load(Path::new(path), &changes, None).map_err(|error| error.to_string())?;
+    scenario.runs.retain(|run| run.name == *name);
+    if task.set_up {
+        scenario.runs.iter_mut().for_each(|run| run.limits.duration = Some(Time::from_ps(1)));
+    }
+    let options = RunOptions { threads: task.threads };
+    let reports = run_scenario(&scenario, &options, &Silent).map_err(|(_, error)| error.to_string())?;
+    let total_s = start.elapsed().as_secs_f64();
+    let report = reports.first().ok_or("the scenario has no such run")?;
+    if let RunStatus::Failed(reason) = &report.output.status {
+        return Err(reason.clone());
+    }
+    let under_way = report.output.flows.iter().filter(|flow| flow.finish.is_none()).count() as u64;
+    let (hops, peak_bytes) = (report.output.totals.hops, report.peak_rss_bytes);
+    Sample { hops, under_way, total_s, wall_s: report.wall_s, cpu_s: report.cpu_s, peak_bytes, base_bytes }.print();
+    Ok(())
+}
+
+/// Largest resident set of this process so far.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1_024)
+}

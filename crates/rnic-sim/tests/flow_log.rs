@@ -1,0 +1,95 @@
+//! The records of a run's flows need no memory that grows with the run, from the simulation to the files.
+
+mod common;
+
+use common::fat_tree;
+use rnic_sim::results::{FlowFormat, FlowLog, FlowRecord, RunOutput, RunStatus, summarise, write_all};
+use rnic_sim::run::RunReport;
+use rnic_sim::scenario::{Scenario, Traffic, TrafficPattern};
+use rnic_transport::Time;
+
+/// Largest resident set of this process so far in bytes, `None` where the system does not tell.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1_024)
+}
+
+/// A flow of a run in which one starts every 10 ns. Sizes and times are scrambled, and the slower ones finish later than their neighbours.
+fn record(id: u32) -> FlowRecord {
+    let noise = u64::from(id).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    let start = Time::from_ns(u64::from(id) * 10);
+    let bytes = 1 + noise % 3_000_000;
+    FlowRecord {
+        id,
+        src: (noise % 54) as u32,
+        dst: (noise / 54 % 54) as u32,
+        bytes,
+        start,
+        finish: Some(start + Time::from_ns(12_000 + bytes * (1 + noise % 7))),
+        ideal: Time::from_ns(12_000 + bytes / 5),
+        delivered: bytes,
+        retransmitted: (noise % 3) as u32,
+        timeouts: 0,
+        request: u32::MAX,
+        traffic: (noise % 2) as u16,
+        measured: id > 100,
+    }
+}
+
+/// The records come in blocks of a thousand, backwards: what is put next was not there before.
+fn log(flows: u32) -> FlowLog {
+    let mut log = FlowLog::new();
+    for block in (0..flows).step_by(1_000) {
+        log.extend((block..flows.min(block + 1_000)).rev().map(record));
+    }
+    log.close();
+    log
+}
+
+/// Summary and all files of a run of so many flows.
+fn write_results(flows: u32) {
+    let source = |name: &str| Traffic {
+        name: name.into(),
+        pattern: TrafficPattern::List { flows: [].into() },
+        warmup: 0,
+        cooldown: 0,
+        start: Time::ZERO,
+    };
+    let mut run = fat_tree("irn");
+    run.traffic = vec![source("one"), source("other")];
+    let scenario = Scenario { title: "Many flows".into(), name: "many".into(), seed: 1, runs: vec![run] };
+    let output = RunOutput {
+        status: RunStatus::Completed,
+        offered: u64::from(flows),
+        flows: log(flows),
+        end: Time::from_ns(u64::from(flows) * 10 + 1_000_000_000),
+        ..RunOutput::not_started(String::new())
+    };
+    let reports = [RunReport { output, wall_s: 0.0, cpu_s: 0.0, peak_rss_bytes: 0 }];
+    let folder = tempfile::tempdir().unwrap();
+    let summary = summarise(&scenario, &reports);
+    assert_eq!(summary.runs[0].flows.completed, u64::from(flows));
+    assert_eq!(summary.runs[0].slowdown.unwrap().count, flows as usize - 101);
+    write_all(folder.path(), &scenario, &reports, &summary, &[FlowFormat::Csv, FlowFormat::Parquet]).unwrap();
+    assert_eq!(reports[0].output.flows.error(), None);
+}
+
+#[test]
+fn many_flows_need_the_memory_of_few() {
+    write_results(10_000);
+    let Some(few) = peak() else { return };
+    write_results(600_000);
+    let more = peak().unwrap() - few;
+    // As many records are 43 MB, with their three statistics in three groups each 86 MB.
+    assert!(more < 30_000_000, "{more} B more");
+}
+
+#[test]
+#[ignore = "ten million flows, for a look at memory and time: run it alone, with --nocapture"]
+fn ten_million_flows() {
+    write_results(10_000);
+    println!("10,000 flows: at most {} MB", peak().unwrap_or(0) / 1_000_000);
+    write_results(10_000_000);
+    println!("10,000,000 flows: at most {} MB", peak().unwrap_or(0) / 1_000_000);
+}

@@ -1,0 +1,180 @@
+//! A run gives the same bytes on any number of threads and with any partition of the fabric: on random scenarios over every transport,
+//! congestion control, switch, and whatever looks at a run or disturbs it.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rnic_fabric::{Partition, Topology};
+use rnic_sim::catalogue::Catalogue;
+use rnic_sim::resolve::resolve;
+use rnic_sim::results::RunOutput;
+use rnic_sim::run::{Sharing, simulate_run_shared};
+use rnic_sim::scenario::{Scenario, from_str};
+use std::cell::Cell;
+use std::path::Path;
+
+const TOPOLOGIES: [&str; 6] = [
+    "topology = \"fat-tree\"\nk = 4",
+    "topology = \"leaf-spine\"\nleaves = 3\nspines = 2\nhosts_per_leaf = 3\nuplink_delay = \"2 us\"",
+    "topology = \"dumbbell\"\nleft = 4\nright = 3\nbottleneck_rate = \"10 Gbps\"",
+    "topology = \"single-switch\"\nhosts = 6",
+    "topology = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 2\npaths = \"spray\"\nloss = 0.002",
+    "topology = \"fat-tree\"\nk = 4\nloss = 0.001\nstorm = [{ host = 1, start = \"20 us\", duration = \"60 us\" }]",
+];
+
+const SWITCHES: [&str; 6] = [
+    "buffer = \"100 KB\"",
+    "buffer = \"120 KB\"\necn = { kmin = \"5 KB\", kmax = \"20 KB\", pmax = 0.5 }",
+    "queueing = \"shared\"\nbuffer = \"900 KB\"",
+    "queueing = \"output\"\nbuffer = \"12 KB\"",
+    "queueing = \"output\"\nbuffer = \"12 KB\"\ntrim = true",
+    "queueing = \"output\"\nbuffer = \"9 KB\"\ntrim = { return_to_sender = true }",
+];
+
+const TRAFFIC: [&str; 8] = [
+    "pattern = \"poisson\"\nload = 0.8\nsizes = \"irn-heavy-tailed\"\nflows = 60",
+    "pattern = \"poisson\"\nload = 0.6\nsizes = \"uniform 1 B - 60 KB\"\nflows = 120",
+    "pattern = \"incast\"\nsenders = 5\ntotal = \"600 KB\"\nrepeats = 2",
+    "pattern = \"incast\"\nsenders = 4\ntotal = \"200 KB\"\nrepeats = 3\ninterval = \"completion\"\nconnections = 2",
+    "pattern = \"permutation\"\nsizes = \"uniform 1 B - 200 KB\"\nrepeats = 2\ninterval = \"50 us\"",
+    "pattern = \"all-to-all\"\nsizes = \"fixed 9 KB\"\nrepeats = 1\ninterval = \"50 us\"",
+    "pattern = \"pairs\"\npairs = 8\nsizes = \"uniform 1 B - 60 KB\"\nmessages = 5\nthink = \"1 us\"\nlasting_connections = true",
+    "pattern = \"pairs\"\npairs = 8\nsizes = \"fixed 30 KB\"\nmessages = 4",
+];
+
+const LOOKS: [&str; 5] = [
+    "",
+    "",
+    "[watch]\ninterval = \"3 us\"\nqueues = \"all\"\nflows = true",
+    "[watch]\ninterval = \"1700 ns\"\nflows = true\npauses = true",
+    "[watch]\ninterval = \"10 us\"\npauses = true",
+];
+
+/// `[[run]]` keys: every transport alone, and every congestion control with the transports that it runs on.
+fn runs() -> Vec<String> {
+    let mut runs: Vec<String> = [
+        "transport = \"roce\"",
+        "transport = \"roce\"\npfc = true",
+        "transport = \"roce\"\npfc = true\ncontrol_priority = true",
+        "transport = \"irn\"",
+        "transport = \"irn\"\npfc = true",
+        "transport = \"irn\"\nrecovery = \"go-back-n\"",
+        "transport = \"iwarp\"\ndelayed_acks = true\nhandshake = true",
+        "transport = \"iwarp\"\nrecovery = \"newreno\"",
+        "transport = \"ndp\"",
+        "transport = \"homa\"",
+        "transport = \"homa-tr\"",
+        "transport = \"hpcc\"",
+        "transport = \"ndp\"\npfc = true",
+        "transport = \"p4:../../p4/window.p4\"",
+        "transport = \"p4:../../p4/ndp.p4\"",
+        "transport = \"p4:../../p4/hpcc.p4\"",
+    ]
+    .map(String::from)
+    .into();
+    for cc in Catalogue::standard().congestion_controls() {
+        runs.push(format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
+        runs.push(format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
+    }
+    runs
+}
+
+/// One random case: a scenario of one run, who simulates which node, and how many threads.
+#[derive(Clone, Debug)]
+struct Case {
+    text: String,
+    /// Part of node i: that of this list at i modulo its length; balanced parts where it is empty.
+    parts: Vec<u32>,
+    threads: usize,
+}
+
+prop_compose! {
+    fn case()(
+        topology in prop::sample::select(TOPOLOGIES.to_vec()),
+        switch in prop::sample::select(SWITCHES.to_vec()),
+        traffic in prop::sample::select(TRAFFIC.to_vec()),
+        looks in prop::sample::select(LOOKS.to_vec()),
+        keys in prop::sample::select(runs()),
+        duration in prop_oneof![3 => Just(None), 1 => (20u32..400).prop_map(Some)],
+        (gbps, delay_ns, seed) in (5u64..60, 200u64..3_000, 1u64..1_000),
+        parts in prop_oneof![2 => prop::collection::vec(0u32..6, 2..40), 1 => Just(Vec::new())],
+        threads in 2usize..4,
+    ) -> Case {
+        let duration = duration.map_or(String::new(), |us| format!("duration = \"{us} us\"\n"));
+        let (fabric, loops) = (format!("rate = \"{gbps} Gbps\"\ndelay = \"{delay_ns} ns\""), "stall_time = \"5 ms\"");
+        let text = format!(
+            "title = \"t\"\nseed = {seed}\n[fabric]\n{topology}\n{fabric}\n[fabric.switch]\n{switch}\n[traffic]\n{traffic}\n\
+             {looks}\n[limits]\nmax_time = \"20 ms\"\n{loops}\n{duration}[[run]]\nname = \"r\"\n{keys}\n"
+        );
+        Case { text, parts, threads }
+    }
+}
+
+fn load(text: &str) -> Result<Scenario, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    from_str(text, "test.toml", folder, &[], None).map_err(|error| error.to_string())
+}
+
+fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {
+    let run = &scenario.runs[0];
+    let resolved = resolve(run).ok()?;
+    Some(simulate_run_shared(run, &resolved, sharing, &mut |_| {}))
+}
+
+fn cut(case: &Case, topology: &Topology) -> Partition {
+    if case.parts.is_empty() {
+        return Partition::balanced(topology, case.threads * 2);
+    }
+    let parts: Vec<u32> = case.parts.iter().copied().cycle().take(topology.nodes() as usize).collect();
+    Partition::of_nodes(topology, &parts)
+}
+
+fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
+    // Keys that exclude each other, and buffers too small for PFC's headroom.
+    let Ok(scenario) = load(&case.text) else { return Ok(()) };
+    let Some(alone) = output(&scenario, &Sharing::among(1)) else { return Ok(()) };
+    let whole = cut(case, &Topology::build(&resolve(&scenario.runs[0]).unwrap().fabric).unwrap());
+    for threads in [1, case.threads] {
+        let shared = output(&scenario, &Sharing::in_parts(threads, &|topology| cut(case, topology))).unwrap();
+        if shared != alone {
+            let flow = shared.flows.iter().zip(&alone.flows).find(|(a, b)| a != b);
+            return Err(format!(
+                "{} parts, {threads} threads: {:?} {:?}; alone {:?} {:?}; first flow: {flow:?}",
+                whole.parts(),
+                shared.status,
+                shared.totals,
+                alone.status,
+                alone.totals
+            ));
+        }
+    }
+    seen(&alone);
+    Ok(())
+}
+
+#[test]
+fn no_partition_changes_a_result() {
+    // With optimisation many more: `cargo test --release -p rnic-sim --test partitions`.
+    let cases = if cfg!(debug_assertions) { 1_500 } else { 20_000 };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
+    let counts: [Cell<u32>; 8] = Default::default();
+    let seen = |output: &RunOutput| {
+        for (count, happened) in counts.iter().zip([
+            true,
+            output.totals.pause_frames > 0,
+            output.totals.dropped > 0,
+            output.totals.trimmed > 0,
+            output.totals.marked > 0,
+            output.totals.lost > 0,
+            output.samples.is_some() || output.pauses.is_some(),
+            output.cut.is_some(),
+        ]) {
+            count.set(count.get() + u32::from(happened));
+        }
+    };
+    let check = |case: Case| same(&case, &seen).map_err(TestCaseError::fail);
+    TestRunner::new_with_rng(config, rng).run(&case(), check).unwrap();
+    let counts = counts.map(|count| count.get());
+    println!("runs, with pauses, drops, trimming, marks, lost frames, looks, cut: {counts:?}");
+    assert!(counts.iter().all(|count| *count > cases / 40), "the scenarios are worth it: {counts:?}");
+}
