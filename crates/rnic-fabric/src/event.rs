@@ -11,6 +11,25 @@ const NEVER: u64 = u64::MAX;
 /// Bits of a key that hold the source.
 const SOURCE_BITS: u32 = MAX_PORTS.ilog2() + 1;
 
+/// The events of a node, of which each source has one at most. Sources have numbers from 0 on; of events at the same instant the one with the
+/// lowest number comes first.
+pub(crate) trait EventList {
+    /// For nodes of up to so many sources.
+    fn new(max_sources: usize) -> Self;
+    /// Forgets everything; `sources` sources follow, set with [`EventList::load`], then [`EventList::build`]. No event is before `origin`.
+    fn reset(&mut self, sources: usize, origin: u64);
+    /// Sets a source's time, `u64::MAX` for no event, as one of many.
+    fn load(&mut self, source: usize, time: u64);
+    /// All loads are done.
+    fn build(&mut self);
+    /// Sets a source's time, `u64::MAX` for no event.
+    fn set(&mut self, source: usize, time: u64);
+    /// Whether the source has an event.
+    fn is_set(&self, source: usize) -> bool;
+    /// Time and source of the first event; time `u64::MAX` when there is none.
+    fn first(&mut self) -> (u64, usize);
+}
+
 /// A tournament tree over event sources `0..sources`.
 #[derive(Clone, Debug)]
 pub(crate) struct EventTree {
@@ -22,37 +41,38 @@ pub(crate) struct EventTree {
 }
 
 impl EventTree {
-    pub(crate) fn new(max_sources: usize) -> EventTree {
+    #[inline(always)]
+    fn key(&self, source: usize, time: u64) -> u64 {
+        if time == u64::MAX { NEVER } else { ((time - self.origin) << SOURCE_BITS) | source as u64 }
+    }
+}
+
+impl EventList for EventTree {
+    fn new(max_sources: usize) -> EventTree {
         EventTree { keys: vec![NEVER; 2 * max_sources.next_power_of_two().max(2)], leaves: 0, origin: 0 }
     }
 
-    /// Forgets everything; `sources` sources follow, set with [`EventTree::load`], then [`EventTree::build`].
-    pub(crate) fn reset(&mut self, sources: usize, origin: u64) {
+    #[inline]
+    fn reset(&mut self, sources: usize, origin: u64) {
         self.leaves = sources.next_power_of_two().max(2);
         self.origin = origin;
         self.keys[self.leaves..2 * self.leaves].fill(NEVER);
     }
 
-    fn key(&self, source: usize, time: u64) -> u64 {
-        if time == u64::MAX { NEVER } else { ((time - self.origin) << SOURCE_BITS) | source as u64 }
-    }
-
-    /// Sets a source's time without repairing the tree.
     #[inline]
-    pub(crate) fn load(&mut self, source: usize, time: u64) {
+    fn load(&mut self, source: usize, time: u64) {
         self.keys[self.leaves + source] = self.key(source, time);
     }
 
-    /// Makes the tree after a series of loads.
-    pub(crate) fn build(&mut self) {
+    #[inline]
+    fn build(&mut self) {
         for node in (1..self.leaves).rev() {
             self.keys[node] = self.keys[2 * node].min(self.keys[2 * node + 1]);
         }
     }
 
-    /// Sets a source's time, `u64::MAX` for no event.
     #[inline]
-    pub(crate) fn set(&mut self, source: usize, time: u64) {
+    fn set(&mut self, source: usize, time: u64) {
         let mut node = self.leaves + source;
         let mut smallest = self.key(source, time);
         let keys = &mut self.keys[..2 * self.leaves];
@@ -64,15 +84,13 @@ impl EventTree {
         }
     }
 
-    /// Whether the source has an event.
     #[inline]
-    pub(crate) fn is_set(&self, source: usize) -> bool {
+    fn is_set(&self, source: usize) -> bool {
         self.keys[self.leaves + source] != NEVER
     }
 
-    /// Time and source of the first event; time `u64::MAX` when there is none.
     #[inline]
-    pub(crate) fn first(&self) -> (u64, usize) {
+    fn first(&mut self) -> (u64, usize) {
         let key = self.keys[1];
         if key == NEVER {
             return (u64::MAX, 0);
@@ -81,32 +99,81 @@ impl EventTree {
     }
 }
 
+/// A plain heap, which other lists are compared with. What was set anew stays in it until it comes first.
+#[cfg(test)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventHeap {
+    heap: std::collections::BinaryHeap<std::cmp::Reverse<(u64, usize)>>,
+    /// Per source: its time.
+    times: Vec<u64>,
+}
+
+#[cfg(test)]
+impl EventList for EventHeap {
+    fn new(_max_sources: usize) -> EventHeap {
+        EventHeap::default()
+    }
+    fn reset(&mut self, sources: usize, _origin: u64) {
+        self.heap.clear();
+        self.times = vec![u64::MAX; sources];
+    }
+    fn load(&mut self, source: usize, time: u64) {
+        self.set(source, time);
+    }
+    fn build(&mut self) {}
+    fn set(&mut self, source: usize, time: u64) {
+        self.times[source] = time;
+        self.heap.push(std::cmp::Reverse((time, source)));
+    }
+    fn is_set(&self, source: usize) -> bool {
+        self.times[source] != u64::MAX
+    }
+    fn first(&mut self) -> (u64, usize) {
+        while let Some(std::cmp::Reverse((time, source))) = self.heap.peek().copied() {
+            if time == u64::MAX {
+                break;
+            }
+            if self.times[source] == time {
+                return (time, source);
+            }
+            self.heap.pop();
+        }
+        (u64::MAX, 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The list always names the same event as a search through all sources.
+    fn agrees<L: EventList>(sources: usize, steps: &[(usize, Option<u64>)]) -> Result<(), TestCaseError> {
+        let mut list = L::new(70);
+        list.reset(sources, 1_000);
+        let mut model = vec![u64::MAX; sources];
+        list.build();
+        for (source, time) in steps {
+            let (source, time) = (source % sources, time.unwrap_or(u64::MAX));
+            model[source] = time;
+            list.set(source, time);
+            let best = (0..sources).min_by_key(|s| (model[*s], *s)).unwrap();
+            let (at, which) = list.first();
+            prop_assert_eq!(at, model[best]);
+            prop_assert!(at == u64::MAX || which == best);
+            prop_assert_eq!(list.is_set(source), time != u64::MAX);
+        }
+        Ok(())
+    }
+
     proptest! {
-        /// The tree always names the same event as a search through all sources.
         #[test]
-        fn agrees_with_a_search(
+        fn every_list_agrees_with_a_search(
             sources in 1usize..70,
             steps in prop::collection::vec((0usize..70, prop::option::of(1_000u64..2_000)), 1..200),
         ) {
-            let mut tree = EventTree::new(70);
-            tree.reset(sources, 1_000);
-            let mut model = vec![u64::MAX; sources];
-            tree.build();
-            for (source, time) in steps {
-                let (source, time) = (source % sources, time.unwrap_or(u64::MAX));
-                model[source] = time;
-                tree.set(source, time);
-                let best = (0..sources).min_by_key(|s| (model[*s], *s)).unwrap();
-                let (at, which) = tree.first();
-                prop_assert_eq!(at, model[best]);
-                prop_assert!(at == u64::MAX || which == best);
-                prop_assert_eq!(tree.is_set(source), time != u64::MAX);
-            }
+            agrees::<EventTree>(sources, &steps)?;
+            agrees::<EventHeap>(sources, &steps)?;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{FabricSpec, QueueingSpec};
 use crate::endpoint::Endpoint;
-use crate::event::EventTree;
+use crate::event::{EventList, EventTree};
 use crate::packet::Body;
 use crate::partition::Partition;
 use crate::port::Ports;
@@ -57,10 +57,11 @@ impl Builder<'_> {
 }
 
 /// A part of a fabric.
-pub(crate) struct Part<B> {
+pub(crate) struct Part<B, L = EventTree> {
     pub(crate) links: Ports<B>,
     switches: Switches<B>,
-    tree: EventTree,
+    /// Events of the switch at hand.
+    events: L,
     /// Per host: something to send waits for the transmitter.
     armed: Vec<bool>,
     /// Nothing happens before this time.
@@ -69,16 +70,16 @@ pub(crate) struct Part<B> {
     pub(crate) lately: u64,
 }
 
-impl<B: Body> Part<B> {
+impl<B: Body, L: EventList> Part<B, L> {
     pub(crate) fn new(
         topology: &Topology, partition: &Partition, part: usize, spec: &FabricSpec, seed: u64,
-    ) -> Part<B> {
+    ) -> Part<B, L> {
         let ports = |switch: &u32| topology.ports_of(*switch).len();
         let most_ports = partition.switches_of(part).iter().map(ports).max();
         Part {
             links: Ports::new(topology, partition, part, spec.frame_gap, spec.switch.priorities, seed),
             switches: Switches::new(topology, partition, part, spec, seed),
-            tree: EventTree::new(2 * most_ports.unwrap_or(1)),
+            events: L::new(2 * most_ports.unwrap_or(1)),
             armed: vec![false; partition.hosts_of(part).len()],
             next: u64::MAX,
             lately: 0,
@@ -118,12 +119,12 @@ impl<B: Body> Part<B> {
                 self.run_host(hosts, host, end);
             }
         }
-        let Part { links, tree, .. } = self;
+        let Part { links, events, .. } = self;
         let first = self.armed.len();
         match &mut self.switches {
-            Switches::InputQueued(switches) => run_switches(switches, first, links, routes, tree, start, end),
-            Switches::SharedBuffer(switches) => run_switches(switches, first, links, routes, tree, start, end),
-            Switches::OutputQueued(switches) => run_switches(switches, first, links, routes, tree, start, end),
+            Switches::InputQueued(switches) => run_switches(switches, first, links, routes, events, start, end),
+            Switches::SharedBuffer(switches) => run_switches(switches, first, links, routes, events, start, end),
+            Switches::OutputQueued(switches) => run_switches(switches, first, links, routes, events, start, end),
         }
         self.next = self.links.earliest();
         self.lately = self.links.hops - before;
@@ -168,14 +169,126 @@ impl<B: Body> Part<B> {
 }
 
 /// Simulates every event before `end` of the switches, the first of which is node `first`.
-fn run_switches<B: Body, Q: Queueing<B>>(
-    switches: &mut [Switch<B, Q>], first: usize, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree,
-    start: u64, end: u64,
+fn run_switches<B: Body, Q: Queueing<B>, L: EventList>(
+    switches: &mut [Switch<B, Q>], first: usize, links: &mut Ports<B>, routes: &Routes, events: &mut L, start: u64,
+    end: u64,
 ) {
     for (index, switch) in switches.iter_mut().enumerate() {
         if links.next_event[first + index] < end {
-            let next = switch.run(links, routes, tree, start, end);
+            let next = switch.run(links, routes, events, start, end);
             links.next_event[first + index] = next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{LinkSpec, OutputSpec, Paths, PfcThresholds, SwitchSpec, TopologySpec, TrimSpec};
+    use crate::event::EventHeap;
+    use crate::packet::Packet;
+    use rnic_transport::congestion::Marking;
+    use rnic_transport::{BitRate, Bytes};
+    use std::collections::VecDeque;
+
+    /// Hosts that send bursts to each other, and answer each packet with a small one.
+    struct Bursts {
+        hosts: Vec<VecDeque<(u64, Packet<u32>)>>,
+        /// Host, time and body of what arrived.
+        arrived: Vec<(u32, u64, u32)>,
+    }
+
+    impl Endpoint for Bursts {
+        type Body = u32;
+        fn receive(&mut self, host: u32, now: Time, packet: &Packet<u32>) {
+            self.arrived.push((host, now.as_ps(), packet.body));
+            if packet.bytes > 64 {
+                let answer = Packet { dst: packet.body, bytes: 64, body: host, flow_hash: packet.flow_hash, ..*packet };
+                self.hosts[host as usize].push_front((0, answer));
+            }
+        }
+        fn next_wake(&self, host: u32) -> Time {
+            let next = self.hosts[host as usize].front().map_or(u64::MAX, |(at, _)| *at);
+            if next == 0 { Time::MAX } else { Time::from_ps(next) }
+        }
+        fn wake(&mut self, host: u32, now: Time) {
+            let due = self.hosts[host as usize].iter_mut().take_while(|(at, _)| *at <= now.as_ps());
+            due.for_each(|(at, _)| *at = 0);
+        }
+        fn wants_to_transmit(&self, host: u32) -> bool {
+            self.hosts[host as usize].front().is_some_and(|(at, _)| *at == 0)
+        }
+        fn transmit(&mut self, host: u32, _now: Time, paused: u8) -> Option<Packet<u32>> {
+            let (at, packet) = self.hosts[host as usize].front()?;
+            if *at > 0 || paused & (1 << packet.priority) != 0 {
+                return None;
+            }
+            self.hosts[host as usize].pop_front().map(|(_, packet)| packet)
+        }
+    }
+
+    /// What a whole fabric does in one part with this event list: arrivals and counters.
+    fn run<L: EventList>(spec: &FabricSpec, seed: u64) -> (Vec<(u32, u64, u32)>, Vec<crate::PriorityCounters>) {
+        let topology = Topology::build(spec).unwrap();
+        let routes = Routes::new(&topology, seed).unwrap();
+        let mut part = Part::<u32, L>::new(&topology, &Partition::whole(&topology), 0, spec, seed);
+        let mut stream = crate::rng::Stream::new(seed, crate::rng::Purpose::Workload, &[]);
+        let mut draw = |below: u64| stream.next_u64() % below;
+        let mut bursts = Bursts { hosts: vec![VecDeque::new(); topology.hosts as usize], arrived: Vec::new() };
+        for host in 0..topology.hosts {
+            let mut at = 0;
+            for _ in 0..6 {
+                // Instants that often coincide.
+                at += 500_000 * (1 + draw(6));
+                let dst = (host + 1 + draw(u64::from(topology.hosts) - 1) as u32) % topology.hosts;
+                let (flow_hash, priority) = (draw(1 << 32) as u32, draw(2) as u8);
+                for _ in 0..draw(12) {
+                    let packet = Packet { dst, flow_hash, bytes: 1_000, priority, flags: 0, body: host };
+                    bursts.hosts[host as usize].push_back((at, packet));
+                }
+            }
+            part.wake(host, bursts.next_wake(host).as_ps());
+        }
+        while part.next < u64::MAX {
+            let start = part.next;
+            part.run(&mut bursts, &routes, start, start + 500_000);
+        }
+        (bursts.arrived, part.links.counters)
+    }
+
+    #[test]
+    fn a_plain_heap_gives_the_same_run() {
+        let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_ns(500), loss: 0.01 };
+        let pfc = PfcThresholds { xoff: Bytes(9_000), xon: Bytes(7_000), headroom: Bytes(30_000) };
+        let marking = Marking { kmin: Bytes(2_000), kmax: Bytes(9_000), pmax: 0.5 };
+        let trim =
+            TrimSpec { to: 64, headers: crate::config::Headers::Highest, in_a_row: Some(3), return_to_sender: false };
+        let output = OutputSpec { trim: Some(trim), ..OutputSpec::default() };
+        let kinds = [
+            (QueueingSpec::Input, None, 12_000),
+            (QueueingSpec::Input, Some(pfc), 12_000),
+            (QueueingSpec::Output(output), None, 6_000),
+        ];
+        let mut seen = [0u64; 4];
+        for (queueing, pfc, buffer) in kinds {
+            for (seed, topology) in (1..).zip([
+                TopologySpec::SingleSwitch { hosts: 7 },
+                TopologySpec::FatTree { k: 4 },
+                TopologySpec::FatTree { k: 4 },
+            ]) {
+                let (links, routes, paths) = (Vec::new(), Vec::new(), Paths::Ecmp);
+                let (queueing, marking) = (queueing.clone(), Some(marking));
+                let switch = SwitchSpec { queueing, buffer: Bytes(buffer), pfc, marking, priorities: 2 };
+                let spec = FabricSpec { topology, link, links, routes, switch, paths, frame_gap: 20 };
+                let (arrived, counters) = run::<EventTree>(&spec, seed);
+                assert!((arrived.clone(), counters.clone()) == run::<EventHeap>(&spec, seed));
+                for cell in &counters {
+                    for (sum, count) in seen.iter_mut().zip([cell.drops, cell.marked, cell.pause_sent, cell.trimmed]) {
+                        *sum += count;
+                    }
+                }
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 10), "drops, marks, pauses and trimming: {seen:?}");
     }
 }

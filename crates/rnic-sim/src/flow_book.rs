@@ -212,6 +212,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
 
     /// One record per flow that has started.
     pub(crate) fn take_log(&mut self) -> FlowLog {
+        self.log.close();
         std::mem::take(&mut self.log)
     }
 
@@ -254,7 +255,9 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
             return ControlFlow::Break(());
         }
         self.windows = self.windows.wrapping_add(1);
-        if self.windows.is_multiple_of(256) && (self.observer)(self.finished, end, hops).is_break() {
+        let now_and_then = self.windows.is_multiple_of(256);
+        // Without its records a run has failed.
+        if now_and_then && ((self.observer)(self.finished, end, hops).is_break() || self.log.error().is_some()) {
             self.stop = Some(Stop::Cancelled);
         } else if end >= self.hosting.max_time {
             self.stop = Some(Stop::TimeLimit);

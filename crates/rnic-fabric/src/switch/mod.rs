@@ -16,7 +16,7 @@ pub(crate) use output::OutputQueued;
 pub(crate) use shared::SharedBuffer;
 
 use crate::config::{FabricSpec, Paths, SwitchSpec, TrimSpec};
-use crate::event::EventTree;
+use crate::event::EventList;
 use crate::packet::{Body, Packet};
 use crate::port::Ports;
 use crate::rng::{Purpose, Stream};
@@ -101,8 +101,8 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
     }
 
     /// Simulates every event of this switch before `end`; returns the time of the next one.
-    pub(crate) fn run(
-        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, start: u64, end: u64,
+    pub(crate) fn run<L: EventList>(
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, start: u64, end: u64,
     ) -> u64 {
         tree.reset(2 * self.ports, start);
         for port in 0..self.ports {
@@ -137,14 +137,14 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
 
     /// Makes sure that the output is served as soon as its transmitter is free.
     #[inline]
-    fn wake(&self, links: &Ports<B>, tree: &mut EventTree, output: usize, now: u64) {
+    fn wake<L: EventList>(&self, links: &Ports<B>, tree: &mut L, output: usize, now: u64) {
         if !tree.is_set(self.ports + output) && self.needs_service(links, output) {
             tree.set(self.ports + output, links.ports[self.first_port + output].busy_until.max(now));
         }
     }
 
     #[inline]
-    fn arrival(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, now: u64) {
+    fn arrival<L: EventList>(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, now: u64) {
         let flight = &mut links.inbound[self.first_port + input];
         let packet = flight.pop();
         tree.set(input, flight.first_at());
@@ -166,8 +166,8 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
 
     /// Sends a packet that has room, or queues it.
     #[inline(always)]
-    fn pass_on(
-        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, packet: Packet<B>, now: u64,
+    fn pass_on<L: EventList>(
+        &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, packet: Packet<B>, now: u64,
     ) {
         let port = &links.ports[self.first_port + output];
         let blocked = port.busy_until > now || port.paused & (1 << packet.priority) != 0;
@@ -184,9 +184,9 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "what `arrival` works with, out of its way")]
-    fn refuse(
-        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut EventTree, input: usize, output: usize,
-        packet: Packet<B>, now: u64,
+    fn refuse<L: EventList>(
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, output: usize, packet: Packet<B>,
+        now: u64,
     ) {
         if let Some((header, output)) = self.trimmed(links, routes, input, output, packet) {
             self.pass_on(links, tree, input, output, header, now);
@@ -219,9 +219,8 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
     }
 
     #[inline]
-    fn enqueue(
-        &mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, output: usize, mut packet: Packet<B>,
-        now: u64,
+    fn enqueue<L: EventList>(
+        &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, mut packet: Packet<B>, now: u64,
     ) {
         let priority = packet.priority as usize;
         self.mark(links, output, &mut packet, false);
@@ -252,7 +251,7 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
 
     /// The output's transmitter is free: send what comes next.
     #[inline]
-    fn service(&mut self, links: &mut Ports<B>, tree: &mut EventTree, output: usize, now: u64) {
+    fn service<L: EventList>(&mut self, links: &mut Ports<B>, tree: &mut L, output: usize, now: u64) {
         let number = self.first_port + output;
         let port = &links.ports[number];
         let sendable = self.queueing.backlog(output) & !port.paused;
@@ -272,7 +271,7 @@ impl<B: Body, Q: Queueing<B>> Switch<B, Q> {
 
     /// A packet left the buffer.
     #[inline]
-    fn release(&mut self, links: &mut Ports<B>, tree: &mut EventTree, input: usize, priority: usize, now: u64) {
+    fn release<L: EventList>(&mut self, links: &mut Ports<B>, tree: &mut L, input: usize, priority: usize, now: u64) {
         let wanted = links.ports[self.first_port + input].pause_wanted & (1 << priority) != 0;
         if wanted && self.queueing.may_resume(input, priority) {
             links.ports[self.first_port + input].pause_wanted &= !(1 << priority);
