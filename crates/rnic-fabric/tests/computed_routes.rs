@@ -147,13 +147,36 @@ proptest! {
     #[test]
     fn the_longest_path_is_that_of_all_pairs(
         tree in trees(),
-        changes in prop::collection::vec((any::<usize>(), 1u64..9, 1u64..90), 0..4),
+        changes in prop::collection::vec((any::<usize>(), 1u64..9, 1u64..90), 0..9),
     ) {
         let topology = Topology::build(&with_changes(tree, &changes)).unwrap();
         let expected = longest_of_all_pairs(&topology);
         prop_assert_eq!(longest_path(&topology), expected);
         prop_assert_eq!(longest_path(&as_graph(&topology)), expected);
     }
+}
+
+#[test]
+fn the_longest_path_may_be_between_two_later_pods() {
+    let mut spec = spec(TopologySpec::LeafSpineCore {
+        pods: 4,
+        leaves_per_pod: 2,
+        spines_per_pod: 2,
+        cores_per_plane: 2,
+        hosts_per_leaf: 1,
+        uplink_rate: None,
+        uplink_delay: None,
+        core_rate: None,
+        core_delay: None,
+    });
+    for (spine, gbps) in [("spine4", 30), ("spine6", 25)] {
+        let mut slow = with_rate(cable(spine, "core0"), BitRate::from_gbps(gbps));
+        slow.delay = Some(Time::from_us(20));
+        spec.links.push(slow);
+    }
+    // Two slow links and four of 2 us.
+    let expected = PathFacts { hops: 6, delay: Time::from_us(48), rate: BitRate::from_gbps(25) };
+    assert_eq!(longest_path(&Topology::build(&spec).unwrap()), expected);
 }
 
 #[test]
