@@ -1,7 +1,7 @@
 //! What the fabric alone costs: a fat-tree under full load, by hosts that know no transport. Each has `WINDOW` packets under way to random others, who
 //! answer each with a small one.
 //!
-//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output]`, all optional; prints packet-hops per second.
+//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output|input] [PARTS]`, all optional; prints packet-hops per second.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_fabric::config::{
@@ -134,7 +134,7 @@ fn main() {
         frame_gap: 20,
     };
     let begin = std::time::Instant::now();
-    let parts = if threads > 1 { 4 * threads } else { 1 };
+    let parts = number(4, if threads > 1 { 4 * threads as u64 } else { 1 }) as usize;
     let mut fabric = Fabric::in_parts(Arc::new(Topology::build(&spec).unwrap()), &spec, 1, threads, |topology| {
         Partition::balanced(topology, parts)
     })

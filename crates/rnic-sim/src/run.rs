@@ -34,7 +34,7 @@ pub struct RunOptions {
 }
 
 /// Parts of a fabric for each thread: more of them share the work more evenly, and have more cables between them.
-const PARTS_PER_THREAD: usize = 4;
+const PARTS_PER_THREAD: usize = 2;
 
 /// How one run is shared among threads. No result depends on it.
 pub struct Sharing<'s> {

@@ -1,5 +1,7 @@
 //! First-in first-out lists in one pool.
 
+use crate::prefetch::prefetch;
+
 /// No cell.
 const NONE: u32 = u32::MAX;
 
@@ -58,11 +60,15 @@ impl<T: Copy> Cells<T> {
     pub(super) fn pop(&mut self, queue: &mut Queue) -> T {
         let index = queue.head;
         let cell = &mut self.pool[index as usize];
-        queue.head = cell.next;
+        let (next, item) = (cell.next, cell.item);
         cell.next = self.free;
+        queue.head = next;
         self.free = index;
         self.used -= 1;
-        cell.item
+        if let Some(next) = self.pool.get(next as usize) {
+            prefetch(next);
+        }
+        item
     }
 
     /// The first item; the queue must not be empty.
