@@ -85,13 +85,13 @@ impl Endpoint for Hosts {
 }
 
 struct All {
-    parts: Vec<Box<Hosts>>,
+    parts: Vec<Hosts>,
     most: u64,
 }
 
 impl Endpoints for All {
     type Part = Hosts;
-    fn parts(&mut self) -> &mut Vec<Box<Hosts>> {
+    fn parts(&mut self) -> &mut Vec<Hosts> {
         &mut self.parts
     }
     fn next_start(&self) -> Time {
@@ -148,7 +148,7 @@ fn main() {
         started: false,
     };
     let partition = fabric.partition().clone();
-    let part = |part| Box::new(Hosts { hosts: partition.hosts_of(part).iter().map(host).collect(), all });
+    let part = |part| Hosts { hosts: partition.hosts_of(part).iter().map(host).collect(), all };
     let mut hosts = All { parts: (0..partition.parts()).map(part).collect(), most };
     let set_up = begin.elapsed().as_secs_f64();
     let begin = std::time::Instant::now();

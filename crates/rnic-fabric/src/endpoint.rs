@@ -30,7 +30,7 @@ pub trait Endpoints {
     type Part: Endpoint;
 
     /// One entry for each part of the fabric's partition, in order. While a window goes on, the fabric has them.
-    fn parts(&mut self) -> &mut Vec<Box<Self::Part>>;
+    fn parts(&mut self) -> &mut Vec<Self::Part>;
     /// The earliest start of a flow that no host knows of yet, [`Time::MAX`] for none.
     fn next_start(&self) -> Time;
     /// Every flow that starts before `end` must now be known to its hosts; `wake` tells the fabric that a host (numbered over all parts) has

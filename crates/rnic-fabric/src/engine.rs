@@ -45,8 +45,8 @@ struct PauseLog {
 
 /// A part with its hosts and the window that it is to go through.
 struct Task<B, H> {
-    part: Box<Part<B>>,
-    hosts: Box<H>,
+    part: Part<B>,
+    hosts: H,
     start: u64,
     end: u64,
 }
@@ -57,7 +57,7 @@ pub struct Fabric<B> {
     routes: Arc<Routes>,
     partition: Arc<Partition>,
     /// Empty while others work on them.
-    parts: Vec<Box<Part<B>>>,
+    parts: Vec<Part<B>>,
     threads: usize,
     /// Pauses that have ended, if somebody wants to know.
     pause_log: Option<PauseLog>,
@@ -80,7 +80,7 @@ impl<B: Body> Fabric<B> {
     ) -> Result<Fabric<B>, TopologyError> {
         let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
         let partition = cut(&topology);
-        let part = |part| Box::new(Part::new(&topology, &partition, part, spec, seed));
+        let part = |part| Part::new(&topology, &partition, part, spec, seed);
         let parts = (0..partition.parts()).map(part).collect();
         let shortest = u64::from(MIN_FRAME) + u64::from(spec.frame_gap);
         let lookahead = topology
@@ -211,7 +211,7 @@ impl<B: Body> Fabric<B> {
         match leader.filter(|_| worth_sharing(parts, end)) {
             None => {
                 for (part, hosts) in parts.iter_mut().zip(hosts) {
-                    part.run(&mut **hosts, &self.routes, start, end);
+                    part.run(hosts, &self.routes, start, end);
                 }
             }
             Some(leader) => {
@@ -259,14 +259,14 @@ impl<B: Body> Fabric<B> {
 }
 
 /// Whether there is enough to do before `end` in several parts.
-fn worth_sharing<B>(parts: &[Box<Part<B>>], end: u64) -> bool {
+fn worth_sharing<B>(parts: &[Part<B>], end: u64) -> bool {
     let busy = parts.iter().filter(|part| part.next < end);
     busy.clone().nth(1).is_some() && busy.map(|part| part.lately).sum::<u64>() >= WORTH_SHARING
 }
 
 /// Takes a part with its hosts through a window.
 fn work<E: Endpoint>(task: &mut Task<E::Body, E>, routes: &Routes) {
-    task.part.run(&mut *task.hosts, routes, task.start, task.end);
+    task.part.run(&mut task.hosts, routes, task.start, task.end);
 }
 
 /// What can be seen from outside.

@@ -277,7 +277,7 @@ mod tests {
                 TopologySpec::FatTree { k: 4 },
             ]) {
                 let (links, routes, paths) = (Vec::new(), Vec::new(), Paths::Ecmp);
-                let (queueing, marking) = (queueing.clone(), Some(marking));
+                let (queueing, marking) = (queueing, Some(marking));
                 let switch = SwitchSpec { queueing, buffer: Bytes(buffer), pfc, marking, priorities: 2 };
                 let spec = FabricSpec { topology, link, links, routes, switch, paths, frame_gap: 20 };
                 let (arrived, counters) = run::<EventTree>(&spec, seed);

@@ -60,7 +60,6 @@ impl<T: Send> Team<T> {
     }
 
     /// What a thread other than the leader does until the leader drops its [`Leader`]; `number` counts them from 1.
-    #[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
     pub(crate) fn follow(&self, number: usize, work: impl Fn(&mut T)) {
         let cpu = ThreadTime::now();
         let _alarm = Alarm { team: self };

@@ -48,7 +48,7 @@ struct LastingConnection {
 
 /// All hosts of a run with their flows. A flow has a number while there is anything to know of it; then the number is another's.
 pub(crate) struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T = ()> {
-    parts: Vec<Box<NicPart<P, C, T>>>,
+    parts: Vec<NicPart<P, C, T>>,
     partition: Arc<Partition>,
     book: FlowBook<'a, S>,
     /// By number.
@@ -72,7 +72,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     ) -> Self {
         let nics = |part| {
             let hosts = partition.hosts_of(part).len();
-            Box::new(NicPart::new(cfg.clone(), params.clone(), hosting, hosts))
+            NicPart::new(cfg.clone(), params.clone(), hosting, hosts)
         };
         Hosts {
             parts: (0..partition.parts()).map(nics).collect(),
@@ -127,7 +127,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         let (sender, receiver) = match before {
             Some(connection) => self.following_ends(spec, connection),
             None => {
-                let NicPart { cfg, .. } = &*self.parts[0];
+                let NicPart { cfg, .. } = &self.parts[0];
                 let sender = Sender::new(cfg, self.parts[0].params(), spec.bytes, spec.start);
                 (sender, Receiver::new(cfg, spec.bytes, spec.start))
             }
@@ -287,7 +287,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
 impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Endpoints for Hosts<'_, P, C, S, T> {
     type Part = NicPart<P, C, T>;
 
-    fn parts(&mut self) -> &mut Vec<Box<NicPart<P, C, T>>> {
+    fn parts(&mut self) -> &mut Vec<NicPart<P, C, T>> {
         &mut self.parts
     }
 

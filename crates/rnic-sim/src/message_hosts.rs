@@ -379,7 +379,7 @@ struct FlowEnds {
 
 /// All hosts of a run with their messages. A flow has a number while there is anything to know of it; then the number is another's.
 pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>> {
-    parts: Vec<Box<MessagePart<P, T>>>,
+    parts: Vec<MessagePart<P, T>>,
     partition: Arc<Partition>,
     book: FlowBook<'a, S>,
     /// By number.
@@ -408,17 +408,15 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             receivers: Slab::new(),
         };
         let all_hosts = (0..partition.parts()).map(|part| partition.hosts_of(part).len() as u32).sum();
-        let part = |part| {
-            Box::new(MessagePart {
-                cfg: cfg.clone(),
-                framing,
-                all_hosts,
-                hosts: partition.hosts_of(part).iter().map(host).collect(),
-                totals: HostTotals::default(),
-                strays: Strays::default(),
-                last_progress: Time::ZERO,
-                noticed: Vec::new(),
-            })
+        let part = |part| MessagePart {
+            cfg: cfg.clone(),
+            framing,
+            all_hosts,
+            hosts: partition.hosts_of(part).iter().map(host).collect(),
+            totals: HostTotals::default(),
+            strays: Strays::default(),
+            last_progress: Time::ZERO,
+            noticed: Vec::new(),
         };
         MessageHosts {
             parts: (0..partition.parts()).map(part).collect(),
@@ -526,7 +524,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
 impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoints for MessageHosts<'_, P, T, S> {
     type Part = MessagePart<P, T>;
 
-    fn parts(&mut self) -> &mut Vec<Box<MessagePart<P, T>>> {
+    fn parts(&mut self) -> &mut Vec<MessagePart<P, T>> {
         &mut self.parts
     }
 

@@ -117,7 +117,7 @@ pub(crate) struct ScriptPart<B> {
 /// Hosts that send given packets at given times and note what arrives.
 #[derive(Default)]
 pub(crate) struct Script<B = u32> {
-    parts: Vec<Box<ScriptPart<B>>>,
+    parts: Vec<ScriptPart<B>>,
     /// Per host: its part and its number there.
     places: Vec<(usize, usize)>,
     pub(crate) sent: Vec<Seen>,
@@ -148,9 +148,7 @@ impl<B: Numbered> Script<B> {
             }
         }
         let host = |host: &u32| (*host, ScriptedHost::default());
-        let part = |hosts: &Vec<u32>| {
-            Box::new(ScriptPart { hosts: hosts.iter().map(host).collect(), ..ScriptPart::default() })
-        };
+        let part = |hosts: &Vec<u32>| ScriptPart { hosts: hosts.iter().map(host).collect(), ..ScriptPart::default() };
         Script { parts: parts.iter().map(part).collect(), places, stop_at: u64::MAX, ..Script::default() }
     }
     fn hosts(&self) -> impl Iterator<Item = &(u32, ScriptedHost<B>)> {
@@ -219,7 +217,7 @@ impl<B: Numbered> Endpoint for ScriptPart<B> {
 impl<B: Numbered> Endpoints for Script<B> {
     type Part = ScriptPart<B>;
 
-    fn parts(&mut self) -> &mut Vec<Box<ScriptPart<B>>> {
+    fn parts(&mut self) -> &mut Vec<ScriptPart<B>> {
         &mut self.parts
     }
     fn next_start(&self) -> Time {
