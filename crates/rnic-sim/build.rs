@@ -4,15 +4,29 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Files and folders, from this crate's folder.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 26] = [
     "../rnic-transport/src",
     "../rnic-fabric/src",
+    "../rnic-nano/src",
+    "../rnic-nano/p4include",
     "src/catalogue.rs",
+    "src/flow_book.rs",
+    "src/hosts.rs",
+    "src/in_band.rs",
+    "src/message_hosts.rs",
     "src/nic.rs",
+    "src/pauses.rs",
     "src/resolve.rs",
+    "src/resolve",
     "src/run.rs",
+    "src/slab.rs",
+    "src/storm.rs",
+    "src/watch.rs",
     "src/workload",
+    "src/results/groups.rs",
     "src/results/model.rs",
+    "src/results/pauses.rs",
+    "src/results/ranks.rs",
     "src/results/stats.rs",
     "src/results/summary.rs",
     "src/results/text.rs",

@@ -5,7 +5,7 @@
 //! end is pending at most; re-arming it later costs nothing until it fires.
 //!
 //! All that a host knows of its flows is in it: where the other host has its end of a flow is in the packets, and in the ends themselves. What
-//! a flow is in the run is for [`Hosts`](crate::hosts::Hosts) to know, which looks at the NICs between windows.
+//! a flow is in the run is for `hosts::Hosts` to know, which looks at the NICs between windows.
 
 use crate::in_band::InBand;
 use crate::slab::Slab;
