@@ -99,7 +99,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Threads in all: as many runs at a time, or several for one run where fewer are left [default: as many as there are processors]
+    /// Threads in all: as many runs at a time, or several for each where there are fewer runs [default: as many as there are processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 

@@ -59,6 +59,8 @@ pub struct Fabric<B> {
     /// Empty while others work on them.
     parts: Vec<Part<B>>,
     threads: usize,
+    /// Transmissions in a window that are worth sharing it.
+    worth_sharing: u64,
     /// Pauses that have ended, if somebody wants to know.
     pause_log: Option<PauseLog>,
     /// Nothing a node does reaches another in less than this, in picoseconds.
@@ -95,6 +97,7 @@ impl<B: Body> Fabric<B> {
             partition: Arc::new(partition),
             parts,
             threads,
+            worth_sharing: WORTH_SHARING,
             pause_log: None,
             lookahead: lookahead.max(1),
             now: 0,
@@ -208,7 +211,7 @@ impl<B: Body> Fabric<B> {
         E::Part: Endpoint<Body = B>,
     {
         let (parts, hosts) = (&mut self.parts, endpoints.parts());
-        match leader.filter(|_| worth_sharing(parts, end)) {
+        match leader.filter(|_| is_worth_sharing(parts, end, self.worth_sharing)) {
             None => {
                 for (part, hosts) in parts.iter_mut().zip(hosts) {
                     part.run(hosts, &self.routes, start, end);
@@ -258,10 +261,10 @@ impl<B: Body> Fabric<B> {
     }
 }
 
-/// Whether there is enough to do before `end` in several parts.
-fn worth_sharing<B>(parts: &[Part<B>], end: u64) -> bool {
+/// Whether several parts have something to do before `end`, and lately had at least `worth` frames to transmit.
+fn is_worth_sharing<B>(parts: &[Part<B>], end: u64, worth: u64) -> bool {
     let busy = parts.iter().filter(|part| part.next < end);
-    busy.clone().nth(1).is_some() && busy.map(|part| part.lately).sum::<u64>() >= WORTH_SHARING
+    busy.clone().nth(1).is_some() && busy.map(|part| part.lately).sum::<u64>() >= worth
 }
 
 /// Takes a part with its hosts through a window.
@@ -282,6 +285,10 @@ impl<B: Body> Fabric<B> {
     /// The instant at which a watcher looks; else the start of the latest window, or its end when it is complete.
     pub fn now(&self) -> Time {
         Time::from_ps(self.now)
+    }
+    /// Shares every window among the threads, however little there is to do.
+    pub fn share_always(&mut self) {
+        self.worth_sharing = 0;
     }
     /// Which part simulates which node.
     pub fn partition(&self) -> &Arc<Partition> {
@@ -397,7 +404,7 @@ impl<B: Body> Fabric<B> {
             part.links.ended_pauses = Some(Vec::new());
         }
     }
-    /// The pauses that have ended since the last call, in no particular order, and how many more there were.
+    /// The pauses that have ended since the last call, window by window in order of the nodes where they were, and how many more there were.
     pub fn take_pauses(&mut self) -> (Vec<Pause>, u64) {
         let take = |log: &mut PauseLog| (std::mem::take(&mut log.ended), std::mem::take(&mut log.left_out));
         self.pause_log.as_mut().map(take).unwrap_or_default()

@@ -7,7 +7,7 @@ use cpu_time::ThreadTime;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How often a thread looks for work, or for the end of it, before it sleeps: some ten microseconds.
+/// How often a thread looks for work, or for the end of it, before it sleeps: some tens of microseconds, as long as waking it would take.
 const PATIENCE: u32 = 4_000;
 
 /// What becomes of a task in a round.

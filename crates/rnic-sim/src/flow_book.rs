@@ -223,12 +223,12 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
 
     /// All of a closed loop's flow has arrived: its sender knows when a minimal frame has come back, at best.
     #[cold]
-    fn tell_loops(&mut self, src: u32, dst: u32, slot: u32, reply_hash: u32, now: Time) {
+    fn tell_loops(&mut self, src: u32, dst: u32, number: u32, reply_hash: u32, now: Time) {
         let path = self.routes.path(&self.topology, dst, src, reply_hash);
         let frame = u64::from(MIN_FRAME) + u64::from(self.hosting.frame_gap);
         let back = completion_time(&self.topology, &path, 1, frame, frame);
         if let Some(loops) = &mut self.loops {
-            loops.complete(slot, now.saturating_add(back));
+            loops.complete(number, now.saturating_add(back));
         }
     }
 

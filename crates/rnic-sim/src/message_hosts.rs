@@ -116,7 +116,7 @@ struct SendEnd {
     flow_hash: u32,
     retransmitted: u32,
     timeouts: u32,
-    /// The NIC has sent it, or given it up.
+    /// The leading thread knows that the NIC has sent it, or given it up: what both hosts notice in one window comes host by host.
     ended: bool,
 }
 
@@ -242,9 +242,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             }
             NicEvent::ReceiveExpired { .. } => return,
         };
-        let end = &mut host.senders[tag];
-        end.ended = true;
-        self.noticed.push((host.number, noticed(end.flow)));
+        self.noticed.push((host.number, noticed(host.senders[tag].flow)));
         // A buffer is free.
         while let Some(slot) = self.hosts[index as usize].waiting.front().copied() {
             if !self.send(index, slot, now) {
@@ -488,11 +486,11 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
                     self.retire(flow);
                 }
                 Noticed::Sent(flow) => {
-                    self.sending -= 1;
+                    self.end_sending(flow);
                     self.retire(flow);
                 }
                 Noticed::GaveUp(flow) => {
-                    self.sending -= 1;
+                    self.end_sending(flow);
                     if self.book.record(flow).finish.is_none() {
                         self.book.abandon();
                         self.given_up.insert(flow);
@@ -502,6 +500,13 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
                 }
             }
         }
+    }
+
+    /// The NIC of its sender is done with a flow.
+    fn end_sending(&mut self, flow: u32) {
+        self.sending -= 1;
+        let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
+        self.host_mut(sender).senders[send_slot].ended = true;
     }
 
     /// Forgets a flow if it is over for both ends.

@@ -36,6 +36,9 @@ pub struct RunOptions {
 /// Parts of a fabric for each thread: more of them share the work more evenly, and have more cables between them.
 const PARTS_PER_THREAD: usize = 2;
 
+/// Most threads of one run: the more parts there are, the more of what is sent crosses between two.
+const MOST_THREADS: usize = 32;
+
 /// How one run is shared among threads. No result depends on it.
 pub struct Sharing<'s> {
     threads: usize,
@@ -44,22 +47,27 @@ pub struct Sharing<'s> {
 }
 
 impl<'s> Sharing<'s> {
-    /// Among so many threads.
+    /// Among so many threads, but at most 32.
     pub fn among(threads: usize) -> Sharing<'s> {
-        Sharing { threads, cut: None, helpers_cpu_s: Cell::new(0.0) }
+        Sharing { threads: threads.min(MOST_THREADS), cut: None, helpers_cpu_s: Cell::new(0.0) }
     }
-    /// Among so many threads, in the parts that `cut` makes of the fabric.
+    /// Among so many threads, in the parts that `cut` makes of the fabric, however little there is to do.
     pub fn in_parts(threads: usize, cut: &'s dyn Fn(&Topology) -> Partition) -> Sharing<'s> {
         Sharing { cut: Some(cut), ..Sharing::among(threads) }
     }
 
     /// The fabric of a run.
     pub(crate) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
-        Fabric::in_parts(resolved.topology.clone(), &resolved.fabric, seed, self.threads, |topology| match self.cut {
+        let cut = |topology: &Topology| match self.cut {
             Some(cut) => cut(topology),
             None if self.threads > 1 => Partition::balanced(topology, PARTS_PER_THREAD * self.threads),
             None => Partition::whole(topology),
-        })
+        };
+        let mut fabric = Fabric::in_parts(resolved.topology.clone(), &resolved.fabric, seed, self.threads, cut)?;
+        if self.cut.is_some() {
+            fabric.share_always();
+        }
+        Ok(fabric)
     }
 
     /// A run on this fabric is over.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::sync::OnceLock;
 
-/// Records that a log keeps in memory (14 MB); with more of them all are in a file.
+/// Records that a log keeps in memory (16 MB); with more of them all are in a file.
 pub const IN_MEMORY: usize = 200_000;
 
 /// The record of every flow of a run, in order of their numbers. Each number from 0 on is put once, in any order.

@@ -26,8 +26,8 @@ pub struct Loops {
     pending: BinaryHeap<Reverse<(Time, u16, u32, u32)>>,
     /// Flows of the round that is starting.
     starting: VecDeque<(FlowSpec, Origin)>,
-    /// The member that a slot's flow belongs to.
-    slots: Vec<u32>,
+    /// By number of the flow among those that there are: the member that it belongs to.
+    flows: Vec<u32>,
     /// Lasting connections by member, sending host, and which one of these.
     connections: BTreeMap<(u32, u32, u32), u32>,
     next_request: u32,
@@ -118,7 +118,7 @@ impl Loops {
             members: Vec::new(),
             pending: BinaryHeap::new(),
             starting: VecDeque::new(),
-            slots: Vec::new(),
+            flows: Vec::new(),
             connections: BTreeMap::new(),
             next_request: first_request,
         };
@@ -201,22 +201,22 @@ impl Loops {
         self.starting.pop_front()
     }
 
-    /// The flow now in `slot` belongs to loop `member`, or to [`Loops::NONE`].
-    pub(crate) fn place(&mut self, slot: u32, member: u32) {
-        if self.slots.len() <= slot as usize {
-            self.slots.resize(slot as usize + 1, Loops::NONE);
+    /// The flow that has this number now belongs to loop `member`, or to [`Loops::NONE`].
+    pub(crate) fn place(&mut self, flow: u32, member: u32) {
+        if self.flows.len() <= flow as usize {
+            self.flows.resize(flow as usize + 1, Loops::NONE);
         }
-        self.slots[slot as usize] = member;
+        self.flows[flow as usize] = member;
     }
 
-    /// Whether the flow in `slot` belongs to a loop.
-    pub(crate) fn holds(&self, slot: u32) -> bool {
-        self.slots.get(slot as usize).is_some_and(|member| *member != Loops::NONE)
+    /// Whether the flow belongs to a loop.
+    pub(crate) fn holds(&self, flow: u32) -> bool {
+        self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
     }
 
-    /// All of the flow in `slot` has arrived; its sender knows at `known`.
-    pub(crate) fn complete(&mut self, slot: u32, known: Time) {
-        let number = std::mem::replace(&mut self.slots[slot as usize], Loops::NONE);
+    /// All of the flow has arrived; its sender knows at `known`.
+    pub(crate) fn complete(&mut self, flow: u32, known: Time) {
+        let number = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
         let Some(member) = self.members.get_mut(number as usize) else { return };
         let source = &self.sources[member.source as usize];
         member.open -= 1;
