@@ -3,7 +3,7 @@
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The cache lines of `place` are needed soon; of what is smaller than one, that where it begins. Does nothing where the compiler offers no way to say
+/// The cache lines of `place`, as many as it fills, are needed soon. Does nothing where the compiler offers no way to say
 /// so.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: &T) {
@@ -11,7 +11,7 @@ pub(crate) fn prefetch<T>(place: &T) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let first: *const i8 = std::ptr::from_ref(place).cast();
-        for line in 0..(size_of::<T>() / LINE).max(1) {
+        for line in 0..size_of::<T>().div_ceil(LINE) {
             // SAFETY: a prefetch changes nothing that the program can see, and never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(line * LINE)) }
         }
