@@ -30,11 +30,11 @@ pub(crate) struct FlowPlace {
 
 /// Where the ends of a flow are.
 #[derive(Clone, Copy, Default)]
-struct FlowEnds {
-    sender: Place,
-    send_slot: u32,
-    receiver: Place,
-    receive_slot: u32,
+pub(crate) struct FlowEnds {
+    pub(crate) sender: Place,
+    pub(crate) send_slot: u32,
+    pub(crate) receiver: Place,
+    pub(crate) receive_slot: u32,
 }
 
 /// A lasting connection.

@@ -2,6 +2,7 @@
 
 use crate::catalogue::Job;
 use crate::flow_book::{FlowBook, Stop};
+use crate::hosts::FlowEnds;
 use crate::in_band::InBand;
 use crate::nic::HostTotals;
 use crate::resolve::message::{MessagePlan, Program};
@@ -366,24 +367,13 @@ impl<P: Pipeline, T: InBand> Endpoint for MessagePart<P, T> {
     }
 }
 
-/// Where the ends of a flow are.
-#[derive(Clone, Copy, Default)]
-struct FlowEnds {
-    sender: Place,
-    send_slot: u32,
-    receiver: Place,
-    receive_slot: u32,
-}
-
 /// All hosts of a run with their messages. A flow has a number while there is anything to know of it; then the number is another's.
 pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>> {
     parts: Vec<MessagePart<P, T>>,
     partition: Arc<Partition>,
     book: FlowBook<'a, S>,
     /// By number.
-    flows: Vec<FlowEnds>,
-    /// Numbers that are free.
-    free: Vec<u32>,
+    flows: Slab<FlowEnds>,
     /// Flows whose sender has not heard that all has arrived.
     sending: u64,
     /// Numbers of flows that their senders have given up: they stay to the end, for all of them may arrive after all.
@@ -420,8 +410,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             parts: (0..partition.parts()).map(part).collect(),
             partition,
             book,
-            flows: Vec::new(),
-            free: Vec::new(),
+            flows: Slab::new(),
             sending: 0,
             given_up: BTreeSet::new(),
         }
@@ -434,21 +423,18 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         &mut self.parts[place.part as usize].hosts[place.index as usize]
     }
     fn send_end(&self, flow: u32) -> &SendEnd {
-        let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
+        let FlowEnds { sender, send_slot, .. } = self.flows[flow];
         &self.host(sender).senders[send_slot]
     }
     fn receive_end(&self, flow: u32) -> &ReceiveEnd {
-        let FlowEnds { receiver, receive_slot, .. } = self.flows[flow as usize];
+        let FlowEnds { receiver, receive_slot, .. } = self.flows[flow];
         &self.host(receiver).receivers[receive_slot]
     }
 
     /// Creates both ends of a flow; returns its number.
     fn open(&mut self, spec: &FlowSpec) -> u32 {
         let (flow_hash, _) = self.book.hashes(spec);
-        let flow = self.free.pop().unwrap_or_else(|| {
-            self.flows.push(FlowEnds::default());
-            self.flows.len() as u32 - 1
-        });
+        let flow = self.flows.insert(FlowEnds::default());
         let (sender, receiver) = (self.partition.node(spec.src), self.partition.node(spec.dst));
         let receive = ReceiveEnd { flow, bytes: spec.bytes, flow_hash, delivered: 0, done: false };
         let receive_slot = self.host_mut(receiver).receivers.insert(receive);
@@ -464,7 +450,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         };
         let send_slot = self.host_mut(sender).senders.insert(send);
         self.host_mut(sender).starts.push_back((spec.start, send_slot));
-        self.flows[flow as usize] = FlowEnds { sender, send_slot, receiver, receive_slot };
+        self.flows[flow] = FlowEnds { sender, send_slot, receiver, receive_slot };
         self.book.start(spec, flow_hash, flow);
         flow
     }
@@ -505,7 +491,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
     /// The NIC of its sender is done with a flow.
     fn end_sending(&mut self, flow: u32) {
         self.sending -= 1;
-        let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
+        let FlowEnds { sender, send_slot, .. } = self.flows[flow];
         self.host_mut(sender).senders[send_slot].ended = true;
     }
 
@@ -516,13 +502,13 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             return;
         }
         self.book.retire(flow, retransmitted, timeouts);
-        let FlowEnds { sender, send_slot, receiver, receive_slot } = self.flows[flow as usize];
+        let FlowEnds { sender, send_slot, receiver, receive_slot } = self.flows[flow];
         self.host_mut(sender).senders.release(send_slot);
         let host = self.host_mut(receiver);
         // Late packets are not those of the next flow in the slot.
         host.receivers[receive_slot].flow_hash ^= u32::MAX;
         host.receivers.release(receive_slot);
-        self.free.push(flow);
+        self.flows.release(flow);
     }
 }
 
