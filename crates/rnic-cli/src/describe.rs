@@ -4,14 +4,15 @@ use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::{cannot_be_set_up, load_selected, output};
 use rnic_fabric::config::TopologySpec;
-use rnic_sim::catalogue::Catalogue;
+use rnic_run::hosts;
+use rnic_run::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve_all;
-use rnic_sim::scenario::{QueueingSetup, RunSpec, Traffic, TrafficPattern, hosts};
 
 /// Prints a headline, and for each run one line, its settings on request, and what a reader of its results should know.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
-    let resolved = resolve_all(&scenario.runs).map_err(cannot_be_set_up)?;
+    let resolved = resolve_all(catalogue, &scenario.runs).map_err(cannot_be_set_up)?;
     let plural = if scenario.runs.len() == 1 { "" } else { "s" };
     output::print(|out| {
         writeln!(out, "{}: seed {}, {} run{plural}", scenario.title, scenario.seed, scenario.runs.len())?;

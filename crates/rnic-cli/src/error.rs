@@ -3,7 +3,7 @@
 use crate::drawn;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use rnic_nano::Rejected;
-use rnic_sim::scenario::{Mistake, ScenarioError};
+use rnic_scenario::{Mistake, ScenarioError};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

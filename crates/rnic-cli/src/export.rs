@@ -4,17 +4,17 @@ use crate::args::{FlowList, FlowsArgs, TopologyArgs, TopologyFile};
 use crate::error::CliError;
 use crate::{load_selected, output, select, set_up};
 use rnic_fabric::Topology;
-use rnic_sim::catalogue::Catalogue;
-use rnic_sim::format::{Cable, FatTreeShape, FlowExport, Graph, Node, TopologyExport};
-use rnic_sim::format::{write_flows, write_topology};
-use rnic_sim::workload::generate;
+use rnic_scenario::format::{Cable, FatTreeShape, FlowExport, Graph, Node, TopologyExport};
+use rnic_scenario::format::{write_flows, write_topology};
+use rnic_sim::Catalogue;
+use rnic_workload::generate;
 use std::io::Write;
 
 /// Prints the flows of a run.
 pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
-    let network = set_up(run)?.network;
+    let network = set_up(catalogue, run)?.network;
     if let Some(source) = run.traffic.iter().find(|source| source.pattern.is_closed()) {
         return Err(CliError::Input(format!(
             "the flows of traffic \"{}\" follow from what has arrived; `rnic run --flows csv` writes them as they were",
@@ -35,7 +35,7 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
 pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
-    let resolved = set_up(run)?;
+    let resolved = set_up(catalogue, run)?;
     let (fabric, graph) = (resolved.fabric, graph(&resolved.topology));
     let left_out = [("[[fabric.route]]", fabric.routes.is_empty()), ("[[fabric.storm]]", run.fabric.storms.is_empty())];
     for (key, _) in left_out.iter().filter(|(_, none)| !none) {

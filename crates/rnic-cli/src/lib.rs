@@ -23,9 +23,10 @@ mod run;
 use args::{Cli, Command, Selection};
 use clap::Parser;
 use error::CliError;
-use rnic_sim::catalogue::Catalogue;
+use rnic_run::{RunSpec, Scenario};
+use rnic_scenario::load_with;
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
-use rnic_sim::scenario::{RunSpec, Scenario, load_with};
 use std::process::ExitCode;
 
 /// Runs the command with the program's arguments; scenarios may name what is in `catalogue`.
@@ -62,7 +63,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
 
 /// Reads the scenario that the arguments select.
 fn load_selected(catalogue: &Catalogue, selection: &Selection) -> Result<Scenario, CliError> {
-    Ok(load_with(catalogue, &selection.scenario, &selection.set, selection.seed)?)
+    Ok(load_with(&catalogue.vocabulary(), &selection.scenario, &selection.set, selection.seed)?)
 }
 
 /// Whether a name means this run: its own, or the one that a sweep made many runs of.
@@ -90,8 +91,8 @@ fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
 }
 
 /// Works out everything that a run leaves open.
-fn set_up(run: &RunSpec) -> Result<Resolved, CliError> {
-    resolve(run).map_err(|error| cannot_be_set_up((run.name.clone(), error)))
+fn set_up(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, CliError> {
+    resolve(catalogue, run).map_err(|error| cannot_be_set_up((run.name.clone(), error)))
 }
 
 /// Which run, and why.

@@ -3,10 +3,10 @@
 use crate::args::{ListArgs, Listing};
 use crate::error::CliError;
 use crate::output;
-use rnic_sim::catalogue::Catalogue;
-use rnic_sim::scenario::{PATTERNS, TOPOLOGIES, load_with};
-use rnic_sim::workload::BUILT_IN_SIZES;
+use rnic_scenario::{PATTERNS, TOPOLOGIES, load_with};
+use rnic_sim::Catalogue;
 use rnic_transport::registry::TRANSPORTS;
+use rnic_workload::BUILT_IN_SIZES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 /// Each congestion control, and below it its parameters.
 fn congestion(catalogue: &Catalogue) -> Vec<(String, String)> {
     let mut lines = Vec::new();
-    for cc in catalogue.congestion_controls() {
+    for cc in catalogue.congestion_controls().iter().map(|entry| entry.declaration) {
         lines.push((cc.name.to_string(), cc.about.to_string()));
         for parameter in cc.parameters {
             let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
@@ -65,7 +65,7 @@ fn scenarios(folder: &Path, catalogue: &Catalogue) -> Result<Vec<(String, String
         CliError::Input(format!("cannot look for scenarios in `{folder}`: {error}; name their folder with --dir"))
     })?;
     files.sort();
-    let about = |path: &PathBuf| match load_with(catalogue, path, &[], None) {
+    let about = |path: &PathBuf| match load_with(&catalogue.vocabulary(), path, &[], None) {
         Ok(scenario) => format!("{} ({})", scenario.title, runs(scenario.runs.len())),
         Err(error) => format!("cannot be read: {error}"),
     };

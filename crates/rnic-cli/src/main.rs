@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    rnic_cli::main(rnic_sim::catalogue::Catalogue::standard())
+    rnic_cli::main(rnic_sim::Catalogue::standard())
 }

@@ -8,7 +8,7 @@ use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::hir::{self, MatchKind, Pipeline};
 use rnic_nano::source::Span;
 use rnic_nano::{CompileError, Program, Rejected, compile_file};
-use rnic_sim::scenario::P4Program;
+use rnic_run::P4Program;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};

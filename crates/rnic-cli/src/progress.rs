@@ -1,18 +1,13 @@
 //! Progress bars on the terminal: one for each run that is being simulated, or one for many simulations.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rnic_sim::reproduce::{State, Watch};
-use rnic_sim::run::{Progress, RunProgress, RunReport};
+use rnic_campaign::RunListener;
+use rnic_campaign::jobs::{Listener, State};
+use rnic_run::RunEvent;
+use rnic_run::RunRecord;
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Says nothing.
-pub(crate) struct Silent;
-
-impl Progress for Silent {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 /// What a bar looks like.
 const TEMPLATE: &str = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {eta}";
@@ -89,20 +84,22 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-impl Progress for Bars {
-    fn update(&self, run: usize, state: RunProgress) {
+impl RunListener for Bars {
+    fn event(&self, run: usize, event: &RunEvent) {
+        let RunEvent::Progress(state) = event else { return };
+        let flows_total = state.flows_total.unwrap_or(u64::MAX);
         let Some(run) = self.runs.get(run) else { return };
         let mut slot = lock(&run.bar);
         let bar = slot.get_or_insert_with(|| self.start(&run.name));
-        bar.set_length(state.flows_total);
+        bar.set_length(flows_total);
         bar.set_position(state.flows_done);
         bar.set_message(speed(state.hops, bar.elapsed().as_secs_f64()));
-        if state.flows_done >= state.flows_total && !bar.is_finished() {
+        if state.flows_done >= flows_total && !bar.is_finished() {
             bar.finish_and_clear();
         }
     }
 
-    fn finished(&self, run: usize, _report: &RunReport) {
+    fn finished(&self, run: usize, _report: &RunRecord) {
         self.end(run);
     }
 }
@@ -166,8 +163,10 @@ impl Jobs {
 /// What the bar of many simulations looks like.
 const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
 
-impl Watch for Jobs {
-    fn update(&self, state: State) {
+impl RunListener for Jobs {}
+
+impl Listener for Jobs {
+    fn state(&self, state: State) {
         self.bar.set_length(state.total as u64);
         self.bar.set_position(state.done as u64);
         self.bar.set_message(eta(state.remaining_s));
@@ -191,27 +190,31 @@ fn eta(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rnic_run::RunProgress;
+
+    fn progress(flows_done: u64, flows_total: u64) -> RunEvent {
+        RunEvent::Progress(RunProgress { flows_done, flows_total: Some(flows_total), ..RunProgress::default() })
+    }
 
     #[test]
     fn a_bar_lives_from_the_first_report_of_its_run_to_the_last_flow() {
         let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), ["a", "b"].into_iter());
         let report = |run: usize, flows_done: u64| {
-            let state = RunProgress { flows_done, flows_total: 10, hops: 100, sim_time: rnic_transport::Time::ZERO };
-            bars.update(run, state);
+            bars.event(run, &progress(flows_done, 10));
             lock(&bars.runs[run.min(1)].bar).as_ref().map(|bar| (bar.position(), bar.is_finished()))
         };
         assert_eq!(report(1, 3), Some((3, false)));
         assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not begun");
         assert!(report(1, 10).is_some_and(|(_, finished)| finished));
         assert!(report(1, 10).is_some_and(|(_, finished)| finished), "a late report changes nothing");
-        bars.update(7, RunProgress { flows_done: 0, flows_total: 0, hops: 0, sim_time: rnic_transport::Time::ZERO });
+        bars.event(7, &progress(0, 0));
     }
 
     #[test]
     fn many_runs_have_a_bar_over_all() {
         let names: Vec<String> = (0..9).map(|number| number.to_string()).collect();
         let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), names.iter().map(String::as_str));
-        bars.update(3, RunProgress { flows_done: 1, flows_total: 2, hops: 0, sim_time: rnic_transport::Time::ZERO });
+        bars.event(3, &progress(1, 2));
         bars.end(3);
         bars.end(4);
         assert_eq!(bars.overall.as_ref().map(ProgressBar::position), Some(2));
@@ -228,7 +231,7 @@ mod tests {
     #[test]
     fn many_simulations_are_one_bar() {
         let jobs = Jobs::new(false);
-        jobs.update(State { done: 3, found: 1, total: 10, remaining_s: 75.2 });
+        jobs.state(State { done: 3, found: 1, total: 10, remaining_s: 75.2 });
         assert_eq!((jobs.bar.position(), jobs.bar.length(), jobs.bar.message().as_str()), (3, Some(10), "1:15"));
         jobs.finish();
     }

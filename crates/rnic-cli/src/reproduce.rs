@@ -4,8 +4,10 @@ use crate::args::{Format, ReproduceArgs};
 use crate::error::CliError;
 use crate::output;
 use crate::progress::Jobs;
-use rnic_sim::reproduce::jobs::{calibrate, execute, outlook};
-use rnic_sim::reproduce::{Cache, Options, Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
+use rnic_campaign::jobs::{calibrate, execute, outlook};
+use rnic_campaign::{Measurement, Store, Threads};
+use rnic_sim::Catalogue;
+use rnic_studies::{Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -25,22 +27,24 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     };
     let plan = Plan::new(study, &request).map_err(CliError::Input)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = Options { threads: arguments.threads.map_or(processors, usize::from), fresh: arguments.fresh };
+    let threads = arguments.threads.map_or(processors, usize::from);
     let folder = arguments.out.clone().unwrap_or_else(|| {
         let quick = if arguments.quick { "-quick" } else { "" };
         PathBuf::from("out/reproduce").join(format!("{}{quick}", study.name))
     });
     let runs = folder.join("runs");
     if arguments.list {
-        return list(&plan, &runs, &options);
+        return list(&plan, &runs, threads);
     }
-    let cache = Cache::open(&runs).map_err(|error| cannot_write(&folder, error))?;
+    let (store, executor) = (Store::at(&runs), Threads::new(&Catalogue::standard(), threads));
+    std::fs::create_dir_all(&runs).map_err(|error| cannot_write(&folder, error))?;
     tell(arguments, &remark(&plan));
-    calibrate(&plan.jobs, &cache).map_err(|error| cannot_write(&folder, error))?;
-    let (expected_s, to_do) = outlook(&plan.jobs, Some(&cache), &options);
-    tell(arguments, &announcement(&plan, to_do, expected_s, &options));
+    calibrate(&plan.jobs, &store, &executor).map_err(|error| cannot_write(&folder, error))?;
+    let (expected_s, to_do) = outlook(&plan.jobs, Some(&store), threads, arguments.fresh);
+    tell(arguments, &announcement(&plan, to_do, expected_s, threads));
     let progress = Jobs::new(!arguments.quiet);
-    let results = execute(&plan.jobs, &cache, &options, &progress).map_err(|error| cannot_write(&folder, error))?;
+    let results = execute(&plan.jobs, &store, &executor, arguments.fresh, &progress)
+        .map_err(|error| cannot_write(&folder, error))?;
     progress.finish();
     let verdicts = plan.conclude(&results);
     let files = write_all(&folder, &plan, &results, &verdicts).map_err(|error| cannot_write(&folder, error))?;
@@ -73,7 +77,7 @@ fn remark(plan: &Plan) -> String {
     if plan.quick { format!("{QUICK}.") } else { String::new() }
 }
 
-fn announcement(plan: &Plan, to_do: usize, expected_s: f64, options: &Options) -> String {
+fn announcement(plan: &Plan, to_do: usize, expected_s: f64, threads: usize) -> String {
     let total = plan.jobs.len();
     match to_do {
         0 => format!("{total} simulations, all done"),
@@ -81,7 +85,7 @@ fn announcement(plan: &Plan, to_do: usize, expected_s: f64, options: &Options) -
             "{total} simulations, {} done; about {} for the others, {} at a time",
             total - to_do,
             time(expected_s),
-            options.threads
+            threads
         ),
     }
 }
@@ -95,9 +99,8 @@ fn time(seconds: f64) -> String {
 }
 
 /// Each experiment with its simulations and what they take.
-fn list(plan: &Plan, runs: &Path, options: &Options) -> Result<(), CliError> {
-    // Nothing is written here: a folder that is not there has no results.
-    let cache = if runs.is_dir() { Cache::open(runs).ok() } else { None };
+fn list(plan: &Plan, runs: &Path, threads: usize) -> Result<(), CliError> {
+    let store: Store<Measurement> = Store::at(runs);
     let line = |name: &str, title: &str, count: usize, seconds: f64| {
         format!("{name:16} {count:5} simulations  {:>7}  {title}", time(seconds))
     };
@@ -108,12 +111,11 @@ fn list(plan: &Plan, runs: &Path, options: &Options) -> Result<(), CliError> {
             Err(reason) => format!("{:16} not available: {reason}", experiment.name),
             Ok(_) => {
                 let jobs = plan.jobs_of(planned);
-                let fresh = Options { fresh: true, ..*options };
-                line(experiment.name, experiment.title, jobs.len(), outlook(&jobs, cache.as_ref(), &fresh).0)
+                line(experiment.name, experiment.title, jobs.len(), outlook(&jobs, Some(&store), threads, true).0)
             }
         });
     }
-    let (seconds, to_do) = outlook(&plan.jobs, cache.as_ref(), options);
+    let (seconds, to_do) = outlook(&plan.jobs, Some(&store), threads, false);
     let done = plan.jobs.len() - to_do;
     lines.push(line("all", &format!("each once; {done} done, the time is for the others"), plan.jobs.len(), seconds));
     output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
@@ -123,7 +125,7 @@ fn print(format: Format, plan: &Plan, verdicts: &[Verdict]) -> Result<(), CliErr
     let text = match format {
         Format::Table => {
             let quick = if plan.quick { format!("{QUICK}.\n") } else { String::new() };
-            format!("{}{quick}", rnic_sim::reproduce::table(verdicts, output::width()))
+            format!("{}{quick}", rnic_studies::table(verdicts, output::width()))
         }
         Format::Json => format!("{:#}", plan.to_json(verdicts)),
     };

@@ -3,9 +3,11 @@
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::progress::Bars;
-use rnic_sim::resume::{KeptRuns, Taken};
-use rnic_sim::run::{Progress, RunProgress, RunReport};
-use rnic_sim::scenario::Scenario;
+use rnic_campaign::{CachedRuns, RunCache, RunListener};
+use rnic_run::RunEvent;
+use rnic_run::RunRecord;
+use rnic_run::Scenario;
+use rnic_sim::Catalogue;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::collections::BTreeMap;
@@ -17,22 +19,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The folder beside the result files.
 const FOLDER: &str = "unfinished";
 
-/// A scenario whose runs are kept, or are to be taken over.
+/// A scenario whose runs are kept, or are to be cached over.
 pub(crate) struct Resumable<'a> {
-    kept: KeptRuns,
+    cache: RunCache,
     arguments: &'a RunArgs,
     scenario: &'a Scenario,
 }
 
 impl<'a> Resumable<'a> {
-    /// `None` where nothing is to be kept, as of a single run, nor to be taken over.
-    pub(crate) fn open(arguments: &'a RunArgs, scenario: &'a Scenario) -> Result<Option<Resumable<'a>>, CliError> {
+    /// `None` where nothing is to be kept, as of a single run, nor to be cached over.
+    pub(crate) fn open(
+        arguments: &'a RunArgs, scenario: &'a Scenario, catalogue: &Catalogue,
+    ) -> Result<Option<Resumable<'a>>, CliError> {
         if !arguments.resume && (scenario.runs.len() < 2 || arguments.pcap.is_some()) {
             return Ok(None);
         }
         let folder = arguments.out.join(&scenario.name).join(FOLDER);
-        match program() {
-            Ok(program) => Ok(Some(Resumable { kept: KeptRuns::of(scenario, &folder, &program), arguments, scenario })),
+        match if catalogue.is_extended() { program() } else { Ok(String::new()) } {
+            Ok(program) => {
+                Ok(Some(Resumable { cache: RunCache::of(scenario, &folder, &program), arguments, scenario }))
+            }
             Err(error) if arguments.resume => {
                 Err(CliError::Io { doing: "cannot read this program's own file".to_string(), error })
             }
@@ -42,10 +48,10 @@ impl<'a> Resumable<'a> {
     }
 
     /// The reports that `--resume` takes over, and `None` for the other runs. Says on standard error what becomes of what is kept.
-    pub(crate) fn take(&self) -> Vec<Option<RunReport>> {
-        let (folder, runs) = (self.kept.folder().display(), self.scenario.runs.len());
+    pub(crate) fn take(&self) -> Vec<Option<RunRecord>> {
+        let (folder, runs) = (self.cache.folder().display(), self.scenario.runs.len());
         if !self.arguments.resume {
-            let count = self.kept.count();
+            let count = self.cache.count();
             if count > 0 {
                 self.say(&format!(
                     "{count} of {runs} runs are kept in `{folder}`; --resume takes them over instead of simulating them again"
@@ -53,20 +59,20 @@ impl<'a> Resumable<'a> {
             }
             return Vec::new();
         }
-        let taken = self.kept.take();
-        match taken.count() {
-            0 if taken.refused.is_empty() => self.say(&format!("nothing is kept in `{folder}`")),
+        let cached = self.cache.load();
+        match cached.count() {
+            0 if cached.refused.is_empty() => self.say(&format!("nothing is kept in `{folder}`")),
             0 => {}
-            count => self.say(&format!("{count} of {runs} runs are taken over from `{folder}`")),
+            count => self.say(&format!("{count} of {runs} runs are cached over from `{folder}`")),
         }
-        self.say_refused(&taken);
-        taken.reports
+        self.say_refused(&cached);
+        cached.records
     }
 
-    /// A sentence for each reason for which what is kept is not taken over.
-    fn say_refused(&self, taken: &Taken) {
+    /// A sentence for each reason for which what is kept is not cached over.
+    fn say_refused(&self, cached: &CachedRuns) {
         let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (run, why) in &taken.refused {
+        for (run, why) in &cached.refused {
             reasons.entry(why).or_default().push(&self.scenario.runs[*run].name);
         }
         for (why, runs) in reasons {
@@ -97,8 +103,8 @@ impl<'a> Resumable<'a> {
     /// The results are written: nothing need be kept any more.
     pub(crate) fn close(&self) {
         // With `--run` the others may still be wanted.
-        if let Err(error) = self.kept.clear(self.arguments.runs.is_empty()) {
-            self.say(&format!("cannot remove what is kept in `{}`: {error}", self.kept.folder().display()));
+        if let Err(error) = self.cache.clear(self.arguments.runs.is_empty()) {
+            self.say(&format!("cannot remove what is kept in `{}`: {error}", self.cache.folder().display()));
         }
     }
 }
@@ -140,14 +146,14 @@ struct State {
     failed: bool,
 }
 
-impl Progress for Keeping<'_> {
-    fn update(&self, run: usize, state: RunProgress) {
+impl RunListener for Keeping<'_> {
+    fn event(&self, run: usize, event: &RunEvent) {
         if let Some(bars) = self.bars {
-            bars.update(run, state);
+            bars.event(run, event);
         }
     }
 
-    fn finished(&self, run: usize, report: &RunReport) {
+    fn finished(&self, run: usize, report: &RunRecord) {
         self.keep(run, report);
         if let Some(bars) = self.bars {
             bars.finished(run, report);
@@ -156,9 +162,9 @@ impl Progress for Keeping<'_> {
 }
 
 impl Keeping<'_> {
-    fn keep(&self, run: usize, report: &RunReport) {
+    fn keep(&self, run: usize, report: &RunRecord) {
         let mut state = self.lock();
-        match self.resumable.kept.keep(run, report) {
+        match self.resumable.cache.put(run, report) {
             Ok(()) => state.kept += 1,
             Err(error) if !state.failed => {
                 state.failed = true;

@@ -2,19 +2,22 @@
 
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
-use crate::progress::{Bars, Silent};
+use crate::progress::Bars;
 use crate::resume::Resumable;
 use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
+use rnic_campaign::{Ignore, RunListener, execute_remaining};
+use rnic_results::files::{FlowFormat, write_all};
+use rnic_results::summary::{ScenarioSummary, summarise};
+use rnic_results::table;
+use rnic_run::RunRecord;
+use rnic_run::RunStatus;
+use rnic_run::Scenario;
+use rnic_sim::Catalogue;
 use rnic_sim::capture::Capture;
-use rnic_sim::catalogue::Catalogue;
-use rnic_sim::results::RunStatus;
-use rnic_sim::results::files::{FlowFormat, write_all};
-use rnic_sim::results::summary::{ScenarioSummary, summarise};
-use rnic_sim::results::table;
-use rnic_sim::run::{Progress, RunOptions, RunReport, run_remaining, run_with_capture};
-use rnic_sim::scenario::Scenario;
+use rnic_sim::{Events, Sharing};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Simulates, writes the files, prints.
@@ -25,13 +28,13 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     }
     scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
     make_folder(arguments, &scenario)?;
-    let resumable = Resumable::open(arguments, &scenario)?;
+    let resumable = Resumable::open(arguments, &scenario, catalogue)?;
     let (reports, pcap) = match &arguments.pcap {
         Some((link, file)) => {
-            let (report, file) = simulate_with_capture(&scenario, arguments, link, file)?;
+            let (report, file) = simulate_with_capture(&scenario, arguments, catalogue, link, file)?;
             (vec![report], Some(file))
         }
-        None => (simulate(&scenario, arguments, resumable.as_ref())?, None),
+        None => (simulate(&scenario, arguments, catalogue, resumable.as_ref())?, None),
     };
     let summary = summarise(&scenario, &reports);
     print(arguments.format, &summary)?;
@@ -46,10 +49,10 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
 }
 
 fn simulate(
-    scenario: &Scenario, arguments: &RunArgs, resumable: Option<&Resumable<'_>>,
-) -> Result<Vec<RunReport>, CliError> {
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, resumable: Option<&Resumable<'_>>,
+) -> Result<Vec<RunRecord>, CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = RunOptions { threads: arguments.threads.map_or(processors, usize::from) };
+    let threads = arguments.threads.map_or(processors, usize::from);
     let found = resumable.map_or(Vec::new(), Resumable::take);
     let done = found.iter().flatten().count();
     let names = scenario.runs.iter().map(|run| run.name.as_str());
@@ -58,12 +61,12 @@ fn simulate(
         bars.skip(done);
     }
     let keeping = resumable.and_then(|resumable| resumable.keeping(bars.as_ref(), done));
-    let progress: &dyn Progress = match (&keeping, &bars) {
+    let listener: &dyn RunListener = match (&keeping, &bars) {
         (Some(keeping), _) => keeping,
         (None, Some(bars)) => bars,
-        (None, None) => &Silent,
+        (None, None) => &Ignore,
     };
-    let work = || run_remaining(scenario, found, &options, progress).map_err(cannot_be_set_up);
+    let work = || execute_remaining(catalogue, scenario, found, threads, listener).map_err(cannot_be_set_up);
     match &keeping {
         Some(keeping) => keeping.interruptible(work)?,
         None => work(),
@@ -72,8 +75,8 @@ fn simulate(
 
 /// Simulates the only run and writes what crosses a link to `path`.
 fn simulate_with_capture(
-    scenario: &Scenario, arguments: &RunArgs, link: &str, path: &Path,
-) -> Result<(RunReport, PathBuf), CliError> {
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, link: &str, path: &Path,
+) -> Result<(RunRecord, PathBuf), CliError> {
     let [run] = scenario.runs.as_slice() else {
         let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
         return Err(CliError::Input(format!(
@@ -81,18 +84,21 @@ fn simulate_with_capture(
             names.join(", ")
         )));
     };
-    let resolved = set_up(run)?;
+    let resolved = set_up(catalogue, run)?;
     let mut capture =
         Capture::new(run, &resolved, link).map_err(|error| CliError::Input(format!("--pcap {link}: {error}")))?;
     let cannot_write = |error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error };
     let bars = if arguments.quiet { None } else { Bars::on_terminal([run.name.as_str()].into_iter()) };
-    let progress: &dyn Progress = match &bars {
-        Some(bars) => bars,
-        None => &Silent,
+    let mut tell = |event| {
+        if let Some(bars) = &bars {
+            bars.event(0, &event);
+        }
+        ControlFlow::Continue(())
     };
     // Before any time is spent on what could not be written.
     let file = File::create(path).map_err(cannot_write)?;
-    let report = run_with_capture(run, &resolved, &mut capture, progress);
+    let report = rnic_sim::run::run(run, &resolved, Some(&mut capture), &Sharing::among(1), &Events::to(&mut tell));
+    drop(bars);
     capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
     Ok((report, path.to_path_buf()))
 }
@@ -108,7 +114,7 @@ fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
 }
 
 fn write_files(
-    arguments: &RunArgs, scenario: &Scenario, reports: &[RunReport], summary: &ScenarioSummary,
+    arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary,
 ) -> Result<Vec<PathBuf>, CliError> {
     let format = |flows: &FlowFile| match flows {
         FlowFile::Csv => FlowFormat::Csv,
@@ -134,8 +140,8 @@ fn tell_files(files: &[PathBuf]) {
 }
 
 /// One sentence for each run that did not end well.
-fn failures(scenario: &Scenario, reports: &[RunReport]) -> Vec<String> {
-    let failure = |(number, run): (usize, &rnic_sim::scenario::RunSpec)| match reports.get(number) {
+fn failures(scenario: &Scenario, reports: &[RunRecord]) -> Vec<String> {
+    let failure = |(number, run): (usize, &rnic_run::RunSpec)| match reports.get(number) {
         None => Some(format!("run \"{}\" has no result", run.name)),
         Some(report) => match &report.output.status {
             RunStatus::Completed => None,

@@ -4,10 +4,10 @@
 mod browser;
 
 use browser::Browser;
-use rnic_sim::results::report::figure::{
+use rnic_results::report::figure::{
     Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
 };
-use rnic_sim::results::report::{Experiment, Study, Verdict, Within, render_study};
+use rnic_results::report::{Experiment, Study, Verdict, Within, render_study};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,9 +8,9 @@ use crate::hosts::FlowPlace;
 use crate::in_band::InBand;
 use crate::nic::Segment;
 use crate::resolve::{Resolved, SetupError, Stack};
-use crate::results::{FlowLog, FlowRecord};
-use crate::scenario::RunSpec;
 use rnic_fabric::{Fabric, Packet as SimulatedPacket, Topology};
+use rnic_run::RunSpec;
+use rnic_run::{FlowLog, FlowRecord};
 use rnic_transport::{Pdu, PduKind, Psn, Time};
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{

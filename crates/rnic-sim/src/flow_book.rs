@@ -1,12 +1,13 @@
 //! The flows of a run, whatever their transport: which start when, and what has become of them.
 
+use crate::events::Listener;
 use crate::nic::Hosting;
-use crate::results::{FlowLog, FlowRecord};
-use crate::workload::{FlowSpec, Loops, Origin};
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{MIN_FRAME, Routes, Topology, completion_time};
+use rnic_run::{FlowLog, FlowRecord, FlowSpec, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
+use rnic_workload::{Loops, Origin};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(crate) enum Stop {
 }
 
 /// The hashes in a flow's data packets and in its control packets. Before it, `same_start` flows of its host started at its instant.
-pub(crate) fn flow_hash(seed: u64, flow: &FlowSpec, same_start: u32) -> (u32, u32) {
+pub fn flow_hash(seed: u64, flow: &FlowSpec, same_start: u32) -> (u32, u32) {
     let entity = [u64::from(flow.src), u64::from(flow.dst), flow.start.as_ps(), u64::from(same_start)];
     let hash = mix(seed, Purpose::FlowHash, &entity);
     (hash as u32, (hash >> 32) as u32)
@@ -51,18 +52,17 @@ pub(crate) struct FlowBook<'a, S: Iterator<Item = FlowSpec>> {
     finished: u64,
     last_progress: Time,
     stop: Option<Stop>,
-    observer: &'a mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+    events: &'a dyn Listener,
     windows: u32,
     /// Per host: start of its last flow, and how many started at that instant before it.
     last_start: Vec<(Time, u32)>,
 }
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
-    /// The flows of `stream`, in order of start, with `mtu` payload bytes in a packet. `observer` is called now and then with the number of
-    /// finished flows, the simulated time and the packet transmissions so far; `Break` cancels the run.
+    /// The flows of `stream`, in order of start, with `mtu` payload bytes in a packet. Now and then `events` is told of the progress.
     pub(crate) fn new(
         hosting: Hosting, mtu: u32, topology: Arc<Topology>, routes: Arc<Routes>, stream: S, loops: Option<Loops>,
-        observer: &'a mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>,
+        events: &'a dyn Listener,
     ) -> Self {
         let mut book = FlowBook {
             hosting,
@@ -80,7 +80,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
             finished: 0,
             last_progress: Time::ZERO,
             stop: None,
-            observer,
+            events,
             windows: 0,
         };
         book.next_start = book.known_start();
@@ -243,6 +243,11 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
         completion_time(&self.topology, &path, packets, on_cable(u64::from(self.mtu)), on_cable(last))
     }
 
+    /// Tells how far the run is.
+    fn tell_progress(&self, time: Time, hops: u64) -> ControlFlow<()> {
+        self.events.progress(RunProgress { flows_done: self.finished, flows_total: None, hops, time })
+    }
+
     /// Everything before `end` has happened; `idle`: the hosts have nothing to do but what starts later.
     pub(crate) fn close_window(&mut self, end: Time, hops: u64, idle: bool) -> ControlFlow<()> {
         if let Some(loops) = &self.loops {
@@ -257,7 +262,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
         self.windows = self.windows.wrapping_add(1);
         let now_and_then = self.windows.is_multiple_of(256);
         // Without its records a run has failed.
-        if now_and_then && ((self.observer)(self.finished, end, hops).is_break() || self.log.error().is_some()) {
+        if now_and_then && (self.tell_progress(end, hops).is_break() || self.log.error().is_some()) {
             self.stop = Some(Stop::Cancelled);
         } else if end >= self.hosting.max_time {
             self.stop = Some(Stop::TimeLimit);

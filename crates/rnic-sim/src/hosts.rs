@@ -3,13 +3,14 @@
 use crate::flow_book::{FlowBook, Stop};
 use crate::in_band::InBand;
 use crate::nic::{Connection, Ends, Finished, Host, HostTotals, Hosting, NicPart, Phase, ReceiveEnd, SendEnd};
-use crate::results::FlowLog;
 use crate::run::RunHosts;
-use crate::workload::{FlowSpec, Loops};
 use rnic_fabric::{Endpoints, Partition, Place};
+use rnic_run::FlowLog;
+use rnic_run::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
+use rnic_workload::Loops;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

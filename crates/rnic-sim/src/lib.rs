@@ -1,24 +1,22 @@
-//! From a scenario file to results: workloads, simulated NICs on a fabric, metrics, result files and reports.
+//! Runs transports on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a [`RunRecord`](rnic_run::RunRecord) comes out.
 
 pub mod capture;
 pub mod catalogue;
+mod events;
 mod flow_book;
-pub mod fluid;
-pub mod format;
-mod hash;
 mod hosts;
 mod in_band;
 mod link;
 mod message_hosts;
 pub mod nic;
 pub mod pauses;
-pub mod reproduce;
 pub mod resolve;
-pub mod results;
-pub mod resume;
 pub mod run;
-pub mod scenario;
 mod slab;
 pub mod storm;
 pub mod watch;
-pub mod workload;
+
+pub use catalogue::Catalogue;
+pub use events::Events;
+pub use flow_book::flow_hash;
+pub use run::Sharing;

@@ -6,13 +6,13 @@ use crate::hosts::FlowEnds;
 use crate::in_band::InBand;
 use crate::nic::HostTotals;
 use crate::resolve::message::{MessagePlan, Program};
-use crate::results::{FlowLog, FlowRecord, RunOutput};
 use crate::run::{RunHosts, flow_book, run_hosts};
-use crate::scenario::P4Program;
 use crate::slab::Slab;
-use crate::workload::FlowSpec;
 use rnic_fabric::{Body, Endpoint, Endpoints, MIN_FRAME, Packet, Partition, Place};
 use rnic_nano::{NicParameters, P4Pipeline};
+use rnic_run::FlowSpec;
+use rnic_run::P4Program;
+use rnic_run::{FlowLog, FlowRecord, RunOutput};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
 use rnic_transport::message::nic::{Counters, Message, MessageNic, NicConfig, NicEvent, Outgoing, Received};
@@ -92,15 +92,15 @@ fn p4_pipeline<const N: usize>(p4: &P4Program, nic: &NicParameters, ip: u32) -> 
 
 /// The same with the program that `program` makes for an address, and with room for telemetry.
 fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
-    let Job { resolved, seed, flows, loops, observer, sharing, .. } = job;
+    let Job { resolved, seed, flows, loops, events, sharing, .. } = job;
     let mut fabric = match sharing.fabric::<Carried<P::Header, T>>(resolved, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
-    let book = flow_book(&fabric, resolved, (flows, loops), observer);
+    let book = flow_book(&fabric, resolved, (flows, loops), events);
     let partition = fabric.partition().clone();
     let mut hosts = MessageHosts::<P, T, _>::new(plan.nic.clone(), plan.framing, program, partition, book);
-    let mut output = run_hosts(&mut fabric, resolved, &mut hosts);
+    let mut output = run_hosts(&mut fabric, resolved, &mut hosts, events);
     hosts.warn(&mut output.warnings);
     sharing.done(&fabric);
     output

@@ -1,13 +1,13 @@
 //! Looking at the pauses of a run: who holds whom up, where it begins, and who suffers for others.
 
+use crate::events::Listener;
 use crate::nic::DATA_PRIORITY;
-use crate::results::FlowLog;
-use crate::results::model::{
-    BufferCycle, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, TreePort, Victim,
-};
-use crate::results::stats::goodput_bps;
 use crate::run::RunHosts;
 use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use rnic_run::FlowLog;
+use rnic_run::{
+    BufferCycle, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, RunEvent, TreePort, Victim,
+};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
@@ -15,8 +15,6 @@ use std::collections::BTreeMap;
 pub const MOST_PAUSES: usize = 200_000;
 /// Most stretches of time in the picture of a run.
 pub const MOST_SPANS: usize = 50_000;
-/// Most ports in a recorded tree.
-pub const MOST_TREE_PORTS: usize = 1_000;
 /// Most victims in the list.
 pub const MOST_VICTIMS: usize = 1_000;
 
@@ -54,7 +52,7 @@ impl Suffered {
 }
 
 /// Takes the samples of a run.
-pub(crate) struct PauseWatch {
+pub(crate) struct PauseWatch<'e> {
     interval: Time,
     next: Time,
     records: PauseRecords,
@@ -65,10 +63,11 @@ pub(crate) struct PauseWatch {
     /// Of those seen at the last sample.
     seen: BTreeMap<Cell, Seen>,
     victims: BTreeMap<u32, Suffered>,
+    events: &'e dyn Listener,
 }
 
-impl PauseWatch {
-    pub(crate) fn new(start: Time, interval: Time) -> PauseWatch {
+impl<'e> PauseWatch<'e> {
+    pub(crate) fn new(start: Time, interval: Time, events: &'e dyn Listener) -> PauseWatch<'e> {
         PauseWatch {
             interval,
             next: start,
@@ -77,6 +76,7 @@ impl PauseWatch {
             roots: BTreeMap::new(),
             seen: BTreeMap::new(),
             victims: BTreeMap::new(),
+            events,
         }
     }
 
@@ -140,6 +140,10 @@ impl PauseWatch {
     }
 
     fn row(&mut self, row: PauseRow) {
+        if self.events.wants_details() {
+            // Whoever cancels the run is heard at its next progress.
+            let _ = self.events.tell(RunEvent::Pause(row));
+        }
         if self.records.log.len() < MOST_PAUSES {
             self.records.log.push(row);
         } else {
@@ -231,7 +235,7 @@ impl PauseWatch {
                 samples: suffered.samples,
                 root: suffered.root,
                 finished: record.finish.is_some(),
-                goodput: goodput_bps(&record, end).unwrap_or(0.0),
+                goodput: record.goodput_bps(end).unwrap_or(0.0),
             })
         };
         let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().filter_map(victim).collect();
@@ -268,11 +272,11 @@ fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> Pau
         depth: port.depth,
         root: *root,
     };
-    let ports = tree.ports.iter().zip(roots).take(MOST_TREE_PORTS).map(port).collect();
+    let ports = tree.ports.iter().zip(roots).take(rnic_run::MAX_TREE_PORTS).map(port).collect();
     PauseTreeRecord { at, paused, ports }
 }
 
-impl<H: RunHosts> Watcher<H> for PauseWatch {
+impl<H: RunHosts> Watcher<H> for PauseWatch<'_> {
     fn next(&self) -> Time {
         self.next
     }

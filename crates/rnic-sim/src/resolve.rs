@@ -6,19 +6,20 @@
 pub(crate) mod message;
 mod switch;
 
+use crate::catalogue::{Catalogue, CongestionEntry};
 use crate::nic::Hosting;
-use crate::scenario::{EcnSetup, Recovery, RunSpec, Storm, TransportSpec};
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
-use crate::workload::{self, Network};
 use message::MessagePlan;
 use rnic_fabric::config::{FabricSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
+use rnic_run::{EcnSetup, Recovery, RunSpec, Storm, TransportSpec};
 use rnic_transport::congestion::{Marking, Settings};
 use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, MESSAGE_HEADER, ROCE_ACK, ROCE_DATA};
 use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
+use rnic_workload::Network;
 use std::sync::Arc;
 
 /// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
@@ -55,6 +56,8 @@ pub struct Resolved {
     pub topology: Arc<Topology>,
     /// The loss recovery; without meaning for a transport of messages.
     pub stack: Stack,
+    /// The congestion control.
+    pub(crate) congestion: CongestionEntry,
     /// Parameters of the congestion control.
     pub settings: Settings,
     /// Settings of every flow.
@@ -81,19 +84,24 @@ pub struct Resolved {
     pub(crate) messages: Option<MessagePlan>,
 }
 
-/// Works out everything that the run leaves open, or says what is impossible.
-pub fn resolve(run: &RunSpec) -> Result<Resolved, SetupError> {
-    resolve_beside(run, None)
+/// Works out everything that the run leaves open; its congestion control is one of the catalogue.
+///
+/// # Errors
+/// What is impossible in the run.
+pub fn resolve(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, SetupError> {
+    resolve_beside(catalogue, run, None)
 }
 
 /// As [`resolve`], for several runs; those after each other with the same nodes and cables share them in memory.
 ///
 /// # Errors
 /// The first run that cannot be set up, by its name.
-pub fn resolve_all<'r>(runs: impl IntoIterator<Item = &'r RunSpec>) -> Result<Vec<Resolved>, (String, SetupError)> {
+pub fn resolve_all<'r>(
+    catalogue: &Catalogue, runs: impl IntoIterator<Item = &'r RunSpec>,
+) -> Result<Vec<Resolved>, (String, SetupError)> {
     let mut all: Vec<Resolved> = Vec::new();
     for run in runs {
-        let resolved = resolve_beside(run, all.last()).map_err(|error| (run.name.clone(), error))?;
+        let resolved = resolve_beside(catalogue, run, all.last()).map_err(|error| (run.name.clone(), error))?;
         all.push(resolved);
     }
     Ok(all)
@@ -110,7 +118,7 @@ fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topolog
     }
 }
 
-fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, SetupError> {
+fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, SetupError> {
     let mut fabric = FabricSpec {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
@@ -133,7 +141,7 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
         mtu: run.fabric.mtu.0 as u32,
         wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
-    workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
+    rnic_workload::check(&run.traffic, &network).map_err(SetupError::Impossible)?;
     if let Some(source) = run.traffic.iter().find(|s| s.pattern.is_endless() && run.limits.duration.is_none()) {
         let message = format!("traffic `{}` has no end, and the run no `duration` in [limits]", source.name);
         return Err(SetupError::Impossible(message));
@@ -188,10 +196,11 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
         message::plan(run, &flow, &frames, timeout)
     });
     if let Some(plan) = &messages {
-        message::check_sizes(plan, workload::largest(&run.traffic))?;
+        message::check_sizes(plan, rnic_workload::largest(&run.traffic))?;
     }
     let cc = &run.transport.cc;
-    let demands = (cc.demands)(&run.transport.cc_settings, &flow)
+    let congestion = *catalogue.congestion_control(cc.name).ok_or_else(|| unknown_cc(catalogue, cc.name))?;
+    let demands = (congestion.demands)(&run.transport.cc_settings, &flow)
         .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
     flow.cnp_interval = demands.cnp_interval;
     fabric.switch.marking = marking(&run.fabric.switch.ecn, demands.marking)?;
@@ -240,6 +249,7 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
         fabric,
         topology,
         stack,
+        congestion,
         settings,
         flow,
         hosting,
@@ -253,6 +263,12 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
         warnings,
         messages,
     })
+}
+
+/// A run names a congestion control that this program does not have.
+fn unknown_cc(catalogue: &Catalogue, name: &str) -> SetupError {
+    let known: Vec<&str> = catalogue.congestion_controls().iter().map(|entry| entry.declaration.name).collect();
+    SetupError::Impossible(format!("there is no cc \"{name}\"; there are: {}", known.join(", ")))
 }
 
 /// What a scenario says of TCP, over the model's defaults.
@@ -328,7 +344,7 @@ impl Frames {
         };
         let (ack, nack) = (ack + run.transport.telemetry(), nack + run.transport.telemetry());
         let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
-        let header = crate::scenario::header(&run.transport).0;
+        let header = run.transport.header_bytes().0;
         let frame = |what: &str, bytes: u64| match u16::try_from(bytes.max(u64::from(MIN_FRAME))) {
             Ok(bytes) => Ok(u32::from(bytes)),
             Err(_) => Err(SetupError::Impossible(format!(

@@ -1,37 +1,29 @@
-//! Running a scenario: as many runs at a time as there are threads, and a run on several of them where there are fewer runs.
+//! One run: from its resolved settings to its record.
 
 use crate::capture::Capture;
 use crate::catalogue::Job;
+use crate::events::{Events, Listener};
 use crate::flow_book::{FlowBook, Stop};
 use crate::hosts::Hosts;
 use crate::in_band::InBand;
 use crate::nic::{HostTotals, Segment};
 use crate::pauses::PauseWatch;
-use crate::resolve::{Resolved, SetupError, resolve_all};
-use crate::results::{Cut, FlowLog, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
-use crate::scenario::{RunSpec, Scenario};
+use crate::resolve::Resolved;
 use crate::storm::Storms;
 use crate::watch::Recorder;
-use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
 use rnic_fabric::{
     Body, BodyOf, Cause, Ending, Endpoints, Fabric, Partition, Topology, TopologyError, Watcher, pause_tree,
 };
+use rnic_run::{
+    Cut, FlowLog, FlowSpec, PortRecord, PriorityCounters, RunEvent, RunOutput, RunProgress, RunRecord, RunSpec,
+    RunStatus, Totals,
+};
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
-use serde::{Deserialize, Serialize};
+use rnic_workload::Loops;
 use std::cell::Cell;
-use std::ops::ControlFlow;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// How to run, as opposed to what.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RunOptions {
-    /// Threads in all, at least 1.
-    pub threads: usize,
-}
 
 /// Parts of a fabric for each thread: more of them share the work more evenly, and have more cables between them.
 const PARTS_PER_THREAD: usize = 2;
@@ -76,105 +68,54 @@ impl<'s> Sharing<'s> {
     }
 }
 
-/// How far a run is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RunProgress {
-    /// Flows finished.
-    pub flows_done: u64,
-    /// Flows in all.
-    pub flows_total: u64,
-    /// Packet transmissions so far.
-    pub hops: u64,
-    /// Simulated time.
-    pub sim_time: Time,
-}
-
-/// Is told how runs proceed; called from worker threads.
-pub trait Progress: Sync {
-    /// Run number `run` (in the scenario's order) is at `state`.
-    fn update(&self, run: usize, state: RunProgress);
-
-    /// Run number `run` has ended, well or not, with this report.
-    fn finished(&self, _run: usize, _report: &RunReport) {}
-}
-
-/// A finished run and what it cost.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct RunReport {
-    /// What it recorded; the same for the same scenario and seed, always.
-    pub output: RunOutput,
-    /// Wall-clock seconds.
-    pub wall_s: f64,
-    /// CPU seconds of the threads that ran it.
-    pub cpu_s: f64,
-    /// Largest resident set of the whole process so far, in bytes; 0 where the system does not tell.
-    pub peak_rss_bytes: u64,
-}
-
-/// Runs everything in a scenario. Results come in the scenario's order and do not depend on the number of threads.
+/// Simulates a run, of which [`resolve`](crate::resolve::resolve) made `resolved`, by the code compiled for its transport and congestion
+/// control; captures the frames of a link if that is asked for. Tells the run's events from its start to its end.
 ///
-/// # Errors
-/// The first run that cannot be set up, with its name.
-pub fn run_scenario(
-    scenario: &Scenario, options: &RunOptions, progress: &dyn Progress,
-) -> Result<Vec<RunReport>, (String, SetupError)> {
-    run_remaining(scenario, Vec::new(), options, progress)
-}
-
-/// Runs what is left of a scenario: `found` has, in the scenario's order, the reports of runs that are done, and of those that it lacks
-/// nothing. What comes out is the same as of [`run_scenario`]; `progress` is told of the others alone.
-///
-/// # Errors
-/// The first run to do that cannot be set up, with its name.
-pub fn run_remaining(
-    scenario: &Scenario, mut found: Vec<Option<RunReport>>, options: &RunOptions, progress: &dyn Progress,
-) -> Result<Vec<RunReport>, (String, SetupError)> {
-    found.resize(scenario.runs.len(), None);
-    let left = || scenario.runs.iter().enumerate().filter(|(index, _)| found[*index].is_none());
-    let prepared = resolve_all(left().map(|(_, run)| run))?;
-    let to_do: Vec<_> = left().zip(prepared).map(|((index, run), resolved)| (index, run, resolved)).collect();
-    let next = AtomicUsize::new(0);
-    let unfinished = AtomicUsize::new(to_do.len());
-    let slots: Vec<Mutex<Option<RunReport>>> = found.into_iter().map(Mutex::new).collect();
-    let worker = || {
-        while let Some((index, run, resolved)) = to_do.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // Those that the runs still to come, and those that go on, do not need.
-            let sharing =
-                Sharing::among(options.threads / unfinished.load(Ordering::Relaxed).clamp(1, options.threads.max(1)));
-            let report = run_one(run, resolved, None, &sharing, &mut |state| progress.update(*index, state));
-            unfinished.fetch_sub(1, Ordering::Relaxed);
-            progress.finished(*index, &report);
-            *slots[*index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(report);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..options.threads.clamp(1, to_do.len().max(1)) {
-            scope.spawn(worker);
-        }
-        worker();
-    });
-    let reports = slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(|p| p.into_inner()));
-    Ok(reports.collect())
-}
-
-/// Runs one run, of which [`resolve`](crate::resolve::resolve) made `resolved`, and captures the frames of a link.
-pub fn run_with_capture(
-    run: &RunSpec, resolved: &Resolved, capture: &mut Capture, progress: &dyn Progress,
-) -> RunReport {
-    let sharing = Sharing::among(1);
-    let report = run_one(run, resolved, Some(capture), &sharing, &mut |state| progress.update(0, state));
-    progress.finished(0, &report);
-    report
-}
-
+/// ```
+/// use rnic_sim::{Catalogue, Events, Sharing, resolve::resolve, run::run};
+/// let text = r#"
+///     [fabric]
+///     topology = "single-switch"
+///     hosts = 4
+///     rate = "100 Gbps"
+///     delay = "1 us"
+///     [traffic]
+///     pattern = "permutation"
+///     sizes = "fixed 64 KB"
+///     repeats = 1
+///     interval = "1 ms"
+///     [[run]]
+///     name = "IRN"
+///     transport = "irn"
+/// "#;
+/// let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// let spec = &scenario.runs[0];
+/// let resolved = resolve(&Catalogue::standard(), spec).unwrap();
+/// let record = run(spec, &resolved, None, &Sharing::among(1), &Events::ignored());
+/// assert_eq!(record.output.flows.len(), 4);
+/// ```
 #[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
-fn run_one(
-    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>,
-    progress: &mut dyn FnMut(RunProgress),
-) -> RunReport {
+pub fn run(
+    spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>, events: &Events<'_>,
+) -> RunRecord {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
-    let output = simulate_with(run, resolved, capture, sharing, progress);
-    RunReport {
+    // The record does not depend on whoever listens.
+    let _ = events.tell(RunEvent::Started {
+        run: spec.name.clone(),
+        seed: spec.seed,
+        parameters: resolved.parameters.clone(),
+        warnings: resolved.warnings.clone(),
+    });
+    let output = simulate_with(spec, resolved, capture, sharing, events);
+    let _ = events.tell(match &output.status {
+        RunStatus::Completed => RunEvent::Finished {
+            time: output.end,
+            flows_done: output.flows.iter().filter(|flow| flow.finish.is_some()).count() as u64,
+            flows_total: output.offered,
+        },
+        RunStatus::Failed(reason) => RunEvent::Failed { reason: reason.clone() },
+    });
+    RunRecord {
         output,
         wall_s: wall.elapsed().as_secs_f64(),
         cpu_s: cpu.elapsed().as_secs_f64() + sharing.helpers_cpu_s.get(),
@@ -190,37 +131,30 @@ fn peak_rss_bytes() -> u64 {
     kib.map_or(0, |kib| kib * 1_024)
 }
 
-/// Simulates a run with its own traffic, by the code compiled for its transport and congestion control; `resolved` is what
-/// [`resolve`](crate::resolve::resolve) makes of it.
-pub fn simulate_run(run: &RunSpec, resolved: &Resolved, progress: &mut dyn FnMut(RunProgress)) -> RunOutput {
-    simulate_with(run, resolved, None, &Sharing::among(1), progress)
+/// Simulates a run with its own traffic; `resolved` is what [`resolve`](crate::resolve::resolve) makes of it. The output alone, without
+/// events.
+pub fn simulate_run(spec: &RunSpec, resolved: &Resolved) -> RunOutput {
+    simulate_with(spec, resolved, None, &Sharing::among(1), &Events::ignored())
 }
 
 /// As [`simulate_run`], shared among threads.
-pub fn simulate_run_shared(
-    run: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>, progress: &mut dyn FnMut(RunProgress),
-) -> RunOutput {
-    simulate_with(run, resolved, None, sharing, progress)
+pub fn simulate_run_shared(spec: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>) -> RunOutput {
+    simulate_with(spec, resolved, None, sharing, &Events::ignored())
 }
 
 fn simulate_with(
-    run: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>,
-    progress: &mut dyn FnMut(RunProgress),
+    spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>, events: &Events<'_>,
 ) -> RunOutput {
-    let seed = run.seed;
-    let stream = workload::generate(&run.traffic, &resolved.network, seed);
-    let loops = workload::closed_loops(&run.traffic, &resolved.network, seed);
+    let seed = spec.seed;
+    let stream = rnic_workload::generate(&spec.traffic, &resolved.network, seed);
+    let loops = rnic_workload::closed_loops(&spec.traffic, &resolved.network, seed);
     // None: the traffic has no end.
     let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
     let duration = resolved.hosting.duration;
-    let mut observer = |done: u64, now: Time, hops: u64| {
-        let flows_total = expected(total, duration, done, now);
-        progress(RunProgress { flows_done: done, flows_total, hops, sim_time: now });
-        ControlFlow::Continue(())
-    };
+    events.estimate_flows(move |progress| expected(total, duration, progress));
     let settings = &resolved.settings;
-    let job = Job { resolved, settings, seed, flows: stream, loops, observer: &mut observer, capture, sharing };
-    let output = (run.transport.cc.simulate)(job);
+    let job = Job { resolved, settings, seed, flows: stream, loops, events, capture, sharing };
+    let output = (resolved.congestion.simulate)(job);
     let started = output.flows.len() as u64;
     if let Some(cut) = output.cut {
         let cut = Some(Cut { not_started: total.map(|total| total.saturating_sub(started)), ..cut });
@@ -237,57 +171,56 @@ fn simulate_with(
     RunOutput { status, offered: total.unwrap_or(started), ..output }
 }
 
-/// Flows that a run will have in all, for a sense of progress: as many as its traffic has, or fewer if its duration ends it before.
-fn expected(total: Option<u64>, duration: Option<Time>, done: u64, now: Time) -> u64 {
-    let Some(duration) = duration else { return total.unwrap_or(u64::MAX) };
-    let scaled = u128::from(done) * u128::from(duration.as_ps()) / u128::from(now.as_ps().max(1));
-    u64::try_from(scaled).unwrap_or(u64::MAX).max(done.saturating_add(1)).min(total.unwrap_or(u64::MAX))
+/// Flows that a run will have in all, as far as its progress tells: as many as its traffic has, or fewer if its duration ends it before.
+fn expected(total: Option<u64>, duration: Option<Time>, progress: &RunProgress) -> Option<u64> {
+    let Some(duration) = duration else { return total };
+    let scaled =
+        u128::from(progress.flows_done) * u128::from(duration.as_ps()) / u128::from(progress.time.as_ps().max(1));
+    let scaled = u64::try_from(scaled).unwrap_or(u64::MAX).max(progress.flows_done.saturating_add(1));
+    Some(scaled.min(total.unwrap_or(u64::MAX)))
 }
-
-/// Is called now and then with flows finished, simulated time and packet transmissions; `Break` cancels the run.
-pub type Observer<'o> = &'o mut dyn FnMut(u64, Time, u64) -> ControlFlow<()>;
 
 /// Simulates one run with the given flows, which must be in order of start.
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    resolved: &Resolved, params: C::Params, seed: u64, flows: S, observer: Observer<'_>,
+    resolved: &Resolved, params: C::Params, seed: u64, flows: S, events: &Events<'_>,
 ) -> RunOutput {
-    simulate_captured::<P, C, S, ()>(resolved, params, (seed, &Sharing::among(1)), (flows, None), observer, None)
+    simulate_captured::<P, C, S, ()>(resolved, params, (seed, &Sharing::among(1)), (flows, None), events, None)
 }
 
 /// As [`simulate`], shared among threads, with closed loops beside the flows, with the frames of a link captured if that is asked for, and with
 /// packets that have room for `T`.
 pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
     resolved: &Resolved, params: C::Params, (seed, sharing): (u64, &Sharing<'_>), flows: (S, Option<Loops>),
-    observer: Observer<'_>, capture: Option<&mut Capture>,
+    events: &dyn Listener, capture: Option<&mut Capture>,
 ) -> RunOutput {
     let mut fabric = match sharing.fabric(resolved, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
-    let output = run_on::<P, C, S, T>(&mut fabric, resolved, params, flows, observer, capture);
+    let output = run_on::<P, C, S, T>(&mut fabric, resolved, params, flows, events, capture);
     sharing.done(&fabric);
     output
 }
 
 /// As [`simulate`], on a fabric that the caller has prepared.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
-    mut fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, observer: Observer<'_>,
+    mut fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, events: &Events<'_>,
 ) -> RunOutput {
-    run_on::<P, C, S, ()>(&mut fabric, resolved, params, (flows, None), observer, None)
+    run_on::<P, C, S, ()>(&mut fabric, resolved, params, (flows, None), events, None)
 }
 
 fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
     fabric: &mut Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, flows: (S, Option<Loops>),
-    observer: Observer<'_>, capture: Option<&mut Capture>,
+    events: &dyn Listener, capture: Option<&mut Capture>,
 ) -> RunOutput {
-    let book = flow_book(fabric, resolved, flows, observer);
+    let book = flow_book(fabric, resolved, flows, events);
     let partition = fabric.partition().clone();
     let mut hosts = Hosts::<P, C, S, T>::new(resolved.flow.clone(), params, resolved.hosting, partition, book);
     if let Some(capture) = &capture {
         capture.begin(fabric);
         hosts.keep_places();
     }
-    let output = run_hosts(fabric, resolved, &mut hosts);
+    let output = run_hosts(fabric, resolved, &mut hosts, events);
     if let Some(capture) = capture {
         capture.end(fabric, &hosts.take_places(), &output.flows);
     }
@@ -296,10 +229,10 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: In
 
 /// The flows of a run on a fabric.
 pub(crate) fn flow_book<'o, B: Body, S: Iterator<Item = FlowSpec>>(
-    fabric: &Fabric<B>, resolved: &Resolved, (flows, loops): (S, Option<Loops>), observer: Observer<'o>,
+    fabric: &Fabric<B>, resolved: &Resolved, (flows, loops): (S, Option<Loops>), events: &'o dyn Listener,
 ) -> FlowBook<'o, S> {
     let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-    FlowBook::new(resolved.hosting, resolved.flow.mtu, topology, routes, flows, loops, observer)
+    FlowBook::new(resolved.hosting, resolved.flow.mtu, topology, routes, flows, loops, events)
 }
 
 /// What a run needs of its hosts, beside moving packets.
@@ -319,11 +252,13 @@ pub(crate) trait RunHosts: Endpoints {
 }
 
 /// Runs hosts on a fabric until they are done or the run's time is over.
-pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H) -> RunOutput {
+pub(crate) fn run_hosts<H: RunHosts>(
+    fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H, events: &dyn Listener,
+) -> RunOutput {
     let until = resolved.hosting.duration.unwrap_or(Time::MAX);
-    let mut recorder = resolved.watch.as_ref().map(Recorder::new);
+    let mut recorder = resolved.watch.as_ref().map(|plan| Recorder::new(plan, events));
     let mut storms = Storms::new(&resolved.storms);
-    let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval));
+    let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval, events));
     if pauses.is_some() {
         fabric.log_pauses(crate::pauses::MOST_PAUSES);
     }
@@ -430,7 +365,7 @@ fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             rate: info.link.rate,
             // A frame that is being sent at the end counts whole.
             busy: fabric.busy(port).min(fabric.now()),
-            priorities: fabric.counters(port).iter().map(PriorityCounters::from).collect(),
+            priorities: fabric.counters(port).iter().map(priority_counters).collect(),
         }
     };
     (0..topology.ports.len()).map(record).collect()
@@ -463,20 +398,18 @@ fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::
     totals
 }
 
-impl From<&rnic_fabric::PriorityCounters> for PriorityCounters {
-    fn from(c: &rnic_fabric::PriorityCounters) -> PriorityCounters {
-        PriorityCounters {
-            tx_packets: c.tx_packets,
-            tx_bytes: c.tx_bytes,
-            drops: c.drops,
-            lost: c.lost,
-            marked: c.marked,
-            pause_sent: c.pause_sent,
-            pause_received: c.pause_received,
-            paused_ps: c.paused_ps,
-            queue_high_water: c.queue_high_water,
-            trimmed: c.trimmed,
-            returned: c.returned,
-        }
+fn priority_counters(c: &rnic_fabric::PriorityCounters) -> PriorityCounters {
+    PriorityCounters {
+        tx_packets: c.tx_packets,
+        tx_bytes: c.tx_bytes,
+        drops: c.drops,
+        lost: c.lost,
+        marked: c.marked,
+        pause_sent: c.pause_sent,
+        pause_received: c.pause_received,
+        paused_ps: c.paused_ps,
+        queue_high_water: c.queue_high_water,
+        trimmed: c.trimmed,
+        returned: c.returned,
     }
 }

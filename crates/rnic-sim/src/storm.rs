@@ -1,7 +1,7 @@
 //! Pause storms: NICs that tell their switch to pause, at given instants.
 
-use crate::scenario::Storm;
 use rnic_fabric::{BodyOf, Endpoints, Fabric, Watcher};
+use rnic_run::Storm;
 use rnic_transport::Time;
 
 /// What a host's NIC pauses from an instant on.

@@ -1,10 +1,10 @@
 //! Looking at a run while it goes on: queues and flows at regular instants.
 
-use crate::results::FlowLog;
-use crate::results::model::{FlowSamples, QueueSamples, Samples};
+use crate::events::Listener;
 use crate::run::RunHosts;
-use crate::scenario::{Watch, WatchedQueues};
 use rnic_fabric::{BodyOf, Fabric, Topology, Watcher};
+use rnic_run::{FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
+use rnic_run::{Watch, WatchedQueues};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
@@ -69,15 +69,16 @@ pub(crate) struct Recorder<'p> {
     /// By number of the flow.
     flows: BTreeMap<u32, FlowSamples>,
     values: usize,
+    events: &'p dyn Listener,
 }
 
 impl<'p> Recorder<'p> {
-    pub(crate) fn new(plan: &'p WatchPlan) -> Recorder<'p> {
+    pub(crate) fn new(plan: &'p WatchPlan, events: &'p dyn Listener) -> Recorder<'p> {
         let queue = |(name, _): &(String, Vec<usize>)| QueueSamples { name: name.clone(), bytes: Vec::new() };
         let (start, interval) = (plan.start, plan.interval);
         let queues = plan.queues.iter().map(queue).collect();
         let samples = Samples { start, interval, count: 0, queues, flows: Vec::new() };
-        Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0 }
+        Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events }
     }
 
     /// What was sampled of the flows with these records.
@@ -117,13 +118,23 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
             queue.bytes.push(bytes.try_into().unwrap_or(u32::MAX));
         }
         self.values += self.samples.queues.len();
+        let tells = self.events.wants_details();
+        let mut under_way = Vec::new();
         if self.plan.flows {
             for (flow, delivered) in hosts.delivered(now) {
+                if tells {
+                    under_way.push((flow, delivered));
+                }
                 let first = self.samples.count;
                 let new = || FlowSamples { flow, first, delivered: Vec::new() };
                 self.flows.entry(flow).or_insert_with(new).delivered.push(delivered);
                 self.values += 1;
             }
+        }
+        if tells {
+            let queue_bytes = self.samples.queues.iter().filter_map(|queue| queue.bytes.last().copied()).collect();
+            // Whoever cancels the run is heard at its next progress.
+            let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, delivered: under_way });
         }
         self.samples.count += 1;
         self.next = if self.values < MOST_VALUES { now.saturating_add(self.plan.interval) } else { Time::MAX };

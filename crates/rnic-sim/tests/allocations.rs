@@ -3,7 +3,9 @@
 mod common;
 
 use common::*;
-use rnic_sim::results::RunStatus;
+use rnic_run::RunEvent;
+use rnic_run::RunStatus;
+use rnic_sim::Events;
 use rnic_sim::run::simulate;
 use rnic_transport::Bytes;
 use rnic_transport::congestion::NoCongestionControl;
@@ -47,11 +49,16 @@ fn second_half<P: Protocol>(transport: &str, pfc: bool, buffer: u64) -> (u64, u6
     let resolved = resolved(&run, &flows);
     // Room for all samples, so that noting one allocates nothing.
     let mut samples = Vec::with_capacity(100_000);
-    let output = simulate::<P, NoCongestionControl, _>(&resolved, (), 1, flows.iter().copied(), &mut |_, _, hops| {
-        samples.push((hops, ALLOCATIONS.load(Ordering::Relaxed)));
+    let mut note = |event| {
+        if let RunEvent::Progress(progress) = event {
+            samples.push((progress.hops, ALLOCATIONS.load(Ordering::Relaxed)));
+        }
         ControlFlow::Continue(())
-    });
+    };
+    let events = Events::to(&mut note);
+    let output = simulate::<P, NoCongestionControl, _>(&resolved, (), 1, flows.iter().copied(), &events);
     assert_eq!(output.status, RunStatus::Completed);
+    drop(events);
     let (hops, allocations) = *samples.last().unwrap();
     let middle = samples.iter().find(|(h, _)| *h >= hops / 2).unwrap();
     (hops - middle.0, allocations - middle.1)

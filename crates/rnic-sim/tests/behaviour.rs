@@ -1,17 +1,11 @@
 //! A table of what small runs do, over every transport, recovery and congestion control. It proves nothing right: it makes any
 //! change of behaviour a difference that a reviewer sees. `UPDATE_EXPECT=1 cargo test -p rnic-sim --test behaviour` writes it anew.
 
-use rnic_sim::catalogue::Catalogue;
-use rnic_sim::results::summarise;
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario::from_str;
+use rnic_campaign::run_scenario;
+use rnic_results::summarise;
+use rnic_scenario::from_str;
 use std::fmt::Write;
 use std::path::Path;
-
-struct Silent;
-impl Progress for Silent {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 const SCENARIOS: [(&str, &str); 4] = [
     (
@@ -102,7 +96,7 @@ fn runs() -> Vec<(String, String)> {
     ] {
         add(name, keys);
     }
-    for cc in Catalogue::standard().congestion_controls() {
+    for cc in rnic_run::Vocabulary::standard().congestion_controls() {
         add(&format!("irn, {}", cc.name), &format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
         add(&format!("roce + pfc, {}", cc.name), &format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
     }
@@ -115,7 +109,7 @@ fn table(title: &str, text: &str) -> String {
         write!(text, "[[run]]\nname = \"{name}\"\n{keys}\n").unwrap();
     }
     let scenario = from_str(&text, "behaviour.toml", Path::new(""), &[], None).unwrap();
-    let reports = run_scenario(&scenario, &RunOptions { threads: 2 }, &Silent).unwrap();
+    let reports = run_scenario(&scenario, 2).unwrap();
     let mut table = format!("{title}\n");
     writeln!(
         table,

@@ -4,13 +4,16 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
+use rnic_campaign::{RunListener, execute_remaining};
 use rnic_fabric::config::TopologySpec;
-use rnic_sim::catalogue::CongestionEntry;
+use rnic_run::CongestionDeclaration;
+use rnic_run::RunEvent;
+use rnic_run::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
+use rnic_run::{FlowRecord, RunOutput, RunStatus};
+use rnic_run::{FlowSpec, SizeDistribution};
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
-use rnic_sim::results::{FlowRecord, RunOutput, RunStatus};
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario, simulate_run};
-use rnic_sim::scenario::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
-use rnic_sim::workload::{FlowSpec, SizeDistribution};
+use rnic_sim::run::simulate_run;
 use rnic_transport::congestion::{Dcqcn, Settings};
 use rnic_transport::{Bytes, Time};
 
@@ -41,7 +44,7 @@ fn lasting(mut traffic: Traffic) -> Traffic {
 }
 
 fn run(run: &RunSpec) -> RunOutput {
-    simulate_run(run, &resolve(run).unwrap(), &mut |_| {})
+    simulate_run(run, &resolve(&Catalogue::standard(), run).unwrap())
 }
 
 #[test]
@@ -101,7 +104,7 @@ fn a_loop_without_end_lasts_as_long_as_the_run() {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
     spec.traffic = vec![pairs(1, (1_024.0, 1_024.0), None, Time::ZERO)];
     assert_eq!(
-        resolve(&spec).unwrap_err().to_string(),
+        resolve(&Catalogue::standard(), &spec).unwrap_err().to_string(),
         "traffic `pairs` has no end, and the run no `duration` in [limits]"
     );
     spec.limits.duration = Some(Time::from_us(100));
@@ -167,7 +170,7 @@ proptest! {
 fn second_message(start: u64, think: Time, last: bool) -> (RunOutput, Time) {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     spec.transport.pfc = true;
-    let entry = CongestionEntry::of::<Dcqcn>();
+    let entry = CongestionDeclaration::of::<Dcqcn>(false);
     (spec.transport.cc, spec.transport.cc_settings) = (entry, Settings::new(entry.parameters));
     spec.fabric.switch.ecn = EcnSetup { off: false, kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0) };
     let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think);
@@ -286,17 +289,20 @@ fn a_tcp_connection_is_set_up_once() {
     assert_eq!(kept[2], alone);
 }
 
-struct Silent;
-impl Progress for Silent {
-    fn update(&self, _run: usize, state: RunProgress) {
-        assert!(state.flows_done <= state.flows_total);
+/// Progress never counts more flows than there are in all.
+struct Plausible;
+impl RunListener for Plausible {
+    fn event(&self, _run: usize, event: &RunEvent) {
+        if let RunEvent::Progress(state) = event {
+            assert!(state.flows_total.is_some_and(|total| state.flows_done <= total));
+        }
     }
 }
 
 /// Loops beside open traffic, with and without an end, over all congestion controls.
 fn scenario() -> Scenario {
     let mut runs = Vec::new();
-    for cc in rnic_sim::catalogue::Catalogue::standard().congestion_controls() {
+    for cc in rnic_run::Vocabulary::standard().congestion_controls() {
         let ends = [("roce", None), ("irn", Some(Time::from_us(400)))];
         for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
             let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);
@@ -321,7 +327,7 @@ fn scenario() -> Scenario {
 #[test]
 fn the_same_for_any_number_of_threads() {
     let outputs = |threads| -> Vec<RunOutput> {
-        let reports = run_scenario(&scenario(), &RunOptions { threads }, &Silent).unwrap();
+        let reports = execute_remaining(&Catalogue::standard(), &scenario(), Vec::new(), threads, &Plausible).unwrap();
         reports.into_iter().map(|report| report.output).collect()
     };
     let one = outputs(1);

@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::{NamedLink, TopologySpec};
-use rnic_sim::results::RunStatus;
-use rnic_sim::scenario::RunSpec;
-use rnic_sim::workload::FlowSpec;
+use rnic_run::FlowSpec;
+use rnic_run::RunSpec;
+use rnic_run::RunStatus;
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// From h0: under the same switch, in the same pod, in another pod.

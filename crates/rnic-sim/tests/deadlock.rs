@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_sim::results::RunOutput;
-use rnic_sim::scenario::RunSpec;
-use rnic_sim::workload::FlowSpec;
+use rnic_run::FlowSpec;
+use rnic_run::RunOutput;
+use rnic_run::RunSpec;
 use rnic_transport::{Bytes, Time};
 
 /// Seven switches in a ring, each host sending to the one three switches on, which is the shorter way round.

@@ -3,20 +3,16 @@
 mod common;
 
 use common::*;
+use rnic_campaign::{RunListener, execute_remaining, run_scenario};
 use rnic_fabric::config::TopologySpec;
-use rnic_sim::catalogue::Catalogue;
-use rnic_sim::results::{RunOutput, RunStatus};
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario::{RunSpec, Scenario, Traffic, TrafficPattern};
-use rnic_sim::workload::{FlowSpec, SizeDistribution};
+use rnic_run::RunEvent;
+use rnic_run::{FlowSpec, SizeDistribution};
+use rnic_run::{RunOutput, RunStatus};
+use rnic_run::{RunSpec, Scenario, Traffic, TrafficPattern};
+use rnic_sim::Catalogue;
 use rnic_transport::congestion::Settings;
 use rnic_transport::{Bytes, Psn, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-struct Silent;
-impl Progress for Silent {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 /// Poisson traffic that overloads buffers now and then.
 fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
@@ -38,7 +34,7 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
 /// Every transport, with and without PFC, with random loss, and with two priorities; every congestion control with PFC or without.
 fn variants() -> Vec<RunSpec> {
     let mut runs = Vec::new();
-    for cc in Catalogue::standard().congestion_controls() {
+    for cc in rnic_run::Vocabulary::standard().congestion_controls() {
         for (transport, pfc) in [("roce", true), ("irn", false)] {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             (run.transport.cc, run.transport.cc_settings) = (*cc, Settings::new(cc.parameters));
@@ -68,7 +64,7 @@ fn scenario(seed: u64) -> Scenario {
 }
 
 fn outputs(seed: u64, threads: usize) -> Vec<RunOutput> {
-    let reports = run_scenario(&scenario(seed), &RunOptions { threads }, &Silent).unwrap();
+    let reports = run_scenario(&scenario(seed), threads).unwrap();
     reports.into_iter().map(|report| report.output).collect()
 }
 
@@ -94,7 +90,7 @@ fn a_run_does_not_depend_on_the_other_runs_of_its_scenario() {
     for index in [0, 3, 5] {
         let mut scenario = scenario(5);
         scenario.runs = vec![scenario.runs[index].clone()];
-        let alone = run_scenario(&scenario, &RunOptions { threads: 1 }, &Silent).unwrap();
+        let alone = run_scenario(&scenario, 1).unwrap();
         assert!(alone[0].output == all[index]);
     }
 }
@@ -205,15 +201,16 @@ fn the_order_in_which_nodes_are_simulated_does_not_matter() {
 #[test]
 fn progress_is_reported_and_does_not_change_results() {
     struct Count(AtomicU64);
-    impl Progress for Count {
-        fn update(&self, run: usize, state: RunProgress) {
-            assert!(run < variants().len() && state.flows_done <= state.flows_total && state.flows_total == 400);
+    impl RunListener for Count {
+        fn event(&self, run: usize, event: &RunEvent) {
+            let RunEvent::Progress(state) = event else { return };
+            assert!(run < variants().len() && state.flows_done <= 400 && state.flows_total == Some(400));
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
     let scenario = scenario(5);
     let count = Count(AtomicU64::new(0));
-    let reports = run_scenario(&scenario, &RunOptions { threads: 1 }, &count).unwrap();
+    let reports = execute_remaining(&Catalogue::standard(), &scenario, Vec::new(), 1, &count).unwrap();
     assert!(count.0.into_inner() > 0);
     let expected = outputs(5, 1);
     assert!(reports.iter().map(|r| &r.output).eq(&expected));

@@ -5,9 +5,9 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_sim::results::{Cut, RunOutput, RunStatus};
-use rnic_sim::scenario::RunSpec;
-use rnic_sim::workload::FlowSpec;
+use rnic_run::FlowSpec;
+use rnic_run::RunSpec;
+use rnic_run::{Cut, RunOutput, RunStatus};
 use rnic_transport::Time;
 
 fn cut(run: &RunSpec, flows: &[FlowSpec], ps: u64) -> RunOutput {

@@ -3,9 +3,10 @@
 mod common;
 
 use common::fat_tree;
-use rnic_sim::results::{FlowFormat, FlowLog, FlowRecord, RunOutput, RunStatus, summarise, write_all};
-use rnic_sim::run::RunReport;
-use rnic_sim::scenario::{Scenario, Traffic, TrafficPattern};
+use rnic_results::{FlowFormat, summarise, write_all};
+use rnic_run::RunRecord;
+use rnic_run::{FlowLog, FlowRecord, RunOutput, RunStatus};
+use rnic_run::{Scenario, Traffic, TrafficPattern};
 use rnic_transport::Time;
 
 /// Largest resident set of this process so far in bytes, `None` where the system does not tell.
@@ -66,7 +67,7 @@ fn write_results(flows: u32) {
         end: Time::from_ns(u64::from(flows) * 10 + 1_000_000_000),
         ..RunOutput::not_started(String::new())
     };
-    let reports = [RunReport { output, wall_s: 0.0, cpu_s: 0.0, peak_rss_bytes: 0 }];
+    let reports = [RunRecord { output, wall_s: 0.0, cpu_s: 0.0, peak_rss_bytes: 0 }];
     let folder = tempfile::tempdir().unwrap();
     let summary = summarise(&scenario, &reports);
     assert_eq!(summary.runs[0].flows.completed, u64::from(flows));

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_sim::results::{RunOutput, RunStatus};
+use rnic_run::{RunOutput, RunStatus};
 use rnic_transport::Time;
 
 /// Packets that a host has put on its cable.

@@ -1,16 +1,13 @@
 //! HPCC in a fabric that tells of its queues.
 
+use rnic_campaign::run_scenario;
+use rnic_run::Scenario;
+use rnic_run::{RunOutput, RunStatus};
+use rnic_scenario::from_str;
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
-use rnic_sim::results::{RunOutput, RunStatus};
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario::{Scenario, from_str};
 use rnic_transport::Time;
 use std::path::Path;
-
-struct Quiet;
-impl Progress for Quiet {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 fn scenario(switch: &str, more: &str) -> Scenario {
     let text = format!(
@@ -50,14 +47,14 @@ cc = "hpcc"
 }
 
 fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
-    let reports = run_scenario(scenario, &RunOptions { threads }, &Quiet).unwrap();
+    let reports = run_scenario(scenario, threads).unwrap();
     reports.into_iter().map(|report| report.output).collect()
 }
 
 #[test]
 fn telemetry_takes_room_in_packets() {
     let scenario = scenario("buffer = \"20 MB\"", "");
-    let [none, hpcc, roce] = [0, 1, 2].map(|run| resolve(&scenario.runs[run]).unwrap());
+    let [none, hpcc, roce] = [0, 1, 2].map(|run| resolve(&Catalogue::standard(), &scenario.runs[run]).unwrap());
     assert_eq!((none.flow.header, hpcc.flow.header, roce.flow.header), (78, 78 + 42, 62 + 42));
     assert_eq!((hpcc.hosting.ack_bytes, hpcc.hosting.nack_bytes), (66 + 42, 70 + 42));
     assert!(roce.flow.acks, "HPCC needs acknowledgements");
@@ -90,7 +87,7 @@ fn an_incast_leaves_the_queue_near_zero() {
 fn spraying_is_warned_of_and_threads_change_nothing() {
     let scenario = scenario("buffer = \"20 MB\"", "paths = \"spray\"");
     assert_eq!(
-        resolve(&scenario.runs[1]).unwrap().warnings,
+        resolve(&Catalogue::standard(), &scenario.runs[1]).unwrap().warnings,
         ["`paths` = \"spray\": cc \"hpcc\" takes what it hears of several links for one"]
     );
     assert_eq!(outputs(&scenario, 1), outputs(&scenario, 3));

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use rnic_sim::results::RunStatus;
-use rnic_sim::scenario::RunSpec;
+use rnic_run::RunSpec;
+use rnic_run::RunStatus;
 use rnic_transport::{Bytes, Time};
 
 /// A NACK of 66 bytes and the gap, on a 40 Gbps cable.

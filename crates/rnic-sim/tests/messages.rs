@@ -1,16 +1,13 @@
 //! Transports of messages in the simulator.
 
+use rnic_campaign::run_scenario;
+use rnic_run::Scenario;
+use rnic_run::{RunOutput, RunStatus};
+use rnic_scenario::from_str;
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
-use rnic_sim::results::{RunOutput, RunStatus};
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario::{Scenario, from_str};
 use rnic_transport::Time;
 use std::path::Path;
-
-struct Quiet;
-impl Progress for Quiet {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 const WINDOW: &str = "p4:../../p4/window.p4";
 const ALL: [&str; 5] = ["ndp", "homa", "homa-tr", "hpcc", WINDOW];
@@ -41,7 +38,7 @@ fn scenario(text: &str, transports: &[&str], keys: &str) -> Result<Scenario, Str
 }
 
 fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
-    let reports = run_scenario(scenario, &RunOptions { threads }, &Quiet).unwrap();
+    let reports = run_scenario(scenario, threads).unwrap();
     reports.into_iter().map(|report| report.output).collect()
 }
 
@@ -176,7 +173,7 @@ fn mistakes_are_named() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"40 KB\"";
     let wrong = |transport: &str, keys: &str| match scenario(&format!("{STAR}\n{traffic}"), &[transport], keys) {
         Err(error) => error,
-        Ok(scenario) => match resolve(&scenario.runs[0]) {
+        Ok(scenario) => match resolve(&Catalogue::standard(), &scenario.runs[0]) {
             Err(error) => error.to_string(),
             Ok(_) => "accepted".to_string(),
         },

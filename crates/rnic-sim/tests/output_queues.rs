@@ -1,18 +1,15 @@
 //! `queueing = "output"`, `trim` and `paths` of a scenario, with transports of flows.
 
+use rnic_campaign::run_scenario;
 use rnic_fabric::config::{Headers, OutputSpec, QueueingSpec, TrimSpec};
+use rnic_run::RunOutput;
+use rnic_run::RunStatus;
+use rnic_run::{RunSpec, Scenario};
+use rnic_scenario::from_str;
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
-use rnic_sim::results::RunOutput;
-use rnic_sim::results::RunStatus;
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario::{RunSpec, Scenario, from_str};
 use rnic_transport::{Bytes, Time};
 use std::path::Path;
-
-struct Quiet;
-impl Progress for Quiet {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 /// An incast across two leaves, over every transport, with this in `[fabric]` and this in `[fabric.switch]`.
 fn scenario(fabric: &str, switch: &str) -> Scenario {
@@ -51,12 +48,12 @@ control_priority = true
 }
 
 fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
-    let reports = run_scenario(scenario, &RunOptions { threads }, &Quiet).unwrap();
+    let reports = run_scenario(scenario, threads).unwrap();
     reports.into_iter().map(|report| report.output).collect()
 }
 
 fn resolved(scenario: &Scenario, run: &str) -> Resolved {
-    resolve(scenario.runs.iter().find(|spec| spec.name == run).unwrap()).unwrap()
+    resolve(&Catalogue::standard(), scenario.runs.iter().find(|spec| spec.name == run).unwrap()).unwrap()
 }
 
 #[test]
@@ -91,7 +88,7 @@ fn what_is_left_open_follows_from_the_run() {
 #[test]
 fn a_run_that_was_not_read_from_a_file_is_checked_too() {
     let mut run = scenario("", "buffers = [\"8 KB\", \"1 KB\"]\ntrim = true").runs.remove(0);
-    let refused = |run: &RunSpec| match resolve(run) {
+    let refused = |run: &RunSpec| match resolve(&Catalogue::standard(), run) {
         Err(SetupError::Impossible(reason)) => reason,
         other => panic!("{other:?}"),
     };

@@ -1,15 +1,10 @@
 //! The programs in `p4/` and the native transports give the same records of flows, frame for frame.
 
-use rnic_sim::results::RunOutput;
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario::from_str;
+use rnic_campaign::run_scenario;
+use rnic_run::RunOutput;
+use rnic_scenario::from_str;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-struct Quiet;
-impl Progress for Quiet {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 const PAIRS: [(&str, &str); 4] =
     [("ndp", "ndp.p4"), ("homa", "homa.p4"), ("homa-tr", "homa-tr.p4"), ("hpcc", "hpcc.p4")];
@@ -20,7 +15,7 @@ fn root() -> PathBuf {
 
 fn outputs(text: &str, folder: &Path) -> Vec<RunOutput> {
     let scenario = from_str(text, "twins.toml", folder, &[], None).unwrap_or_else(|error| panic!("{error}"));
-    let reports = run_scenario(&scenario, &RunOptions { threads: 2 }, &Quiet).unwrap();
+    let reports = run_scenario(&scenario, 2).unwrap();
     reports.into_iter().map(|report| report.output).collect()
 }
 

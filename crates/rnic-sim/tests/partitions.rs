@@ -4,11 +4,12 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::{Partition, Topology};
-use rnic_sim::catalogue::Catalogue;
+use rnic_run::RunOutput;
+use rnic_run::Scenario;
+use rnic_scenario::from_str;
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
-use rnic_sim::results::RunOutput;
 use rnic_sim::run::{Sharing, simulate_run_shared};
-use rnic_sim::scenario::{Scenario, from_str};
 use std::cell::Cell;
 use std::path::Path;
 
@@ -76,7 +77,7 @@ fn runs() -> Vec<String> {
     ]
     .map(String::from)
     .into();
-    for cc in Catalogue::standard().congestion_controls() {
+    for cc in rnic_run::Vocabulary::standard().congestion_controls() {
         runs.push(format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
         runs.push(format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
     }
@@ -121,8 +122,8 @@ fn load(text: &str) -> Result<Scenario, String> {
 
 fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {
     let run = &scenario.runs[0];
-    let resolved = resolve(run).ok()?;
-    Some(simulate_run_shared(run, &resolved, sharing, &mut |_| {}))
+    let resolved = resolve(&Catalogue::standard(), run).ok()?;
+    Some(simulate_run_shared(run, &resolved, sharing))
 }
 
 fn cut(case: &Case, topology: &Topology) -> Partition {
@@ -137,7 +138,8 @@ fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
     // Keys that exclude each other, and buffers too small for PFC's headroom.
     let Ok(scenario) = load(&case.text) else { return Ok(()) };
     let Some(alone) = output(&scenario, &Sharing::among(1)) else { return Ok(()) };
-    let whole = cut(case, &Topology::build(&resolve(&scenario.runs[0]).unwrap().fabric).unwrap());
+    let whole =
+        cut(case, &Topology::build(&resolve(&Catalogue::standard(), &scenario.runs[0]).unwrap().fabric).unwrap());
     for threads in [1, case.threads] {
         let shared = output(&scenario, &Sharing::in_parts(threads, &|topology| cut(case, topology))).unwrap();
         if shared != alone {

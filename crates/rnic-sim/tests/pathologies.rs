@@ -3,31 +3,28 @@
 mod common;
 
 use proptest::prelude::*;
+use rnic_campaign::run_scenario;
 use rnic_fabric::config::TopologySpec;
-use rnic_sim::results::model::{PauseRecords, RootKind};
-use rnic_sim::results::{RunOutput, RunStatus, ScenarioSummary, summarise};
-use rnic_sim::run::{Progress, RunOptions, RunProgress, RunReport, run_scenario};
-use rnic_sim::scenario::{QueueingSetup, Scenario, Storm, Watch, WatchedQueues, load};
+use rnic_results::{ScenarioSummary, summarise};
+use rnic_run::RunRecord;
+use rnic_run::{PauseRecords, RootKind};
+use rnic_run::{QueueingSetup, Scenario, Storm, Watch, WatchedQueues};
+use rnic_run::{RunOutput, RunStatus};
+use rnic_scenario::load;
 use rnic_transport::Time;
 use std::path::Path;
 
-struct Silent;
-
-impl Progress for Silent {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
-
 /// Runs a scenario of the folder.
-fn run(name: &str, overrides: &[(&str, &str)]) -> (Scenario, Vec<RunReport>, ScenarioSummary) {
+fn run(name: &str, overrides: &[(&str, &str)]) -> (Scenario, Vec<RunRecord>, ScenarioSummary) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/pfc").join(name);
     let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let scenario = load(&path, &overrides, None).unwrap();
-    let reports = run_scenario(&scenario, &RunOptions { threads: 2 }, &Silent).unwrap();
+    let reports = run_scenario(&scenario, 2).unwrap();
     let summary = summarise(&scenario, &reports);
     (scenario, reports, summary)
 }
 
-fn pauses(report: &RunReport) -> &PauseRecords {
+fn pauses(report: &RunRecord) -> &PauseRecords {
     report.output.pauses.as_ref().unwrap()
 }
 
@@ -148,7 +145,7 @@ fn the_deadlock_is_seen_when_it_closes_and_where() {
     assert!(reason.contains("deadlock: the pauses form a cycle through "), "{reason}");
     assert!(summary.runs[0].pauses.as_ref().unwrap().sentences()[0].starts_with("deadlock from "));
     // It was told beforehand, of the run that can have it.
-    let warned = |report: &RunReport| report.output.warnings.iter().any(|warning| warning.contains("allow a deadlock"));
+    let warned = |report: &RunRecord| report.output.warnings.iter().any(|warning| warning.contains("allow a deadlock"));
     assert_eq!([broken, shortest, irn].map(warned), [true, false, false]);
     let warning = broken.output.warnings.iter().find(|warning| warning.contains("deadlock")).unwrap();
     assert!(["s0:3->s2", "s2:2->s1", "s1:2->s0"].iter().all(|port| warning.contains(port)), "{warning}");
@@ -175,8 +172,8 @@ fn watching_pauses_changes_no_result_and_threads_change_no_record() {
     let (scenario, watched, _) = run("storm.toml", &[("traffic.flows", "400")]);
     let mut blind = scenario.clone();
     blind.runs.iter_mut().for_each(|run| run.watch = None);
-    let unwatched = run_scenario(&blind, &RunOptions { threads: 1 }, &Silent).unwrap();
-    let again = run_scenario(&scenario, &RunOptions { threads: 1 }, &Silent).unwrap();
+    let unwatched = run_scenario(&blind, 1).unwrap();
+    let again = run_scenario(&scenario, 1).unwrap();
     for ((watched, unwatched), again) in watched.iter().zip(&unwatched).zip(&again) {
         assert_eq!(watched.output, again.output);
         let mut output = watched.output.clone();

@@ -6,10 +6,10 @@ use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::config::{Headers, TopologySpec, TrimSpec};
-use rnic_sim::catalogue::Catalogue;
-use rnic_sim::results::RunStatus;
-use rnic_sim::scenario::{OutputSetup, QueueingSetup, Recovery, RunSpec};
-use rnic_sim::workload::FlowSpec;
+use rnic_run::FlowSpec;
+use rnic_run::RunStatus;
+use rnic_run::{OutputSetup, QueueingSetup, Recovery, RunSpec};
+use rnic_sim::Catalogue;
 use rnic_transport::congestion::Settings;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::cell::Cell;
@@ -63,7 +63,7 @@ prop_compose! {
         topology in topology(),
         transport in prop::sample::select(vec!["roce", "irn", "iwarp"]),
         recovery in 0usize..6,
-        cc in prop::sample::select(Catalogue::standard().congestion_controls().to_vec()),
+        cc in prop::sample::select(rnic_run::Vocabulary::standard().congestion_controls().to_vec()),
         (pfc, acks, control_priority, uncapped, dynamic_rto) in any::<(bool, bool, bool, bool, bool)>(),
         lossy in prop_oneof![3 => Just(0.0), 1 => Just(0.002), 1 => Just(0.03)],
         delay in 0u64..3_000,
@@ -128,7 +128,7 @@ fn invariants_hold_on_random_runs() {
     let count = |which: usize| counts[which].set(counts[which].get() + 1);
     let check = |(run, flows): (RunSpec, Vec<FlowSpec>)| {
         let with_traffic = RunSpec { traffic: list(&flows), ..run.clone() };
-        let Ok(resolved) = rnic_sim::resolve::resolve(&with_traffic) else {
+        let Ok(resolved) = rnic_sim::resolve::resolve(&Catalogue::standard(), &with_traffic) else {
             count(0); // a buffer too small for PFC's headroom
             prop_assert!(run.transport.pfc);
             return Ok(());

@@ -4,14 +4,15 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::TopologySpec;
+use rnic_run::RunSpec;
+use rnic_run::RunStatus;
+use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
-use rnic_sim::results::RunStatus;
-use rnic_sim::scenario::RunSpec;
 use rnic_transport::Bytes;
 
 fn refused(run: &RunSpec) -> String {
     let run = RunSpec { traffic: list(&[flow(0, 0, 1, 1_000)]), ..run.clone() };
-    resolve(&run).unwrap_err().to_string()
+    resolve(&Catalogue::standard(), &run).unwrap_err().to_string()
 }
 
 #[test]

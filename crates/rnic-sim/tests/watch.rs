@@ -1,14 +1,9 @@
 //! `[watch]`: samples of queues and flows.
 
-use rnic_sim::results::model::RunOutput;
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario::from_str;
+use rnic_campaign::run_scenario;
+use rnic_run::RunOutput;
+use rnic_scenario::from_str;
 use std::path::Path;
-
-struct Quiet;
-impl Progress for Quiet {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
 
 /// Two hosts send 1 MB each to a third at once.
 fn scenario(transport: &str, watch: &str) -> String {
@@ -26,7 +21,7 @@ transport = "{transport}"
 
 fn run(text: &str) -> RunOutput {
     let scenario = from_str(text, "test.toml", Path::new("."), &[], None).unwrap();
-    let mut reports = run_scenario(&scenario, &RunOptions { threads: 1 }, &Quiet).unwrap();
+    let mut reports = run_scenario(&scenario, 1).unwrap();
     reports.remove(0).output
 }
 
@@ -92,7 +87,7 @@ fn what_cannot_be_watched_is_said() {
         match from_str(&text, "test.toml", Path::new("."), &[], None) {
             Err(error) => error.to_string(),
             Ok(scenario) => {
-                let (_, error) = run_scenario(&scenario, &RunOptions { threads: 1 }, &Quiet).unwrap_err();
+                let (_, error) = run_scenario(&scenario, 1).unwrap_err();
                 error.to_string()
             }
         }

@@ -7,7 +7,7 @@
 mod gentle;
 
 use gentle::Gentle;
-use rnic_sim::catalogue::Catalogue;
+use rnic_sim::Catalogue;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -4,9 +4,9 @@ use super::{ModelFormat, SolveArgs, aligned, gbps, size, write};
 use crate::error::CliError;
 use crate::output;
 use rnic_model::series::{Series, StepCheck, Stretch};
-use rnic_sim::results::report::figure::{Axis, Line, Lines, Point, Reference, Scale, Unit, View};
-use rnic_sim::results::report::svg::{Panel, svg};
-use rnic_sim::results::text::round6;
+use rnic_results::report::figure::{Axis, Line, Lines, Point, Reference, Scale, Unit, View};
+use rnic_results::report::svg::{Panel, svg};
+use rnic_results::text::round6;
 use serde_json::{Value, json};
 
 /// Points of a plotted curve, at most.

@@ -1,9 +1,8 @@
 //! One measurement, in a process of its own.
 
 use crate::cases::Case;
-use rnic_sim::results::RunStatus;
-use rnic_sim::run::{Progress, RunOptions, RunProgress, run_scenario};
-use rnic_sim::scenario;
+use rnic_campaign::run_scenario;
+use rnic_run::RunStatus;
 use rnic_transport::Time;
 use std::path::Path;
 use std::process::Command;
@@ -93,11 +92,6 @@ pub(crate) fn of(case: &Case, task: &Task) -> Result<Sample, String> {
     })
 }
 
-struct Silent;
-impl Progress for Silent {
-    fn update(&self, _run: usize, _state: RunProgress) {}
-}
-
 /// What a child process does: measures and prints a [`Sample`].
 #[expect(clippy::disallowed_methods, reason = "a measurement of time")]
 pub(crate) fn child(words: &[String]) -> Result<(), String> {
@@ -107,13 +101,12 @@ pub(crate) fn child(words: &[String]) -> Result<(), String> {
     let start = Instant::now();
     let changes: Vec<(String, String)> =
         task.repeats.iter().map(|n| ("traffic.repeats".to_string(), n.to_string())).collect();
-    let mut scenario = scenario::load(Path::new(path), &changes, None).map_err(|error| error.to_string())?;
+    let mut scenario = rnic_scenario::load(Path::new(path), &changes, None).map_err(|error| error.to_string())?;
     scenario.runs.retain(|run| run.name == *name);
     if task.set_up {
         scenario.runs.iter_mut().for_each(|run| run.limits.duration = Some(Time::from_ps(1)));
     }
-    let options = RunOptions { threads: task.threads };
-    let reports = run_scenario(&scenario, &options, &Silent).map_err(|(_, error)| error.to_string())?;
+    let reports = run_scenario(&scenario, task.threads).map_err(|(_, error)| error.to_string())?;
     let total_s = start.elapsed().as_secs_f64();
     let report = reports.first().ok_or("the scenario has no such run")?;
     if let RunStatus::Failed(reason) = &report.output.status {

@@ -2,9 +2,9 @@
 
 use super::{Frames, SetupError};
 use crate::message_hosts::Framing;
-use crate::scenario::{P4Program, RunSpec, TransportSpec, homa_levels};
 use rnic_fabric::config::Paths;
 use rnic_nano::NicParameters;
+use rnic_run::{P4Program, RunSpec, TransportSpec, homa_levels};
 use rnic_transport::message::nic::{NicConfig, Order};
 use rnic_transport::message::programs::{HomaSettings, HpccSettings};
 use rnic_transport::{FlowConfig, Time};

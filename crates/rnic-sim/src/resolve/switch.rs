@@ -2,9 +2,9 @@
 
 use super::{Frames, SAFETY_TIMEOUT, SetupError};
 use crate::nic::DATA_PRIORITY;
-use crate::scenario::{OutputSetup, QueueingSetup, RunSpec, SharedSetup};
 use rnic_fabric::PathFacts;
 use rnic_fabric::config::{FabricSpec, Headers, OutputSpec, PfcThresholds, QueueingSpec, SharedSpec, SwitchSpec};
+use rnic_run::{OutputSetup, QueueingSetup, RunSpec, SharedSetup};
 use rnic_transport::{Bytes, Timeouts};
 
 /// As many as a pause frame has bits for.

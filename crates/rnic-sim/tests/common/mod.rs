@@ -3,16 +3,16 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
+use rnic_run::FlowSpec;
+use rnic_run::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
+use rnic_run::{FlowRecord, RunOutput, RunStatus};
 use rnic_sim::nic::Segment;
 use rnic_sim::resolve::{Resolved, resolve};
-use rnic_sim::results::{FlowRecord, RunOutput, RunStatus};
 use rnic_sim::run::{simulate_on, simulate_run};
-use rnic_sim::scenario::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
-use rnic_sim::workload::FlowSpec;
+use rnic_sim::{Catalogue, Events};
 use rnic_transport::congestion::NoCongestionControl;
 use rnic_transport::recovery::{GoBackN, Irn};
 use rnic_transport::{BitRate, Bytes, Time};
-use std::ops::ControlFlow;
 
 /// A full RoCEv2 frame (1,024 + 62 + 20 bytes of gap) on a 40 Gbps cable, in picoseconds.
 pub(crate) const ROCE: u64 = 221_200;
@@ -87,7 +87,7 @@ pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
 /// Works the run's settings out.
 pub(crate) fn resolved(run: &RunSpec, flows: &[FlowSpec]) -> Resolved {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
-    resolve(&run).unwrap()
+    resolve(&Catalogue::standard(), &run).unwrap()
 }
 
 /// Runs exactly these flows.
@@ -98,7 +98,7 @@ pub(crate) fn outcome(run: &RunSpec, flows: &[FlowSpec]) -> RunOutput {
 /// Runs exactly these flows on resolved settings.
 pub(crate) fn outcome_of(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> RunOutput {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
-    simulate_run(&run, resolved, &mut |_| {})
+    simulate_run(&run, resolved)
 }
 
 /// Runs these flows on a fabric that loses frames: (host, numbers of the frames that it transmits).
@@ -110,11 +110,11 @@ pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(
         fabric.lose_frames(port, frames);
     }
     let flows = flows.iter().copied();
-    let observer = &mut |_, _, _| ControlFlow::Continue(());
+    let events = &Events::ignored();
     if run.transport.transport == "irn" {
-        simulate_on::<Irn, NoCongestionControl, _>(fabric, &resolved, (), flows, observer)
+        simulate_on::<Irn, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
     } else {
-        simulate_on::<GoBackN, NoCongestionControl, _>(fabric, &resolved, (), flows, observer)
+        simulate_on::<GoBackN, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
     }
 }
 

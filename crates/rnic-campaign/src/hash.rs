@@ -1,0 +1,59 @@
+//! A hash that is the same in every process, on every machine and in every version.
+
+use std::fmt;
+
+/// The 128-bit FNV-1a hash of the bytes, or of the text, that is written to it.
+pub(crate) struct Fnv1a(u128);
+
+impl Fnv1a {
+    /// Of nothing yet.
+    pub(crate) fn new() -> Fnv1a {
+        Fnv1a(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    /// Goes on with these bytes.
+    pub(crate) fn absorb(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+
+    /// The hash of all that was written.
+    pub(crate) fn finish(&self) -> u128 {
+        self.0
+    }
+}
+
+impl fmt::Write for Fnv1a {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.absorb(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    fn of(bytes: &[u8]) -> u128 {
+        let mut hash = Fnv1a::new();
+        hash.absorb(bytes);
+        hash.finish()
+    }
+
+    /// Published values.
+    #[test]
+    fn is_fnv_1a() {
+        assert_eq!(of(b""), 0x6c62272e07bb014262b821756295c58d);
+        assert_eq!(of(b"a"), 0xd228cb696f1a8caf78912b704e4a8964);
+    }
+
+    #[test]
+    fn piece_by_piece_is_the_same() {
+        let mut hash = Fnv1a::new();
+        hash.absorb(b"one ");
+        write!(hash, "{}", 2).unwrap();
+        assert_eq!(hash.finish(), of(b"one 2"));
+    }
+}

@@ -1,0 +1,468 @@
+//! The simulations behind a study: each one once, the longest first, and never again once its result is in the store.
+//!
+//! A result belongs to a [`Fingerprint`] of everything that determines it, so that a changed setting, seed or program never finds an old
+//! result.
+
+use crate::executor::{Executor, Ignore, Outcome, RunListener, Sink};
+use crate::fingerprint::Fingerprint;
+use crate::measurement::Measurement;
+use crate::store::{Header, Store, Stored};
+use crate::store_file::{read_value, write_value};
+use rnic_fabric::config::TopologySpec;
+use rnic_results::summary::summarise;
+use rnic_run::{RunEvent, RunSpec, Scenario, TrafficPattern};
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One simulation to do.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Job {
+    /// Name of its result.
+    pub fingerprint: Fingerprint,
+    /// The run to simulate.
+    pub run: RunSpec,
+    /// Expected CPU seconds, from a model ([`cost`]).
+    pub cost: f64,
+}
+
+impl Job {
+    /// The simulation of a run. Names do not reach a study's results, so the job has none.
+    pub fn new(run: RunSpec) -> Job {
+        Job { fingerprint: Fingerprint::of(&run, ""), cost: cost(&run), run }
+    }
+}
+
+/// Seconds for one packet to cross one link.
+const SECONDS_PER_HOP: f64 = 80e-9;
+
+/// Expected processor seconds of a run: packets times links on a path, twice with acknowledgements, more where go-back-N
+/// meets loss. It orders the jobs and, scaled by what jobs really took, estimates how long they take.
+pub fn cost(run: &RunSpec) -> f64 {
+    let mtu = run.fabric.mtu.0 as f64;
+    let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
+    if let Some(duration) = run.limits.duration {
+        // No more than half of the hosts can receive.
+        let hosts = f64::from(rnic_run::hosts(&run.fabric.topology));
+        packets = packets.min(run.fabric.link.rate.bytes_in(duration) as f64 / mtu * hosts / 2.0);
+    }
+    let links = match run.fabric.topology {
+        TopologySpec::FatTree { .. } | TopologySpec::LeafSpineCore { .. } => 5.6,
+        TopologySpec::SingleSwitch { .. } => 2.0,
+        _ => 4.0,
+    };
+    let transport = &run.transport;
+    let acks = transport.acknowledged();
+    let again = match (transport.pfc, transport.recovery, transport.cc.name) {
+        (true, ..) => 1.0,
+        (_, rnic_run::Recovery::GoBackN, "none") if transport.transport == "roce" => 30.0,
+        (_, rnic_run::Recovery::GoBackN, "none") => 5.0,
+        (_, rnic_run::Recovery::GoBackN, "timely") => 2.5,
+        _ => 1.1,
+    };
+    packets * links * if acks { 2.0 } else { 1.0 } * again * SECONDS_PER_HOP
+}
+
+fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
+    let hosts = f64::from(rnic_run::hosts(topology));
+    match pattern {
+        TrafficPattern::Poisson { sizes, flows, .. } => *flows as f64 * sizes.mean_packets(mtu as u32),
+        // Few flows at a time stay in the processor's caches.
+        TrafficPattern::Incast { total, repeats, .. } => total.0 as f64 / mtu * f64::from(*repeats) * 0.5,
+        TrafficPattern::Permutation { sizes, repeats, .. } => {
+            hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
+        }
+        TrafficPattern::AllToAll { sizes, repeats, .. } | TrafficPattern::AllToAllLoop { sizes, repeats, .. } => {
+            hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
+        }
+        // A loop without end is cut off at some time: take a thousand rounds.
+        TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
+            f64::from(*pairs) * f64::from(messages.unwrap_or(1_000)) * sizes.mean_packets(mtu as u32)
+        }
+        TrafficPattern::IncastLoop { incast, repeats, .. } => {
+            incast.total.0 as f64 / mtu * f64::from(repeats.unwrap_or(1_000)) * 0.5
+        }
+        TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
+    }
+}
+
+impl Stored for Measurement {
+    const ENDING: &'static str = "measurement";
+
+    fn write_to(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        write_value(&mut out, self)
+    }
+
+    fn read_from(mut input: &mut dyn Read, length: u64) -> io::Result<Measurement> {
+        read_value(&mut input, length)
+    }
+}
+
+/// How far the jobs are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct State {
+    /// Jobs with a result.
+    pub done: usize,
+    /// Of these, found on disk.
+    pub found: usize,
+    /// All jobs.
+    pub total: usize,
+    /// Expected seconds until the last one is done.
+    pub remaining_s: f64,
+}
+
+/// Is told how the jobs proceed; called from any thread.
+pub trait Listener: RunListener {
+    /// A job is done, or nothing has begun yet.
+    fn state(&self, state: State);
+}
+
+/// Says nothing.
+impl Listener for Ignore {
+    fn state(&self, _state: State) {}
+}
+
+/// What has been done and what that took.
+struct Ledger {
+    results: Vec<Option<Measurement>>,
+    found: usize,
+    done: usize,
+    /// Expected and real seconds of the jobs that are done.
+    expected_s: f64,
+    real_s: f64,
+    /// Expected seconds of the jobs that are not.
+    left_s: f64,
+    /// Why a result could not be written.
+    error: Option<io::Error>,
+}
+
+impl Ledger {
+    fn state(&self, width: usize) -> State {
+        let width = width.clamp(1, (self.results.len() - self.done).max(1));
+        State {
+            done: self.done,
+            found: self.found,
+            total: self.results.len(),
+            remaining_s: self.left_s * scale(self.expected_s, self.real_s) / width as f64,
+        }
+    }
+
+    /// A job of the queue is done.
+    fn finish(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
+        self.left_s = (self.left_s - cost).max(0.0);
+        self.enter(index, cost, result, cpu_s);
+        if let Err(error) = stored {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn enter(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64) {
+        self.results[index] = Some(result);
+        self.done += 1;
+        self.expected_s += cost;
+        self.real_s += cpu_s;
+    }
+}
+
+/// How much longer jobs take than the model says, from those that are done.
+fn scale(expected_s: f64, real_s: f64) -> f64 {
+    if expected_s > 0.0 && real_s > 0.0 { real_s / expected_s } else { 1.0 }
+}
+
+/// The stored result of a job and the CPU seconds that it took; `None` if there is none, or none to be trusted.
+fn stored(store: &Store<Measurement>, job: &Job) -> Option<(Measurement, f64)> {
+    let (header, result) = store.get(&job.fingerprint).ok()??;
+    Some((result, header.cpu_s))
+}
+
+/// Expected seconds for all jobs that have no result in the store (with `fresh` for all), and how many these are. Results that are there,
+/// of whatever age, tell how fast this machine is. `width`: how many jobs are executed at a time.
+pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, fresh: bool) -> (f64, usize) {
+    let (mut expected, mut real, mut left, mut longest, mut count) = (0.0, 0.0, 0.0, 0.0_f64, 0);
+    for job in jobs {
+        let found = store.and_then(|store| stored(store, job));
+        if let Some((_, cpu_s)) = &found {
+            (expected, real) = (expected + job.cost, real + cpu_s);
+        }
+        if found.is_none() || fresh {
+            (left, longest, count) = (left + job.cost, longest.max(job.cost), count + 1);
+        }
+    }
+    let width = width.clamp(1, count.max(1)) as f64;
+    ((left / width).max(longest) * scale(expected, real), count)
+}
+
+/// Expected seconds of the job that tells how fast a machine is.
+const CALIBRATION_S: f64 = 0.3;
+
+/// Does one short job if none has a result, so that [`outlook`] has something to go by.
+///
+/// # Errors
+/// Its result cannot be stored.
+pub fn calibrate(jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor) -> io::Result<()> {
+    if jobs.iter().any(|job| stored(store, job).is_some()) {
+        return Ok(());
+    }
+    // A very short one says little of the others.
+    let long_enough = |job: &&Job| job.cost >= CALIBRATION_S;
+    let shortest = jobs.iter().filter(long_enough).min_by(|a, b| a.cost.total_cmp(&b.cost));
+    let job = shortest.or_else(|| jobs.iter().max_by(|a, b| a.cost.total_cmp(&b.cost)));
+    job.map_or(Ok(()), |job| execute(std::slice::from_ref(job), store, executor, false, &Ignore).map(|_| ()))
+}
+
+/// Stores the results of jobs as they are done.
+struct Storing<'s> {
+    jobs: &'s [Job],
+    /// Index of each job that is executed.
+    indices: Vec<usize>,
+    store: &'s Store<Measurement>,
+    ledger: Mutex<Ledger>,
+    listener: &'s dyn Listener,
+    width: usize,
+}
+
+impl Sink for Storing<'_> {
+    fn event(&self, run: usize, event: RunEvent) {
+        self.listener.event(self.indices[run], &event);
+    }
+
+    fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {
+        let index = self.indices[run];
+        let job = &self.jobs[index];
+        let (result, cpu_s) = measure(&job.run, outcome);
+        let header =
+            Header { run: job.run.name.clone(), seed: job.run.seed, cpu_s, fingerprint: job.fingerprint.clone() };
+        let stored = self.store.put(&header, &result);
+        let mut ledger = lock(&self.ledger);
+        ledger.finish(index, job.cost, result, cpu_s, stored);
+        self.listener.state(ledger.state(self.width));
+        if ledger.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Does every job that has no stored result (with `fresh` every job) and returns all results in the order of the jobs, which have different
+/// fingerprints.
+///
+/// # Errors
+/// A result cannot be stored; jobs that are being simulated at that moment are finished first.
+pub fn execute(
+    jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor, fresh: bool, listener: &dyn Listener,
+) -> io::Result<Vec<Measurement>> {
+    let width = executor.width();
+    let mut ledger = Ledger {
+        results: vec![None; jobs.len()],
+        found: 0,
+        done: 0,
+        expected_s: 0.0,
+        real_s: 0.0,
+        left_s: 0.0,
+        error: None,
+    };
+    let mut indices = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        match stored(store, job).filter(|_| !fresh) {
+            Some((result, cpu_s)) => {
+                ledger.enter(index, job.cost, result, cpu_s);
+                ledger.found += 1;
+            }
+            None => {
+                ledger.left_s += job.cost;
+                indices.push(index);
+            }
+        }
+    }
+    // Stable: jobs of the same cost in their order.
+    indices.sort_by(|a, b| jobs[*b].cost.total_cmp(&jobs[*a].cost));
+    listener.state(ledger.state(width));
+    let runs: Vec<RunSpec> =
+        indices.iter().map(|index| RunSpec { name: String::new(), ..jobs[*index].run.clone() }).collect();
+    let sink = Storing { jobs, indices, store, ledger: Mutex::new(ledger), listener, width };
+    executor.execute(&runs.iter().collect::<Vec<_>>(), &sink);
+    let ledger = sink.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match ledger.error {
+        Some(error) => Err(error),
+        None => Ok(ledger.results.into_iter().flatten().collect()),
+    }
+}
+
+/// A ledger is whole after any panic: nothing that could panic runs halfway through a change to it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The measurement of a run and the CPU seconds that it took. A run that cannot be set up has failed.
+fn measure(run: &RunSpec, outcome: Outcome) -> (Measurement, f64) {
+    let record = match outcome {
+        Ok(record) => record,
+        Err(error) => return (Measurement::failed(format!("cannot be set up: {error}")), 0.0),
+    };
+    let runs = vec![RunSpec { name: String::new(), ..run.clone() }];
+    let scenario = Scenario { title: String::new(), name: String::new(), seed: run.seed, runs };
+    let cpu_s = record.cpu_s;
+    let records = [record];
+    let measurement = match summarise(&scenario, &records).runs.first() {
+        Some(summary) => Measurement::of(run, summary, &records[0]),
+        None => Measurement::failed("the run has no result".to_string()),
+    };
+    (measurement, cpu_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::Threads;
+    use rnic_scenario::from_str;
+    use rnic_sim::Catalogue;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const TINY: &str = r#"
+        [fabric]
+        topology = "single-switch"
+        hosts = 4
+        rate = "40 Gbps"
+        delay = "1 us"
+        [traffic]
+        pattern = "poisson"
+        load = 0.5
+        sizes = "fixed 1 KB"
+        flows = 40
+        [[run]]
+        name = "RoCE + PFC"
+        transport = "roce"
+        pfc = true
+        [[run]]
+        name = "IRN"
+        transport = "irn"
+    "#;
+
+    fn runs(text: &str, seed: u64) -> Vec<RunSpec> {
+        from_str(text, "tiny.toml", Path::new(""), &[], Some(seed)).unwrap().runs
+    }
+
+    fn jobs() -> Vec<Job> {
+        (1..=3).flat_map(|seed| runs(TINY, seed)).map(Job::new).collect()
+    }
+
+    fn threaded(threads: usize) -> Threads {
+        Threads::new(&Catalogue::standard(), threads)
+    }
+
+    /// Counts jobs that were simulated.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl RunListener for Count {}
+
+    impl Listener for Count {
+        fn state(&self, state: State) {
+            self.0.store(state.done - state.found, Ordering::Relaxed);
+        }
+    }
+
+    fn simulated(jobs: &[Job], store: &Store<Measurement>, threads: usize, fresh: bool) -> (Vec<Measurement>, usize) {
+        let count = Count::default();
+        let results = execute(jobs, store, &threaded(threads), fresh, &count).unwrap();
+        (results, count.0.into_inner())
+    }
+
+    #[test]
+    fn what_is_on_disk_is_not_simulated_again_and_what_is_damaged_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(&folder.path().join("runs"));
+        let jobs = jobs();
+        let (first, count) = simulated(&jobs, &store, 2, false);
+        assert_eq!((first.len(), count), (6, 6));
+        assert_eq!(simulated(&jobs, &store, 1, false), (first.clone(), 0));
+
+        let bytes = std::fs::read(store.path(&jobs[1].fingerprint)).unwrap();
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 2] ^= 1;
+        let damaged = [
+            (0, bytes[..bytes.len() / 2].to_vec()),
+            (1, flipped),
+            (2, bytes), // The file of another job.
+            (3, Vec::new()),
+        ];
+        for (job, bytes) in damaged {
+            std::fs::write(store.path(&jobs[job].fingerprint), bytes).unwrap();
+        }
+        assert_eq!(simulated(&jobs, &store, 2, false), (first.clone(), 4));
+        assert_eq!(simulated(&jobs, &store, 2, true), (first, 6), "fresh");
+    }
+
+    #[test]
+    fn a_job_that_was_interrupted_is_done_and_the_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path());
+        let jobs = jobs();
+        let (first, _) = simulated(&jobs, &store, 1, false);
+        std::fs::remove_file(store.path(&jobs[4].fingerprint)).unwrap();
+        std::fs::write(store.path(&jobs[4].fingerprint).with_extension("measurement.123.tmp"), "{").unwrap();
+        assert_eq!(simulated(&jobs, &store, 1, false), (first, 1));
+    }
+
+    #[test]
+    fn fingerprints_differ_with_everything_but_names() {
+        let [one, irn]: [RunSpec; 2] = runs(TINY, 1).try_into().unwrap();
+        let key = |run: &RunSpec| Fingerprint::of(run, "").key();
+        assert_eq!(key(&one), key(&RunSpec { name: "other".into(), base: "other".into(), ..one.clone() }));
+        let other = |from: &str, to: &str| key(&runs(&TINY.replacen(from, to, 1), 1)[0]);
+        let keys = [
+            key(&one),
+            key(&irn),
+            key(&RunSpec { seed: 2, ..one.clone() }),
+            other("load = 0.5", "load = 0.6"),
+            other("1 KB", "2 KB"),
+            other("1 us", "2 us"),
+            other("pfc = true", "pfc = true\ncc = \"dcqcn\""),
+            other("flows = 40", "flows = 40\nwarmup = 3"),
+        ];
+        for (index, key) in keys.iter().enumerate() {
+            assert_eq!(key.len(), 32);
+            assert!(!keys[..index].contains(key), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_cannot_finish_or_be_set_up_is_a_result() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path());
+        let stuck = runs(&format!("{TINY}\n[limits]\nmax_time = \"1 us\""), 1);
+        let mut impossible = runs(TINY, 1)[0].clone();
+        impossible.fabric.switch.buffer = Some(rnic_transport::Bytes(100));
+        let jobs = [Job::new(stuck[0].clone()), Job::new(impossible)];
+        let (results, _) = simulated(&jobs, &store, 1, false);
+        assert!(
+            results.iter().all(|r| r.failure.is_some() && r.flows.is_none() && r.tail_us.is_empty()),
+            "{results:?}"
+        );
+        assert!(results[1].failure.as_deref().is_some_and(|f| f.starts_with("cannot be set up")));
+        assert_eq!(simulated(&jobs, &store, 1, false), (results, 0));
+    }
+
+    #[test]
+    fn an_unwritable_folder_ends_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("runs"), "a file where the folder should be").unwrap();
+        let store = Store::at(&folder.path().join("runs"));
+        assert!(execute(&jobs(), &store, &threaded(2), false, &Ignore).is_err());
+    }
+
+    #[test]
+    fn time_is_expected_from_what_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path());
+        let jobs = jobs();
+        let (before, to_do) = outlook(&jobs, Some(&store), 2, false);
+        assert!(before > 0.0 && to_do == 6);
+        calibrate(&jobs, &store, &threaded(2)).unwrap();
+        assert_eq!(outlook(&jobs, Some(&store), 2, false).1, 5);
+        calibrate(&jobs, &store, &threaded(2)).unwrap();
+        assert_eq!(outlook(&jobs, Some(&store), 2, false).1, 5, "once is enough");
+        assert_eq!(outlook(&jobs, Some(&store), 2, true).1, 6);
+        simulated(&jobs, &store, 1, false);
+        assert_eq!(outlook(&jobs, Some(&store), 2, false), (0.0, 0));
+        assert!(cost(&jobs[1].run) > cost(&jobs[0].run), "acknowledgements cost");
+    }
+}

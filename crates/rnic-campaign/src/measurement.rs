@@ -1,0 +1,448 @@
+//! What a study keeps of one simulation.
+
+use crate::fluid::compare_with_fluid;
+use rnic_results::ranks::ranked;
+use rnic_results::stats::{Distribution, Goodput, fct_us};
+use rnic_results::summary::{Group, RunSummary};
+use rnic_results::text::round6;
+use rnic_run::FlowLog;
+use rnic_run::RunRecord;
+use rnic_run::RunSpec;
+use rnic_run::{FlowRecord, FlowSamples, RunOutput, Samples};
+use rnic_sim::Catalogue;
+use rnic_sim::resolve::resolve;
+use rnic_transport::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Percentiles of the tail, in thousandths: 90 to 99.9 %.
+pub const TAIL_PER_MILLE: [u32; 19] =
+    [900, 910, 920, 930, 940, 950, 955, 960, 965, 970, 975, 980, 985, 990, 992, 994, 996, 998, 999];
+
+/// The metrics of a set of flows.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Flows {
+    /// How many were measured.
+    pub count: u64,
+    /// Average slowdown.
+    pub slowdown: f64,
+    /// Average flow completion time in microseconds.
+    pub fct_us: f64,
+    /// Its 99th percentile.
+    pub fct_p99_us: f64,
+}
+
+/// What a study keeps of one simulation. Statistics have six significant digits, so that a result that was read from its
+/// file is the same as one just measured.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Why the run has no statistics.
+    pub failure: Option<String>,
+    /// All measured flows.
+    pub flows: Option<Flows>,
+    /// By source of traffic, where there are several.
+    pub traffic: BTreeMap<String, Flows>,
+    /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages in microseconds; empty without any.
+    pub tail_us: Vec<f64>,
+    /// Completion time of each request in microseconds.
+    pub requests_us: Vec<f64>,
+    /// Dropped data packets as a fraction of those sent.
+    pub drop_rate: Option<f64>,
+    /// Data packets sent again as a fraction of those sent.
+    pub resent_rate: Option<f64>,
+    /// PFC pauses.
+    pub pauses: u64,
+    /// Pauses that each switch received.
+    pub pauses_at: BTreeMap<String, u64>,
+    /// Goodput of the flows, finished or not, by source of traffic; under the empty name over all.
+    pub goodput: BTreeMap<String, Speeds>,
+    /// Payload delivered over the sum of the flows' lives, in Gbps.
+    pub pooled_gbps: Option<f64>,
+    /// Goodput of each flow in Gbps, in order of start, where they are few: over the watched time if flows were watched, else over its
+    /// life.
+    pub each_gbps: Vec<f64>,
+    /// Payload bytes of each flow and its completion time in microseconds, where flows are few; those that finished, in order of start.
+    pub each_us: Vec<(u64, f64)>,
+    /// Finished flows over the time from the first one's start to the last one's end, in millions per second.
+    pub millions_per_s: Option<f64>,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Data packets that lost their payload at a full buffer.
+    pub trimmed: u64,
+    /// Headers that went back to their sender.
+    pub returned: u64,
+    /// The watched queues by name, in bytes.
+    pub queues: BTreeMap<String, Queue>,
+    /// The first watched queue over time.
+    pub queue_course: Option<QueueCourse>,
+    /// Goodput of each flow over time, where flows were watched and are few.
+    pub course: Option<Course>,
+    /// FluidComparison the fluid model, where that has something to say of the run.
+    pub fluid: Option<Fluid>,
+    /// Transmissions of packets on links.
+    pub hops: u64,
+    /// Simulated time at the end in microseconds.
+    pub sim_time_us: f64,
+}
+
+/// Goodputs in Gbps.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Speeds {
+    /// Of how many flows.
+    pub flows: usize,
+    /// Smallest.
+    pub min: f64,
+    /// 10th percentile.
+    pub p10: f64,
+    /// Median.
+    pub p50: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Payload delivered by all measured flows over the sum of their lives, in Gbps.
+fn pooled_gbps(output: &RunOutput) -> Option<f64> {
+    let life = |flow: &FlowRecord| flow.finish.unwrap_or(output.end).saturating_sub(flow.start).as_us();
+    let measured = output.flows.iter().filter(|flow| flow.measured);
+    let of_flow = |(bits, us): (f64, f64), flow: FlowRecord| (bits + flow.delivered as f64 * 8.0, us + life(&flow));
+    let (bits, us) = measured.fold((0.0, 0.0), of_flow);
+    (us > 0.0).then(|| round6(bits / us / 1e3))
+}
+
+/// What a watched queue held, in bytes.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Queue {
+    /// Mean over time.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// Largest sample.
+    pub max: f64,
+}
+
+/// A queue over time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct QueueCourse {
+    /// Beginning of each interval in microseconds.
+    pub at_us: Vec<f64>,
+    /// Largest sample of each interval in bytes.
+    pub bytes: Vec<u32>,
+    /// When it began to hold something and when it was empty again, in microseconds. What an empty queue of less than 1 us separates is one burst. What
+    /// the queue holds at the end of the run leaves at the link's rate.
+    pub bursts: Vec<[f64; 2]>,
+}
+
+/// A queue that is empty for so long has ended its burst.
+const BURST_GAP: Time = Time::from_us(1);
+
+impl QueueCourse {
+    fn of(output: &RunOutput) -> Option<QueueCourse> {
+        let samples = output.samples.as_ref()?;
+        let queue = samples.queues.first().filter(|queue| !queue.bytes.is_empty())?;
+        let step = queue.bytes.len().div_ceil(COURSE as usize);
+        let at = |index: usize| samples.at(index as u32);
+        let mut bursts: Vec<[Time; 2]> = Vec::new();
+        for (index, _) in queue.bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            let (from, to) = (at(index), at(index + 1));
+            match bursts.last_mut() {
+                Some([_, end]) if from - *end < BURST_GAP => *end = to,
+                _ => bursts.push([from, to]),
+            }
+        }
+        let port = output.ports.iter().find(|port| format!("{}:{}", port.node, port.peer) == queue.name);
+        if let (Some(left), Some(port), Some([_, end])) = (queue.bytes.last(), port, bursts.last_mut())
+            && *left > 0
+        {
+            *end = output.end + port.rate.time_for(u64::from(*left));
+        }
+        Some(QueueCourse {
+            at_us: (0..queue.bytes.len()).step_by(step).map(|index| round6(at(index).as_us())).collect(),
+            bytes: queue.bytes.chunks(step).filter_map(|bytes| bytes.iter().copied().max()).collect(),
+            bursts: bursts.into_iter().map(|ends| ends.map(|time| round6(time.as_us()))).collect(),
+        })
+    }
+}
+
+/// Goodput of flows over time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Course {
+    /// End of each interval in microseconds.
+    pub at_us: Vec<f64>,
+    /// Of each flow, in order of start, in Gbps in each of the last intervals: a flow that starts late has fewer.
+    pub gbps: Vec<Vec<f64>>,
+}
+
+/// A run of DCQCN beside the fluid model ([`crate::fluid`]).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Fluid {
+    /// How far the last flow's goodput is from the model's, relative to an equal share.
+    pub difference: f64,
+    /// The last flow's goodput in the steady state, over the model's.
+    pub rate: f64,
+    /// The mean queue in the steady state, over the model's; `None` if it was not watched.
+    pub queue: Option<f64>,
+    /// End of each interval in microseconds.
+    pub at_us: Vec<f64>,
+    /// Goodput of the last flow.
+    pub packets_gbps: Vec<f64>,
+    /// The model's.
+    pub model_gbps: Vec<f64>,
+}
+
+impl Fluid {
+    fn of(run: &RunSpec, samples: &Samples) -> Option<Fluid> {
+        let beside = compare_with_fluid(run, &resolve(&Catalogue::standard(), run).ok()?, samples).ok()?;
+        let last = beside.flows.last()?;
+        let step = beside.times.len().div_ceil(COURSE as usize).max(1);
+        let gbps = |rates: &[f64]| -> Vec<f64> {
+            let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
+            rates.chunks(step).map(|rates| round6(mean(rates) / 1e9)).collect()
+        };
+        let ends = beside.times.chunks(step).filter_map(|times| times.last());
+        // A lone sender's queue is empty in the model.
+        let over = |packets: f64, model: f64| (model > 0.0).then(|| round6(packets / model));
+        let queue = beside.queue.packets_steady.and_then(|packets| over(packets, beside.queue.model_steady));
+        Some(Fluid {
+            difference: round6(beside.difference),
+            rate: over(last.packets_steady, last.model_steady)?,
+            queue,
+            at_us: ends.map(|time| round6(time.as_us())).collect(),
+            packets_gbps: gbps(&last.packets),
+            model_gbps: gbps(&last.model),
+        })
+    }
+}
+
+/// More flows than this are not kept one by one.
+const FEW_FLOWS: usize = 64;
+/// A course has at most so many intervals.
+const COURSE: u32 = 200;
+
+impl Measurement {
+    /// Of a run that could not be set up.
+    pub(super) fn failed(reason: String) -> Measurement {
+        Measurement { failure: Some(reason), ..Measurement::default() }
+    }
+
+    /// What is kept of a run.
+    pub(super) fn of(run: &RunSpec, summary: &RunSummary, report: &RunRecord) -> Measurement {
+        let whole = Group { flows: summary.flows.measured, slowdown: summary.slowdown, fct_us: summary.fct_us };
+        let totals = summary.totals;
+        let ok = summary.failure.is_none();
+        let measurement = Measurement {
+            failure: summary.failure.clone(),
+            flows: flows(&whole),
+            traffic: summary.traffic.iter().filter_map(|t| Some((t.name.clone(), flows(&t.group)?))).collect(),
+            tail_us: if ok { tail(&report.output.flows, run.fabric.mtu.0) } else { Vec::new() },
+            requests_us: if ok { requests(&report.output.flows) } else { Vec::new() },
+            drop_rate: summary.drop_rate.map(round6),
+            resent_rate: (ok && totals.data > 0).then(|| round6(totals.retransmitted as f64 / totals.data as f64)),
+            pauses: totals.pause_frames,
+            pauses_at: pauses_at(&report.output),
+            goodput: if ok { goodputs(summary) } else { BTreeMap::new() },
+            pooled_gbps: if ok { pooled_gbps(&report.output) } else { None },
+            each_gbps: if ok { each_gbps(&report.output) } else { Vec::new() },
+            each_us: if ok { each_us(&report.output) } else { Vec::new() },
+            millions_per_s: if ok { millions_per_s(&report.output) } else { None },
+            timeouts: report.output.flows.iter().map(|flow| u64::from(flow.timeouts)).sum(),
+            trimmed: totals.trimmed,
+            returned: totals.returned,
+            queue_course: QueueCourse::of(&report.output),
+            queues: summary.queues.iter().map(|queue| (queue.name.clone(), Queue::of(&queue.bytes))).collect(),
+            fluid: report.output.samples.as_ref().and_then(|samples| Fluid::of(run, samples)),
+            course: report.output.samples.as_ref().and_then(course),
+            hops: totals.hops,
+            sim_time_us: round6(summary.sim_time.as_us()),
+        };
+        match report.output.flows.error() {
+            Some(error) if ok => Measurement::failed(error.to_string()),
+            _ => measurement,
+        }
+    }
+}
+
+impl Queue {
+    fn of(bytes: &Distribution) -> Queue {
+        Queue { mean: round6(bytes.mean), p50: bytes.p50, p95: bytes.p95, max: bytes.max }
+    }
+}
+
+impl Speeds {
+    fn of(goodput: &Goodput) -> Speeds {
+        let gbps = |bps: f64| round6(bps / 1e9);
+        Speeds {
+            flows: goodput.flows,
+            min: gbps(goodput.min),
+            p10: gbps(goodput.p10),
+            p50: gbps(goodput.p50),
+            mean: gbps(goodput.mean),
+            max: gbps(goodput.max),
+        }
+    }
+}
+
+fn goodputs(summary: &RunSummary) -> BTreeMap<String, Speeds> {
+    let sources = summary.traffic.iter().map(|traffic| (traffic.name.clone(), traffic.goodput));
+    let all = std::iter::once((String::new(), summary.goodput)).chain(sources);
+    all.filter_map(|(name, goodput)| Some((name, Speeds::of(&goodput?)))).collect()
+}
+
+fn each_gbps(output: &RunOutput) -> Vec<f64> {
+    if output.flows.len() > FEW_FLOWS {
+        return Vec::new();
+    }
+    let watched = output.samples.as_ref().filter(|samples| !samples.flows.is_empty());
+    let gbps = |flow: &FlowRecord| match watched {
+        None => flow.goodput_bps(output.end).map_or(0.0, |bps| bps / 1e9),
+        Some(samples) => {
+            let own = samples.flows.iter().find(|watched| watched.flow == flow.id);
+            let ends =
+                own.and_then(|own| Some((own.delivered.first()?, own.delivered.last()?, own.delivered.len() - 1)));
+            let rate = |(first, last, intervals): (&u64, &u64, usize)| {
+                (last - first) as f64 * 8_000.0 / (samples.interval.as_ps() as f64 * intervals.max(1) as f64)
+            };
+            ends.map_or(0.0, rate)
+        }
+    };
+    output.flows.iter().map(|flow| round6(gbps(&flow))).collect()
+}
+
+fn each_us(output: &RunOutput) -> Vec<(u64, f64)> {
+    if output.flows.len() > FEW_FLOWS {
+        return Vec::new();
+    }
+    output.flows.iter().filter_map(|flow| Some((flow.bytes, round6(fct_us(&flow)?)))).collect()
+}
+
+fn millions_per_s(output: &RunOutput) -> Option<f64> {
+    let (mut first, mut last, mut finished) = (Time::MAX, Time::ZERO, 0_u64);
+    for flow in &output.flows {
+        first = first.min(flow.start);
+        if let Some(finish) = flow.finish {
+            last = last.max(finish);
+            finished += 1;
+        }
+    }
+    let us = last.saturating_sub(first).as_us();
+    (us > 0.0).then(|| round6(finished as f64 / us))
+}
+
+fn course(samples: &Samples) -> Option<Course> {
+    if samples.flows.is_empty() || samples.flows.len() > FEW_FLOWS || samples.count < 2 {
+        return None;
+    }
+    let step = (samples.count - 1).div_ceil(COURSE);
+    let ends = (1..=(samples.count - 1) / step).map(|number| number * step);
+    let at = |flow: &FlowSamples, index: u32| {
+        let own = index.checked_sub(flow.first)? as usize;
+        flow.delivered.get(own).or(flow.delivered.last()).copied()
+    };
+    let gbps = |flow: &FlowSamples| {
+        let rate = |end: u32| {
+            let (now, before) = (at(flow, end)?, at(flow, end - step).unwrap_or(0));
+            Some(round6((now - before) as f64 * 8_000.0 / (samples.interval.as_ps() as f64 * f64::from(step))))
+        };
+        ends.clone().filter_map(rate).collect()
+    };
+    Some(Course {
+        at_us: ends.clone().map(|end| round6(samples.at(end).as_us())).collect(),
+        gbps: samples.flows.iter().map(gbps).collect(),
+    })
+}
+
+fn pauses_at(output: &RunOutput) -> BTreeMap<String, u64> {
+    let mut pauses = BTreeMap::new();
+    for port in &output.ports {
+        let received: u64 = port.priorities.iter().map(|priority| priority.pause_received).sum();
+        if received > 0 {
+            *pauses.entry(port.node.clone()).or_default() += received;
+        }
+    }
+    pauses
+}
+
+fn flows(group: &Group) -> Option<Flows> {
+    let (slowdown, fct) = (group.slowdown?, group.fct_us?);
+    Some(Flows {
+        count: group.flows,
+        slowdown: round6(slowdown.mean),
+        fct_us: round6(fct.mean),
+        fct_p99_us: round6(fct.p99),
+    })
+}
+
+fn tail(flows: &FlowLog, mtu: u64) -> Vec<f64> {
+    let times = ranked(flows, &[&TAIL_PER_MILLE], |flow, add| {
+        if let Some(fct) = fct_us(flow).filter(|_| flow.measured && flow.bytes <= mtu) {
+            add(0, fct);
+        }
+    });
+    times.into_iter().flatten().flat_map(|times| times.at).map(round6).collect()
+}
+
+fn requests(flows: &FlowLog) -> Vec<f64> {
+    rnic_results::stats::request_completion_us(flows).into_iter().map(round6).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_run::{PortRecord, QueueSamples};
+    use rnic_transport::BitRate;
+
+    /// A queue of a link of 8 Gbps, which sends a byte in a nanosecond; samples are 100 ns apart.
+    fn bursts(bytes: &[u32], end: Time) -> Vec<[f64; 2]> {
+        let port = PortRecord {
+            node: "s0".into(),
+            port: 1,
+            peer: "h1".into(),
+            rate: BitRate::from_bps(8_000_000_000),
+            busy: Time::ZERO,
+            priorities: Vec::new(),
+        };
+        let samples = Samples {
+            start: Time::ZERO,
+            interval: Time::from_ns(100),
+            count: bytes.len() as u32,
+            queues: vec![QueueSamples { name: "s0:h1".into(), bytes: bytes.to_vec() }],
+            flows: Vec::new(),
+        };
+        let output =
+            RunOutput { ports: vec![port], samples: Some(samples), end, ..RunOutput::not_started(String::new()) };
+        QueueCourse::of(&output).unwrap().bursts
+    }
+
+    #[test]
+    fn a_queue_that_is_empty_for_a_microsecond_has_ended_its_burst() {
+        let short = [&[0, 5, 5][..], &[0; 9], &[7, 0]].concat();
+        assert_eq!(bursts(&short, Time::from_us(2)), [[0.1, 1.3]]);
+        let long = [&[0, 5, 5][..], &[0; 10], &[7, 0]].concat();
+        assert_eq!(bursts(&long, Time::from_us(2)), [[0.1, 0.3], [1.3, 1.4]]);
+        assert!(bursts(&[0, 0], Time::from_us(1)).is_empty());
+    }
+
+    #[test]
+    fn what_the_end_of_the_run_leaves_in_the_queue_leaves_at_line_rate() {
+        assert_eq!(bursts(&[0, 9, 3_000], Time::from_ns(250)), [[0.1, 3.25]]);
+    }
+
+    #[test]
+    fn a_long_course_keeps_its_peaks() {
+        let bytes: Vec<u32> = (0..1_000).map(|index| if index == 777 { 9_000 } else { 1 }).collect();
+        let samples = Samples {
+            start: Time::ZERO,
+            interval: Time::from_ns(20),
+            count: 1_000,
+            queues: vec![QueueSamples { name: "s0:h1".into(), bytes }],
+            flows: Vec::new(),
+        };
+        let output = RunOutput { samples: Some(samples), ..RunOutput::not_started(String::new()) };
+        let course = QueueCourse::of(&output).unwrap();
+        assert_eq!((course.at_us.len(), course.bytes.len(), course.bytes[155]), (200, 200, 9_000));
+        assert_eq!(course.at_us[155], 15.5);
+    }
+}

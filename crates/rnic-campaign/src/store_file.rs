@@ -1,0 +1,151 @@
+//! The file of a stored result.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 8 | `rnic-run` |
+//! | 4 | [`FORMAT`] |
+//! | 8, and as many as they say | [`Header`], in postcard |
+//! | any | the result, as its kind writes it |
+//! | 4 | CRC-32 of all bytes before |
+//!
+//! Integers are little-endian.
+
+use crate::store::{Header, Stored};
+use rnic_run::{FlowLog, RunRecord};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, Write};
+use std::path::Path;
+
+const MAGIC: [u8; 8] = *b"rnic-run";
+
+/// Rises with every change of the file's layout.
+const FORMAT: u32 = 2;
+
+/// Writes the file of a result.
+pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> io::Result<()> {
+    let mut out = Summed { inner: out, sum: crc32fast::Hasher::new() };
+    out.write_all(&MAGIC)?;
+    out.write_all(&FORMAT.to_le_bytes())?;
+    write_value(&mut out, header)?;
+    value.write_to(&mut out)?;
+    let sum = out.sum.clone().finalize();
+    out.write_all(&sum.to_le_bytes())
+}
+
+/// A record without its flows in postcard, the number of flows in 4 bytes, and 64 bytes for each flow, as a [`FlowLog`] has them: flows are
+/// written and read one after the other, the rest is in memory at once.
+impl Stored for RunRecord {
+    const ENDING: &'static str = "run";
+
+    fn write_to(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        let flows = u32::try_from(self.output.flows.len()).map_err(io::Error::other)?;
+        write_value(&mut out, self)?;
+        out.write_all(&flows.to_le_bytes())?;
+        self.output.flows.write_to(&mut out)
+    }
+
+    fn read_from(mut input: &mut dyn Read, length: u64) -> io::Result<RunRecord> {
+        let mut record: RunRecord = read_value(&mut input, length)?;
+        let flows = u32::from_le_bytes(read_array(&mut input)?);
+        record.output.flows = FlowLog::read_from(&mut input, flows)?;
+        Ok(record)
+    }
+}
+
+/// The length in 8 bytes, then the value in postcard.
+pub(crate) fn write_value(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
+    out.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    out.write_all(&bytes)
+}
+
+/// Whose result a file has, or what is wrong with the file, in words that follow its name.
+pub(crate) fn read_header(path: &Path) -> Result<Header, String> {
+    let (mut input, length) = open(path)?;
+    read_value(&mut input, length).map_err(damaged)
+}
+
+/// The content of a file, or what is wrong with the file, in words that follow its name.
+pub(crate) fn read<V: Stored>(path: &Path) -> Result<(Header, V), String> {
+    let (mut input, length) = open(path)?;
+    if !is_intact(&mut input).map_err(unreadable)? {
+        return Err("is damaged: its checksum is wrong".to_string());
+    }
+    let (mut input, _) = open(path)?;
+    let header = read_value(&mut input, length).map_err(damaged)?;
+    let value = V::read_from(&mut input, length).map_err(damaged)?;
+    Ok((header, value))
+}
+
+/// A file with a reader behind its format, and its length in bytes.
+fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
+    let file = File::open(path).map_err(unreadable)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    let mut input = BufReader::new(file);
+    if read_array(&mut input).map_err(damaged)? != MAGIC {
+        return Err("is not the result of a run".to_string());
+    }
+    match u32::from_le_bytes(read_array(&mut input).map_err(damaged)?) {
+        FORMAT => Ok((input, length)),
+        other => Err(format!("is in format {other}; this version of rnic reads format {FORMAT}")),
+    }
+}
+
+fn unreadable(error: io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+fn damaged(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "is damaged: it ends too early".to_string(),
+        _ => format!("is damaged: {error}"),
+    }
+}
+
+/// Whether the checksum is right.
+fn is_intact(input: &mut BufReader<File>) -> io::Result<bool> {
+    input.rewind()?;
+    let length = input.get_ref().metadata()?.len();
+    let mut summed = Summed { inner: io::sink(), sum: crc32fast::Hasher::new() };
+    io::copy(&mut input.take(length.saturating_sub(4)), &mut summed)?;
+    let mut sum = Vec::new();
+    input.read_to_end(&mut sum)?;
+    Ok(sum == summed.sum.finalize().to_le_bytes())
+}
+
+/// `length`: of the file in bytes.
+pub(crate) fn read_value<T: DeserializeOwned>(input: &mut impl Read, length: u64) -> io::Result<T> {
+    let size = u64::from_le_bytes(read_array(input)?);
+    // No more than there can be, whatever the file says.
+    if size > length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut bytes = vec![0; size as usize];
+    input.read_exact(&mut bytes)?;
+    postcard::from_bytes(&bytes).map_err(io::Error::other)
+}
+
+fn read_array<const N: usize>(input: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    input.read_exact(&mut bytes).map(|()| bytes)
+}
+
+/// Adds up what is written.
+struct Summed<W> {
+    inner: W,
+    sum: crc32fast::Hasher,
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.sum.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

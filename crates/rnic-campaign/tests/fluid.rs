@@ -1,0 +1,151 @@
+//! The fluid model beside runs of packets.
+
+use rnic_campaign::fluid::{FluidComparison, compare_with_fluid};
+use rnic_scenario::from_str;
+use rnic_sim::Catalogue;
+use rnic_sim::resolve::resolve;
+use rnic_sim::run::simulate_run;
+use rnic_transport::{BitRate, Bytes, Time};
+use std::path::Path;
+
+const SWITCH: &str = r#"fabric = { topology = "single-switch", hosts = 5, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = { queueing = "shared", mark = "departures" } }"#;
+const INCAST: &str = r#"traffic = { pattern = "incast", senders = 2, total = "10 GB" }"#;
+const WATCH: &str = r#"watch = { interval = "500 us", queues = ["s0:h0"], flows = true }"#;
+
+fn run(fabric: &str, traffic: &str, watch: &str, keys: &str) -> Result<FluidComparison, String> {
+    let text = format!(
+        "{fabric}\n{watch}\nlimits = {{ duration = \"60 ms\" }}\n{traffic}\n[[run]]\nname = \"it\"\ntransport = \"roce\"\n{keys}\n"
+    );
+    let scenario = from_str(&text, "test.toml", Path::new("."), &[], None).unwrap();
+    let run = &scenario.runs[0];
+    let resolved = resolve(&Catalogue::standard(), run).unwrap();
+    let samples = simulate_run(run, &resolved).samples.unwrap();
+    compare_with_fluid(run, &resolved, &samples)
+}
+
+const DCQCN: &str = "cc = \"dcqcn\"";
+
+#[test]
+fn parameters_by_hand() {
+    let both = run(SWITCH, INCAST, WATCH, DCQCN).unwrap();
+    // 1,500 of 1,520 bytes on the cable.
+    assert_eq!(both.model.rate, BitRate::from_bps(39_473_684_210));
+    assert_eq!(both.model.packet, Bytes(1_500));
+    // Twice 500 ns, 1,520 bytes and 98 bytes at 200 ps each, over two links.
+    assert_eq!(both.model.delay, Time::from_ps(2 * (1_000_000 + 304_000 + 19_600)));
+    assert_eq!((both.model.cnp_interval, both.model.rate_timer), (Time::from_us(50), Time::from_us(55)));
+    assert_eq!((both.bottleneck.as_str(), both.flows.len(), both.times.len()), ("s0:h0", 2, 119));
+    assert!((both.share / 1e9 - 40.0 * 1_438.0 / 1_520.0 / 2.0).abs() < 1e-6);
+    // On arrivals a mark waits with its packet: the fixed point's queue at 39.47 Gbps.
+    let arrivals = run(&SWITCH.replace("departures", "arrivals"), INCAST, WATCH, DCQCN).unwrap();
+    let wait = (arrivals.model.delay - both.model.delay).as_secs();
+    assert!((wait - both.fixed_point.queue * 8.0 / 39.4737e9).abs() < 1e-9, "{wait}");
+}
+
+/// Both stand near the same point: shares, the sum, the queue.
+#[test]
+fn packets_and_model_agree_where_they_settle() {
+    for senders in [2, 4] {
+        let traffic = INCAST.replace("senders = 2", &format!("senders = {senders}"));
+        let both = run(SWITCH, &traffic, WATCH, DCQCN).unwrap();
+        for flow in &both.flows {
+            assert!((flow.model_steady / both.share - 1.0).abs() < 0.02, "{senders}: {flow:?}");
+            assert!((flow.packets_steady / both.share - 1.0).abs() < 0.15, "{senders}: {flow:?}");
+        }
+        let sum: f64 = both.flows.iter().map(|flow| flow.packets_steady).sum();
+        assert!((0.97..=1.001).contains(&(sum / both.share / f64::from(senders))), "{senders}: {sum}");
+        assert!(both.fixed_point.is_valid());
+        assert!((both.queue.model_steady / both.fixed_point.queue - 1.0).abs() < 0.1, "{senders}: {:?}", both.queue);
+        let packets = both.queue.packets_steady.unwrap() / both.fixed_point.queue;
+        assert!((0.6..1.6).contains(&packets), "{senders}: {packets}");
+        assert!(both.difference < 0.25, "{senders}: {}", both.difference);
+    }
+}
+
+/// What a second flow does that starts later, and what the first one does until then.
+#[test]
+fn a_later_flow() {
+    let list = r#"[[traffic]]
+name = "first"
+pattern = "incast"
+senders = 1
+total = "10 GB"
+[[traffic]]
+name = "second"
+pattern = "incast"
+senders = 1
+total = "10 GB"
+start = "20 ms""#;
+    let both = run(SWITCH, list, WATCH, DCQCN).unwrap();
+    // Alone, the first has all; the second nothing before it starts.
+    assert!((both.flows[0].model[38] / (2.0 * both.share) - 1.0).abs() < 1e-6);
+    assert!((both.flows[0].packets[38] / (2.0 * both.share) - 1.0).abs() < 0.01);
+    assert_eq!((both.flows[1].model[38], both.flows[1].packets[38]), (0.0, 0.0));
+    assert_eq!(both.flows[1].start, Time::from_ms(20));
+    // The second half of the 80 intervals from 20 ms on.
+    assert_eq!(both.steady_from, 40 + 39);
+    // Alpha of the first flow has decayed in the model only, so that there, it gives way more slowly.
+    assert!(both.difference < 0.35, "{}", both.difference);
+}
+
+/// Routes by hand decide where the flows meet, and how far a mark goes.
+#[test]
+fn the_run_s_own_routes_are_the_model_s() {
+    let triangle = |route: &str| {
+        format!(
+            r#"fabric = {{ topology = "graph", hosts = 3, switches = 3, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = {{ queueing = "shared", mark = "departures" }}, link = [{}]{route} }}"#,
+            [("h0", "s0"), ("h1", "s0"), ("h2", "s1"), ("s0", "s1"), ("s1", "s2"), ("s2", "s0")]
+                .map(|(from, to)| format!("{{ from = \"{from}\", to = \"{to}\" }}"))
+                .join(", ")
+        )
+    };
+    let incast = INCAST.replace("senders = 2", "senders = 2, receiver = 2");
+    let around = r#", route = [{ at = "s0", to = "h2", via = "s2" }]"#;
+    let watch = WATCH.replace("s0:h0", "s1:h2");
+    let both = [run(&triangle(""), &incast, &watch, DCQCN), run(&triangle(around), &incast, &watch, DCQCN)];
+    let [short, long] = both.map(Result::unwrap);
+    assert_eq!((short.bottleneck.as_str(), long.bottleneck.as_str()), ("s0:s1", "s0:s2"));
+}
+
+#[test]
+fn what_the_model_cannot_be() {
+    let reason = |fabric: &str, traffic: &str, watch: &str, keys: &str| run(fabric, traffic, watch, keys).unwrap_err();
+    assert_eq!(
+        reason(SWITCH, INCAST, WATCH, "cc = \"dctcp\""),
+        "the model is one of cc \"dcqcn\", and the run has cc \"dctcp\""
+    );
+    let no_flows = WATCH.replace("true", "false");
+    assert!(reason(SWITCH, INCAST, &no_flows, DCQCN).starts_with("too little was sampled"));
+    let short = INCAST.replace("10 GB", "20 MB");
+    assert!(reason(SWITCH, &short, WATCH, DCQCN).ends_with(" ends, but the model's flows do not"));
+    let unmarked = SWITCH.replace("queueing", "ecn = false, queueing");
+    assert_eq!(reason(&unmarked, INCAST, WATCH, DCQCN), "the switches mark nothing");
+    assert_eq!(
+        reason(SWITCH, INCAST, WATCH, &format!("{DCQCN}\nmax_rate = \"10 Gbps\"")),
+        "the run has max_rate = \"10 Gbps\", and the model's flows go up to the bottleneck's rate"
+    );
+    assert_eq!(
+        reason(SWITCH, INCAST, WATCH, &format!("{DCQCN}\nbdp_cap = 100")),
+        "the run limits the packets in flight, and the model does not"
+    );
+    let lossy = SWITCH.replace("delay", "loss = 0.001, delay");
+    assert!(reason(&lossy, INCAST, WATCH, DCQCN).ends_with("loses packets, and the model does not"));
+    let slow = SWITCH.replace("switch =", "link = [{ from = \"h0\", to = \"s0\", rate = \"10 Gbps\" }], switch =");
+    assert_eq!(
+        reason(&slow, INCAST, WATCH, DCQCN),
+        "a host's link has 40 Gbps, the bottleneck 10 Gbps: the model has one rate for both"
+    );
+    let closed = INCAST.replace("10 GB\"", "10 GB\", interval = \"completion\"");
+    assert_eq!(
+        reason(SWITCH, &closed, WATCH, DCQCN),
+        "the flows of traffic \"incast\" follow from what has arrived, and the model's start at given times"
+    );
+    let storm =
+        SWITCH.replace("switch =", "storm = [{ host = \"h0\", start = \"1 ms\", duration = \"1 ms\" }], switch =");
+    assert_eq!(
+        reason(&storm, INCAST, WATCH, &format!("{DCQCN}\npfc = true")),
+        "a NIC of the run pauses its switch, and the model has no pauses"
+    );
+    let permutation = r#"traffic = { pattern = "permutation", sizes = "fixed 10 GB" }"#;
+    assert_eq!(reason(SWITCH, permutation, WATCH, DCQCN), "the flows share no output of a switch");
+}

@@ -1,0 +1,247 @@
+//! The files of a scenario's results. They hold nothing of the machine: same scenario and seed, same bytes.
+
+use super::flow_files;
+use super::pauses;
+use super::report;
+use super::samples;
+use super::summary::{ScenarioSummary, port_utilisation};
+use super::sweep_files;
+use super::text::{exact_gbps, exact_us, round6};
+use rnic_run::RunRecord;
+use rnic_run::Scenario;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A format for the list of all flows; both hold the same columns ([`flow_files::COLUMNS`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowFormat {
+    /// `flows.csv`.
+    Csv,
+    /// `flows.parquet`.
+    Parquet,
+}
+
+/// Columns of `ports.csv`, one row per run, port and priority. Rates in Gbps, times in microseconds, `utilisation` as a
+/// fraction of the run's duration (the whole port's, repeated for each of its priorities), the rest counts and bytes.
+pub const PORT_COLUMNS: [&str; 17] = [
+    "run",
+    "node",
+    "port",
+    "peer",
+    "rate_gbps",
+    "utilisation",
+    "priority",
+    "tx_packets",
+    "tx_bytes",
+    "drops",
+    "lost",
+    "pause_sent",
+    "pause_received",
+    "paused_us",
+    "queue_high_water_bytes",
+    "trimmed",
+    "returned",
+];
+
+/// Writes `summary.json`, `ports.csv`, `report.html`, of watched runs `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
+/// flows into `dir`, which it creates, and returns their paths. Each file appears whole or not at all; an older one of the same name is replaced.
+pub fn write_all(
+    dir: &Path, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary, flows: &[FlowFormat],
+) -> io::Result<Vec<PathBuf>> {
+    fs::create_dir_all(dir)?;
+    let mut paths = vec![
+        write_atomically(&dir.join("summary.json"), |out| {
+            serde_json::to_writer_pretty(&mut *out, &summary.to_json(false))?;
+            out.write_all(b"\n")
+        })?,
+        write_atomically(&dir.join("ports.csv"), |out| write_ports(out, scenario, reports))?,
+        write_atomically(&dir.join("report.html"), |out| {
+            out.write_all(report::render(scenario, summary, reports).as_bytes())
+        })?,
+    ];
+    if samples::has_queues(reports) {
+        paths.push(write_atomically(&dir.join("queues.csv"), |out| samples::write_queues(out, scenario, reports))?);
+    }
+    if samples::has_flows(reports) {
+        paths.push(write_atomically(&dir.join("goodput.csv"), |out| samples::write_flows(out, scenario, reports))?);
+    }
+    if pauses::any(reports) {
+        paths.push(write_atomically(&dir.join("pauses.csv"), |out| pauses::write_pauses(out, scenario, reports))?);
+        paths.push(write_atomically(&dir.join("victims.csv"), |out| pauses::write_victims(out, scenario, reports))?);
+    }
+    if !summary.swept().is_empty() {
+        paths.push(write_atomically(&dir.join("sweep.csv"), |out| sweep_files::write_csv(out, summary))?);
+        paths.push(write_atomically(&dir.join("sweep.parquet"), |out| sweep_files::write_parquet(out, summary))?);
+    }
+    if flows.contains(&FlowFormat::Csv) {
+        paths.push(write_atomically(&dir.join("flows.csv"), |out| flow_files::write_csv(out, scenario, reports))?);
+    }
+    if flows.contains(&FlowFormat::Parquet) {
+        paths.push(write_atomically(&dir.join("flows.parquet"), |out| {
+            flow_files::write_parquet(out, scenario, reports)
+        })?);
+    }
+    // What could not be read is missing in what was written.
+    reports.iter().try_for_each(|report| report.output.flows.check())?;
+    Ok(paths)
+}
+
+/// Writes to a temporary file beside `path` and renames it; removes it where writing fails.
+pub fn write_atomically(
+    path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<PathBuf> {
+    write_and_rename(path, write, File::sync_all)
+}
+
+/// As [`write_atomically`]; `settle` says what is waited for before the file has its name.
+pub fn write_and_rename(
+    path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>, settle: fn(&File) -> io::Result<()>,
+) -> io::Result<PathBuf> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let result = (|| {
+        let mut out = BufWriter::new(File::create(&temporary)?);
+        write(&mut out)?;
+        settle(&out.into_inner()?)?;
+        fs::rename(&temporary, path)
+    })();
+    if let Err(error) = result {
+        // The first error is the one worth telling.
+        let _ = fs::remove_file(&temporary);
+        return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
+    }
+    Ok(path.to_path_buf())
+}
+
+fn write_ports(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(PORT_COLUMNS)?;
+    for (run, report) in scenario.runs.iter().zip(reports) {
+        for port in &report.output.ports {
+            let utilisation = port_utilisation(port, report.output.end);
+            for (priority, counters) in port.priorities.iter().enumerate() {
+                csv.write_record([
+                    run.name.as_str(),
+                    &port.node,
+                    &port.port.to_string(),
+                    &port.peer,
+                    &exact_gbps(port.rate.as_bps()),
+                    &utilisation.map_or(String::new(), |u| round6(u).to_string()),
+                    &priority.to_string(),
+                    &counters.tx_packets.to_string(),
+                    &counters.tx_bytes.to_string(),
+                    &counters.drops.to_string(),
+                    &counters.lost.to_string(),
+                    &counters.pause_sent.to_string(),
+                    &counters.pause_received.to_string(),
+                    &exact_us(rnic_transport::Time::from_ps(counters.paused_ps)),
+                    &counters.queue_high_water.to_string(),
+                    &counters.trimmed.to_string(),
+                    &counters.returned.to_string(),
+                ])?;
+            }
+        }
+    }
+    csv.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{fixture, summarise};
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn written(flows: &[FlowFormat]) -> BTreeMap<String, Vec<u8>> {
+        let (scenario, reports) = fixture::two_runs();
+        let dir = tempfile::tempdir().unwrap();
+        let nested = dir.path().join("out/tiny");
+        let paths = write_all(&nested, &scenario, &reports, &summarise(&scenario, &reports), flows).unwrap();
+        let found: BTreeMap<String, Vec<u8>> = fs::read_dir(&nested)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .map(|p| (p.file_name().unwrap().to_str().unwrap().to_string(), fs::read(&p).unwrap()))
+            .collect();
+        assert_eq!(found.len(), paths.len(), "no temporary file stays behind");
+        found
+    }
+
+    #[test]
+    fn files_on_request_only_and_the_same_bytes_each_time() {
+        let all = written(&[FlowFormat::Csv, FlowFormat::Parquet]);
+        let names: Vec<&str> = all.keys().map(String::as_str).collect();
+        assert_eq!(names, ["flows.csv", "flows.parquet", "ports.csv", "report.html", "summary.json"]);
+        assert_eq!(all, written(&[FlowFormat::Csv, FlowFormat::Parquet]));
+        assert_eq!(written(&[]).len(), 3);
+    }
+
+    #[test]
+    fn timing_reaches_no_file() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let before = written(&[]);
+        for report in &mut reports {
+            (report.wall_s, report.cpu_s, report.peak_rss_bytes) = (98_765.0, 98_765.0, 98_765);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        write_all(dir.path(), &scenario, &reports, &summarise(&scenario, &reports), &[]).unwrap();
+        for (name, bytes) in before {
+            assert_eq!(fs::read(dir.path().join(&name)).unwrap(), bytes, "{name}");
+        }
+    }
+
+    /// Every file, of records in memory and of the same ones in a file.
+    #[test]
+    fn files_do_not_depend_on_where_the_records_are() {
+        for (scenario, mut reports) in [fixture::two_runs(), fixture::showcase()] {
+            let flows = [FlowFormat::Csv, FlowFormat::Parquet];
+            let mut written = Vec::new();
+            for in_file in [false, true] {
+                if in_file {
+                    reports.iter_mut().for_each(|report| report.output.flows = report.output.flows.in_file());
+                }
+                let dir = tempfile::tempdir().unwrap();
+                let summary = summarise(&scenario, &reports);
+                let paths = write_all(dir.path(), &scenario, &reports, &summary, &flows).unwrap();
+                written.push(paths.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>());
+            }
+            assert_eq!(written[0].len(), 5);
+            assert!(written[0] == written[1]);
+        }
+    }
+
+    #[test]
+    fn records_that_cannot_be_read_are_an_error() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let summary = summarise(&scenario, &reports);
+        reports[0].output.flows = reports[0].output.flows.unreadable();
+        let dir = tempfile::tempdir().unwrap();
+        let error = write_all(dir.path(), &scenario, &reports, &summary, &[FlowFormat::Csv]).unwrap_err();
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn ports_csv_is_exact() {
+        let text = String::from_utf8(written(&[])["ports.csv"].clone()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 7);
+        assert_eq!(
+            lines[0],
+            "run,node,port,peer,rate_gbps,utilisation,priority,tx_packets,tx_bytes,drops,lost,pause_sent,\
+             pause_received,paused_us,queue_high_water_bytes,trimmed,returned"
+        );
+        assert_eq!(lines[3], "RoCE + PFC,s0,2,s1,40,0.25,0,300,318600,1,1,2,3,0.0875,231003,0,0");
+    }
+
+    #[test]
+    fn an_unwritable_place_is_an_error_that_names_the_file() {
+        let (scenario, reports) = fixture::two_runs();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("ports.csv")).unwrap();
+        let summary = summarise(&scenario, &reports);
+        let error = write_all(dir.path(), &scenario, &reports, &summary, &[]).unwrap_err();
+        assert!(error.to_string().contains("ports.csv"), "{error}");
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(left.iter().all(|n| !n.to_string_lossy().ends_with(".tmp")), "{left:?}");
+    }
+}

@@ -1,0 +1,190 @@
+//! The statistics of a run's flows: of all, by size and by source of traffic.
+
+use super::ranks::{Ranked, ranked};
+use super::stats::{self, Distribution, Goodput};
+use super::summary::{Group, SizeClass, TrafficClass};
+use rnic_run::RunSpec;
+use rnic_run::{FlowRecord, RunOutput};
+use rnic_transport::Bytes;
+
+/// What can be counted in a run that failed, too.
+pub(super) struct Counts {
+    /// Flows that finished.
+    pub(super) completed: u64,
+    /// Flows that started and did not finish.
+    pub(super) unfinished: u64,
+    /// Timeouts that fired.
+    pub(super) timeouts: u64,
+    /// Measured flows that finished, of each group.
+    measured: Vec<u64>,
+    /// Unfinished flows of each source.
+    unfinished_of: Vec<u64>,
+}
+
+/// The statistics of the measured flows.
+pub(super) struct FlowStatistics {
+    pub(super) whole: Group,
+    pub(super) goodput: Option<Goodput>,
+    pub(super) sizes: Vec<SizeClass>,
+    pub(super) traffic: Vec<TrafficClass>,
+}
+
+/// Numbers the groups: all flows, then the classes of sizes, then the sources of traffic, where there are several.
+pub(super) struct Groups<'s> {
+    spec: &'s RunSpec,
+    /// Names and largest sizes.
+    sizes: Vec<(String, Option<u64>)>,
+}
+
+/// Of all flows.
+const WHOLE: usize = 0;
+/// The values of a group's flows, each a series: the completion time in microseconds, the slowdown, the goodput in bit/s.
+const VALUES: [&[u32]; 3] = [&Distribution::PER_MILLE, &Distribution::PER_MILLE, &Goodput::PER_MILLE];
+
+impl<'s> Groups<'s> {
+    /// Single packets (up to the MTU), then decades up to 10 MB, then the rest.
+    pub(super) fn new(spec: &'s RunSpec) -> Groups<'s> {
+        let mut sizes = vec![("<= 1 packet".to_string(), Some(spec.fabric.mtu.0))];
+        sizes.extend([10_000, 100_000, 1_000_000, 10_000_000].map(|n| (format!("<= {}", Bytes(n)), Some(n))));
+        sizes.push(("> 10 MB".to_string(), None));
+        Groups { spec, sizes }
+    }
+
+    fn sources(&self) -> usize {
+        if self.spec.traffic.len() < 2 { 0 } else { self.spec.traffic.len() }
+    }
+
+    fn len(&self) -> usize {
+        1 + self.sizes.len() + self.sources()
+    }
+
+    fn of_size(&self, flow: &FlowRecord) -> usize {
+        1 + self.sizes.iter().take_while(|(_, most)| most.is_some_and(|most| flow.bytes > most)).count()
+    }
+
+    fn of_source(&self, flow: &FlowRecord) -> Option<usize> {
+        let source = usize::from(flow.traffic);
+        (source < self.sources()).then_some(1 + self.sizes.len() + source)
+    }
+
+    /// The groups that a flow is in.
+    fn of(&self, flow: &FlowRecord) -> impl Iterator<Item = usize> {
+        [WHOLE, self.of_size(flow)].into_iter().chain(self.of_source(flow))
+    }
+
+    pub(super) fn count(&self, output: &RunOutput) -> Counts {
+        let mut counts = Counts {
+            completed: 0,
+            unfinished: 0,
+            timeouts: 0,
+            measured: vec![0; self.len()],
+            unfinished_of: vec![0; self.sources()],
+        };
+        for flow in &output.flows {
+            counts.timeouts += u64::from(flow.timeouts);
+            match flow.finish {
+                Some(_) => counts.completed += 1,
+                None => {
+                    counts.unfinished += 1;
+                    if let Some(count) = counts.unfinished_of.get_mut(usize::from(flow.traffic)) {
+                        *count += 1;
+                    }
+                }
+            }
+            if flow.measured && flow.finish.is_some() {
+                self.of(&flow).for_each(|group| counts.measured[group] += 1);
+            }
+        }
+        counts
+    }
+
+    /// With statistics only where the run is `ok`; `counts` are those of the same output.
+    pub(super) fn statistics(&self, output: &RunOutput, counts: &Counts, ok: bool) -> FlowStatistics {
+        let series = if ok { self.series(output) } else { vec![None; self.len() * VALUES.len()] };
+        let of = |group: usize, value: usize| series[group * VALUES.len() + value].as_ref();
+        let group = |group: usize| Group {
+            flows: counts.measured[group],
+            slowdown: of(group, 1).and_then(Distribution::of_ranked),
+            fct_us: of(group, 0).and_then(Distribution::of_ranked),
+        };
+        let goodput = |group: usize| of(group, 2).and_then(Goodput::of_ranked);
+        let first_source = 1 + self.sizes.len();
+        let source = |(index, unfinished): (usize, &u64)| TrafficClass {
+            name: self.spec.traffic[index].name.clone(),
+            group: group(first_source + index),
+            unfinished: *unfinished,
+            goodput: goodput(first_source + index),
+        };
+        FlowStatistics {
+            whole: group(WHOLE),
+            goodput: goodput(WHOLE),
+            sizes: self.size_classes(group),
+            traffic: counts.unfinished_of.iter().enumerate().map(source).collect(),
+        }
+    }
+
+    fn series(&self, output: &RunOutput) -> Vec<Option<Ranked>> {
+        let wanted: Vec<&[u32]> = (0..self.len()).flat_map(|_| VALUES).collect();
+        ranked(&output.flows, &wanted, |flow, add| {
+            if !flow.measured {
+                return;
+            }
+            if let (Some(fct_us), Some(slowdown)) = (stats::fct_us(flow), stats::slowdown(flow)) {
+                for group in self.of(flow) {
+                    add(group * VALUES.len(), fct_us);
+                    add(group * VALUES.len() + 1, slowdown);
+                }
+            }
+            if let Some(goodput) = flow.goodput_bps(output.end) {
+                for group in [WHOLE].into_iter().chain(self.of_source(flow)) {
+                    add(group * VALUES.len() + 2, goodput);
+                }
+            }
+        })
+    }
+
+    /// Empty classes left out.
+    fn size_classes(&self, group: impl Fn(usize) -> Group) -> Vec<SizeClass> {
+        let mut min_bytes = 0;
+        let mut classes = Vec::new();
+        for ((name, max_bytes), group) in self.sizes.iter().zip((1..).map(group)) {
+            if group.flows > 0 {
+                classes.push(SizeClass { name: name.clone(), min_bytes, max_bytes: *max_bytes, group });
+            }
+            min_bytes = min_bytes.max(max_bytes.map_or(u64::MAX, |max| max.saturating_add(1)));
+        }
+        classes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    fn sizes(mtu: u64, bytes: [u64; 3]) -> Vec<SizeClass> {
+        let (mut scenario, reports) = fixture::two_runs();
+        let spec = &mut scenario.runs[0];
+        spec.fabric.mtu = Bytes(mtu);
+        let mut output = reports[0].output.clone();
+        output.flows = (0..).zip(bytes).map(|(id, bytes)| fixture::flow(id, bytes)).collect();
+        let groups = Groups::new(spec);
+        groups.statistics(&output, &groups.count(&output), true).sizes
+    }
+
+    #[test]
+    fn single_packets_end_where_a_large_mtu_ends() {
+        let classes = sizes(12_000, [9_000, 12_000, 12_001]);
+        let shape: Vec<_> =
+            classes.iter().map(|c| (c.name.as_str(), c.min_bytes, c.max_bytes, c.group.flows)).collect();
+        assert_eq!(shape, [("<= 1 packet", 0, Some(12_000), 2), ("<= 100 KB", 12_001, Some(100_000), 1)]);
+    }
+
+    #[test]
+    fn the_largest_class_is_open() {
+        let classes = sizes(1_000, [u64::MAX, 10_000_001, 10_000_000]);
+        assert_eq!(classes.len(), 2);
+        assert_eq!((classes[0].min_bytes, classes[0].group.flows), (1_000_001, 1));
+        assert_eq!((classes[1].name.as_str(), classes[1].max_bytes, classes[1].group.flows), ("> 10 MB", None, 2));
+    }
+}

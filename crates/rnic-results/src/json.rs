@@ -1,0 +1,300 @@
+//! The summary as JSON: the contract that scripts and acceptance checks rely on.
+//!
+//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact; so are simulated times, to 53 bits of
+//! picoseconds (2.5 hours).
+
+use super::stats::{Distribution, Goodput};
+use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, SizeClass, TrafficClass, Utilisation};
+use super::text::round6;
+use rnic_transport::Time;
+use serde_json::{Map, Value, json};
+
+impl ScenarioSummary {
+    /// The summary as one JSON document, keys in the documented order. `with_timing` adds what the simulation cost,
+    /// which differs from machine to machine; without it the document depends on the scenario and the seed alone.
+    pub fn to_json(&self, with_timing: bool) -> Value {
+        json!({
+            "scenario": self.name,
+            "seed": self.seed,
+            "version": self.version,
+            "runs": self.runs.iter().map(|run| run_json(run, self.seed, with_timing)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_string(), value);
+    put("name", json!(run.name));
+    if !run.point.is_empty() {
+        put("base", json!(run.base));
+        put(
+            "point",
+            run.point.iter().map(|(key, text)| (key.clone(), number_or_text(text))).collect::<Map<_, _>>().into(),
+        );
+    }
+    if run.seed != seed {
+        put("seed", json!(run.seed));
+    }
+    put("transport", json!(run.transport));
+    put("cc", json!(run.cc));
+    put("pfc", json!(run.pfc));
+    put("status", json!(if run.failure.is_some() { "failed" } else { "completed" }));
+    if let Some(failure) = &run.failure {
+        put("failure", json!(failure));
+    }
+    let flows = run.flows;
+    if let Some(cut) = run.cut {
+        let unfinished = flows.offered - flows.completed;
+        put("cut", json!({"at_us": cut.at.as_us(), "unfinished": unfinished, "not_started": cut.not_started}));
+    }
+    let (completed, given_up) = (flows.completed, run.totals.given_up);
+    let counts =
+        json!({"offered": flows.offered, "completed": completed, "measured": flows.measured, "given_up": given_up});
+    put("flows", counts);
+    put("slowdown", distribution(run.slowdown));
+    put("fct_us", distribution(run.fct_us));
+    put("sizes", run.sizes.iter().map(size_class).collect());
+    if !run.traffic.is_empty() {
+        put("traffic", run.traffic.iter().map(traffic_class).collect());
+    }
+    put("packets", packets(run));
+    put("drop_rate", json!(run.drop_rate.map(round6)));
+    put("pause", json!({"frames": run.totals.pause_frames, "time_us": Time::from_ps(run.totals.paused_ps).as_us()}));
+    let utilisations = json!({"hosts": utilisation(run.host_utilisation), "links": utilisation(run.link_utilisation)});
+    put("utilisation", utilisations);
+    put("timeouts", json!(run.timeouts));
+    put("rct_us", json!(run.requests.map(|d| round6(d.mean))));
+    put("requests", requests(run.requests));
+    put("goodput_bps", goodput(run.goodput));
+    put("sim_time_us", json!(run.sim_time.as_us()));
+    put("parameters", run.parameters.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>().into());
+    put("warnings", json!(run.warnings));
+    if !run.queues.is_empty() {
+        put("queues", run.queues.iter().map(queue).collect());
+    }
+    if let Some(pauses) = &run.pauses {
+        put("pauses", pauses.to_json());
+    }
+    if with_timing {
+        put("wall_s", json!(round6(run.timing.wall_s)));
+        put("cpu_s", json!(round6(run.timing.cpu_s)));
+        put("peak_rss_bytes", json!(run.timing.peak_rss_bytes));
+    }
+    object.into()
+}
+
+/// A swept value: a number where it is one.
+fn number_or_text(text: &str) -> Value {
+    let plain = text.replace('_', "");
+    match (plain.parse::<u64>(), plain.parse::<f64>()) {
+        (Ok(count), _) => json!(count),
+        (_, Ok(number)) if number.is_finite() => json!(number),
+        _ => json!(text),
+    }
+}
+
+fn distribution(of: Option<Distribution>) -> Value {
+    json!(of.map(|d| {
+        json!({
+            "mean": round6(d.mean),
+            "p50": round6(d.p50),
+            "p95": round6(d.p95),
+            "p99": round6(d.p99),
+            "p999": round6(d.p999),
+        })
+    }))
+}
+
+/// What a queue is called, the statistics of its bytes, and the largest.
+fn queue(queue: &QueueSummary) -> Value {
+    let mut object = distribution(Some(queue.bytes));
+    object["max"] = json!(queue.bytes.max);
+    json!({"queue": queue.name, "bytes": object})
+}
+
+fn requests(of: Option<Distribution>) -> Value {
+    json!(of.map(|d| {
+        json!({
+            "count": d.count,
+            "mean": round6(d.mean),
+            "p50": round6(d.p50),
+            "p99": round6(d.p99),
+            "max": round6(d.max),
+        })
+    }))
+}
+
+fn size_class(class: &SizeClass) -> Value {
+    let head = json!({"name": class.name, "min_bytes": class.min_bytes, "max_bytes": class.max_bytes});
+    with_group(head, &class.group)
+}
+
+fn traffic_class(class: &TrafficClass) -> Value {
+    let mut object = with_group(json!({"name": class.name}), &class.group);
+    object["unfinished"] = json!(class.unfinished);
+    object["goodput_bps"] = goodput(class.goodput);
+    object
+}
+
+fn goodput(of: Option<Goodput>) -> Value {
+    json!(of.map(|g| {
+        json!({
+            "flows": g.flows,
+            "mean": round6(g.mean),
+            "min": round6(g.min),
+            "p10": round6(g.p10),
+            "p50": round6(g.p50),
+            "max": round6(g.max),
+        })
+    }))
+}
+
+fn with_group(mut head: Value, group: &Group) -> Value {
+    head["flows"] = json!(group.flows);
+    head["slowdown"] = distribution(group.slowdown);
+    head["fct_us"] = distribution(group.fct_us);
+    head
+}
+
+fn packets(run: &RunSummary) -> Value {
+    let t = &run.totals;
+    json!({
+        "data": t.data,
+        "control": t.control,
+        "retransmitted": t.retransmitted,
+        "dropped": t.dropped,
+        "lost": t.lost,
+        "marked": t.marked,
+        "cnps": t.notifications,
+        "delivered": t.delivered,
+        "in_flight": t.in_flight,
+        "hops": t.hops,
+        "trimmed": t.trimmed,
+        "returned": t.returned,
+    })
+}
+
+fn utilisation(of: Option<Utilisation>) -> Value {
+    json!(of.map(|u| json!({"mean": round6(u.mean), "max": round6(u.max)})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{fixture, summarise};
+    use super::*;
+    use rnic_run::{Cut, RunStatus};
+
+    #[test]
+    fn the_contract_by_hand() {
+        let (scenario, reports) = fixture::two_runs();
+        let json = summarise(&scenario, &reports).to_json(true);
+        assert_eq!((&json["scenario"], &json["seed"]), (&json!("tiny"), &json!(7)));
+        assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+        let expected: Value = serde_json::from_str(EXPECTED_FIRST_RUN).unwrap();
+        // Compared as text: the order of keys is part of the contract's readability.
+        assert_eq!(
+            serde_json::to_string_pretty(&json["runs"][0]).unwrap(),
+            serde_json::to_string_pretty(&expected).unwrap()
+        );
+    }
+
+    const EXPECTED_FIRST_RUN: &str = r#"{
+        "name": "RoCE + PFC", "transport": "roce", "cc": "none", "pfc": true, "status": "completed",
+        "flows": {"offered": 5, "completed": 5, "measured": 4, "given_up": 0},
+        "slowdown": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
+        "fct_us": {"mean": 187.5, "p50": 40.0, "p95": 400.0, "p99": 400.0, "p999": 400.0},
+        "sizes": [
+            {"name": "<= 1 packet", "min_bytes": 0, "max_bytes": 1000, "flows": 1,
+             "slowdown": {"mean": 2.0, "p50": 2.0, "p95": 2.0, "p99": 2.0, "p999": 2.0},
+             "fct_us": {"mean": 10.0, "p50": 10.0, "p95": 10.0, "p99": 10.0, "p999": 10.0}},
+            {"name": "<= 10 KB", "min_bytes": 1001, "max_bytes": 10000, "flows": 1,
+             "slowdown": {"mean": 4.0, "p50": 4.0, "p95": 4.0, "p99": 4.0, "p999": 4.0},
+             "fct_us": {"mean": 40.0, "p50": 40.0, "p95": 40.0, "p99": 40.0, "p999": 40.0}},
+            {"name": "<= 1 MB", "min_bytes": 100001, "max_bytes": 1000000, "flows": 2,
+             "slowdown": {"mean": 7.0, "p50": 6.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
+             "fct_us": {"mean": 350.0, "p50": 300.0, "p95": 400.0, "p99": 400.0, "p999": 400.0}}],
+        "traffic": [
+            {"name": "background", "flows": 2,
+             "slowdown": {"mean": 3.0, "p50": 2.0, "p95": 4.0, "p99": 4.0, "p999": 4.0},
+             "fct_us": {"mean": 25.0, "p50": 10.0, "p95": 40.0, "p99": 40.0, "p999": 40.0}, "unfinished": 0,
+             "goodput_bps": {"flows": 2, "mean": 9e8, "min": 8e8, "p10": 8e8, "p50": 8e8, "max": 1e9}},
+            {"name": "incast", "flows": 2,
+             "slowdown": {"mean": 7.0, "p50": 6.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
+             "fct_us": {"mean": 350.0, "p50": 300.0, "p95": 400.0, "p99": 400.0, "p999": 400.0}, "unfinished": 0,
+             "goodput_bps": {"flows": 2, "mean": 4666670000.0, "min": 4e9, "p10": 4e9, "p50": 4e9, "max": 5333330000.0}}],
+        "packets": {"data": 600, "control": 20, "retransmitted": 6, "dropped": 5, "lost": 1, "marked": 2, "cnps": 0,
+                    "delivered": 610, "in_flight": 4, "hops": 1200, "trimmed": 0, "returned": 0},
+        "drop_rate": 0.00666667,
+        "pause": {"frames": 3, "time_us": 12.5},
+        "utilisation": {"hosts": {"mean": 0.375, "max": 0.5}, "links": {"mean": 0.333333, "max": 0.5}},
+        "timeouts": 2,
+        "rct_us": 410.0,
+        "requests": {"count": 1, "mean": 410.0, "p50": 410.0, "p99": 410.0, "max": 410.0},
+        "goodput_bps": {"flows": 4, "mean": 2783330000.0, "min": 8e8, "p10": 8e8, "p50": 1e9, "max": 5333330000.0},
+        "sim_time_us": 600.000001,
+        "parameters": {"rate": "40 Gbps", "buffer": "240 KB"},
+        "warnings": ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the slowest flow"],
+        "wall_s": 1.25, "cpu_s": 1.5, "peak_rss_bytes": 1048576
+    }"#;
+
+    #[test]
+    fn timing_only_on_request() {
+        let (scenario, reports) = fixture::two_runs();
+        let json = summarise(&scenario, &reports).to_json(false);
+        for key in ["wall_s", "cpu_s", "peak_rss_bytes", "failure"] {
+            assert!(json["runs"][0].get(key).is_none(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_failed_run_has_counts_but_no_statistics() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());
+        reports[1].output.flows.edit(3, |flow| flow.finish = None);
+        let json = summarise(&scenario, &reports).to_json(false);
+        let run = &json["runs"][1];
+        assert_eq!((&run["status"], &run["failure"]), (&json!("failed"), &json!("flow 3 is stuck")));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
+        for key in ["slowdown", "fct_us", "rct_us", "requests", "drop_rate"] {
+            assert_eq!(run.get(key), Some(&Value::Null), "{key}");
+        }
+        assert_eq!(run["utilisation"], json!({"hosts": null, "links": null}));
+        assert!(run["sizes"].as_array().unwrap().iter().all(|s| s["fct_us"].is_null() && s["flows"] != 0));
+        assert!(run["traffic"].as_array().unwrap().iter().all(|s| s["slowdown"].is_null()));
+        assert_eq!(run["packets"]["dropped"], 5);
+        assert_eq!(json["runs"][0]["status"], "completed");
+    }
+
+    #[test]
+    fn a_cut_run_has_statistics_and_tells_what_is_missing() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let output = &mut reports[0].output;
+        output.cut = Some(Cut { at: output.end, not_started: Some(7) });
+        // Started at 110 us, the run ended at 600.000001 us.
+        output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 49_000));
+        let json = summarise(&scenario, &reports).to_json(false);
+        let run = &json["runs"][0];
+        assert_eq!(run["status"], "completed");
+        assert_eq!(run["cut"], json!({"at_us": 600.000001, "unfinished": 1, "not_started": 7}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
+        assert_eq!(run["goodput_bps"]["flows"], 4);
+        let incast = &run["traffic"][1];
+        assert_eq!((&incast["flows"], &incast["unfinished"]), (&json!(1), &json!(1)));
+        assert_eq!((&incast["goodput_bps"]["min"], &incast["goodput_bps"]["flows"]), (&json!(8e8), &json!(2)));
+        assert_eq!(run["rct_us"], Value::Null, "the only request is unfinished");
+        assert!(json["runs"][1].get("cut").is_none());
+    }
+
+    #[test]
+    fn nothing_measured_is_null_everywhere() {
+        let (scenario, reports) = fixture::empty();
+        let text = summarise(&scenario, &reports).to_json(true).to_string();
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let run = &json["runs"][0];
+        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0, "given_up": 0}));
+        assert_eq!(run["sizes"], json!([]));
+        assert!(run["slowdown"].is_null() && run["drop_rate"].is_null() && run["requests"].is_null());
+    }
+}

@@ -1,0 +1,294 @@
+//! The reports: one HTML file each that works offline, on paper, on a phone and, but for its figures, without JavaScript.
+//!
+//! [`render`] makes the report of one scenario's runs, [`render_study`] that of several experiments. Both put tables into
+//! static HTML and figures ([`figure`]) into JSON that one script draws. The JSON of a scenario's report holds
+//! `summary.json` too. No network, no fonts, nothing of the machine: same bytes each time.
+//!
+//! [`svg`] draws the same figures of curves as a picture, for who wants no page.
+
+mod board;
+mod counts;
+pub mod figure;
+mod html;
+mod over_time;
+mod overview;
+mod page;
+mod pauses;
+mod runs;
+mod settings;
+mod study;
+pub mod svg;
+mod sweep;
+mod verdict;
+
+pub use runs::{boards, slowdown_by_size, tails};
+pub use study::{Experiment, Study, render_study};
+pub use verdict::{Verdict, Within};
+
+use super::summary::ScenarioSummary;
+use html::escape;
+use rnic_run::RunRecord;
+use rnic_run::Scenario;
+use serde_json::{Value, json};
+
+/// The whole file. `summary` is that of `scenario` and `reports`.
+pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> String {
+    render_with(scenario, summary, reports, &[])
+}
+
+/// The same with a table of verdicts on top.
+pub fn render_with(
+    scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord], verdicts: &[Verdict],
+) -> String {
+    let mut boards = pauses::boards(scenario, summary, reports);
+    boards.extend(runs::boards(scenario, summary, reports));
+    let figures = boards.iter().enumerate().map(|(number, (heading, board))| {
+        format!(
+            "<section class=\"figures\"><h2>{}</h2>\n{}</section>\n",
+            escape(heading),
+            board::frame(number, board, false)
+        )
+    });
+    let sections = [
+        overview::header(summary),
+        "<main>".to_string(),
+        settings::section(summary, &settings::Settings::of(scenario, summary)),
+        overview::failures(summary),
+        verdict::section(verdicts, |_| None),
+        figures.collect(),
+        overview::results(summary),
+        pauses::section(summary),
+        counts::sizes(summary),
+        counts::traffic(summary),
+        counts::counts(summary),
+        counts::ports(summary, reports),
+        overview::definitions(),
+        "</main>".to_string(),
+    ];
+    let data = json!({
+        "summary": summary.to_json(false),
+        "boards": boards.iter().map(|(_, board)| board.to_json()).collect::<Vec<Value>>(),
+    });
+    page::page(&summary.title, &sections.concat(), &data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{fixture, summarise};
+    use super::*;
+    use rnic_run::RunStatus;
+    use rnic_run::{BufferCycle, PauseRecords, PauseRoot, PauseSpan, RootKind, Victim};
+    use rnic_transport::Time;
+
+    fn rendered(scenario: &Scenario, reports: &[RunRecord]) -> String {
+        render(scenario, &summarise(scenario, reports), reports)
+    }
+
+    /// Port 0 paused for itself, from 10 to 30 us and at the end.
+    fn paused() -> PauseRecords {
+        let us = Time::from_us;
+        let root =
+            PauseRoot { kind: RootKind::Congestion, port: 0, priority: 0, first: us(10), samples: 3, most_ports: 1 };
+        let span = |from, to| PauseSpan { port: 0, priority: 0, from: us(from), to: us(to), root: Some(0) };
+        PauseRecords {
+            interval: us(10),
+            samples: 9,
+            roots: vec![root],
+            most_paused: 1,
+            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true, cut: false }),
+            victims: vec![Victim { flow: 0, src: 0, dst: 1, samples: 2, root: 0, finished: true, goodput: 5e9 }],
+            victim_count: 1,
+            spans: vec![span(10, 30), span(80, 90)],
+            ..PauseRecords::default()
+        }
+    }
+
+    #[test]
+    fn pauses_become_a_picture_and_tables() {
+        let (scenario, mut reports) = fixture::two_runs();
+        assert!(!rendered(&scenario, &reports).contains("id=\"pauses\""));
+        reports[0].output.pauses = Some(paused());
+        let html = rendered(&scenario, &reports);
+        let figure = &data(&html)["boards"][0]["figures"][0];
+        assert_eq!(figure["kind"], "spans");
+        // The root's row first, then the port's own.
+        assert_eq!(figure["rows"].as_array().unwrap().len(), 2);
+        assert_eq!((&figure["rows"][0]["root"], &figure["rows"][1]["root"]), (&json!(0), &Value::Null));
+        assert_eq!(figure["rows"][1]["spans"], json!([[0, 10.0, 30.0], [0, 80.0, 90.0]]));
+        assert_eq!(figure["marks"][0], json!({"value": 80.0, "name": "deadlock: the cycle is closed"}));
+        let section = &html[html.find("id=\"pauses\"").unwrap()..];
+        assert!(
+            section.contains("deadlock from 80.0 us on") && section.contains("flow 0, ") && section.contains("5.00")
+        );
+        // The failed run's too: its pauses are what one wants to see.
+        reports.iter_mut().for_each(|report| report.output.status = RunStatus::Failed("stuck".into()));
+        assert_eq!(data(&rendered(&scenario, &reports))["boards"].as_array().unwrap().len(), 1);
+    }
+
+    fn data(html: &str) -> Value {
+        let start = html.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+        let length = html[start..].find("</script>").unwrap();
+        serde_json::from_str(&html[start..start + length]).unwrap()
+    }
+
+    #[test]
+    fn carries_the_summary_unchanged() {
+        let (scenario, reports) = fixture::two_runs();
+        let html = rendered(&scenario, &reports);
+        assert_eq!(data(&html)["summary"], summarise(&scenario, &reports).to_json(false));
+        assert_eq!(html, rendered(&scenario, &reports));
+    }
+
+    #[test]
+    fn names_cannot_become_markup() {
+        let (mut scenario, mut reports) = fixture::two_runs();
+        let nasty = "<b>\"x\"</b></script><!--";
+        scenario.title = nasty.into();
+        scenario.name = nasty.into();
+        for run in &mut scenario.runs {
+            run.name += nasty;
+            run.traffic[0].name = nasty.into();
+        }
+        reports[0].output.parameters.push((nasty.into(), nasty.into()));
+        reports[0].output.warnings.push(nasty.into());
+        reports[0].output.ports[0].node = nasty.into();
+        reports[0].output.pauses = Some(paused());
+        reports[1].output.status = RunStatus::Failed(nasty.into());
+        let html = rendered(&scenario, &reports);
+        assert!(!html.contains("<b>") && !html.contains("<!--"));
+        assert_eq!(html.matches("</script>").count(), 2);
+        assert!(html.contains("&lt;b&gt;&quot;x&quot;&lt;/b&gt;"));
+        assert_eq!(data(&html)["summary"]["scenario"], nasty);
+    }
+
+    #[test]
+    fn reaches_for_nothing_outside_itself() {
+        let (scenario, reports) = fixture::two_runs();
+        let html = rendered(&scenario, &reports).replace("http://www.w3.org/2000/svg", "");
+        for outside in ["http:", "https:", "//cdn", " src=", "@import", "url(", "fetch("] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_cut_run_tells_what_is_unfinished() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let cut = |page: &str| page.contains("<li>cut off at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;");
+        assert!(!cut(&rendered(&scenario, &reports)));
+        let at = rnic_transport::Time::from_us(600);
+        reports[1].output.cut = Some(rnic_run::Cut { at, not_started: Some(3) });
+        assert!(cut(&rendered(&scenario, &reports)));
+    }
+
+    #[test]
+    fn a_failed_run_is_marked_and_has_no_bar() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());
+        let html = rendered(&scenario, &reports);
+        assert!(html.contains("FAILED") && html.contains("flow 3 is stuck"));
+        let figures = &data(&html)["boards"][0]["figures"];
+        assert_eq!(figures[0]["groups"][0]["bars"][0]["value"], 5.0);
+        assert_eq!(figures[0]["groups"][0]["bars"][1]["value"], Value::Null);
+        let sizes = figures.as_array().unwrap().last().unwrap();
+        assert_eq!(sizes["views"][0]["lines"][1]["points"], json!([]));
+    }
+
+    #[test]
+    fn a_large_report_renders() {
+        let (scenario, reports) = fixture::showcase();
+        let html = rendered(&scenario, &reports);
+        assert!(html.len() < 400_000, "{}", html.len());
+        let figures = &data(&html)["boards"][0]["figures"];
+        assert_eq!(figures[3]["views"][0]["lines"][0]["points"].as_array().unwrap().len(), 100);
+        assert!(figures[4]["views"][2]["lines"][0]["points"].as_array().unwrap().len() > 5);
+    }
+
+    #[test]
+    #[ignore = "writes target/showcase and target/tiny, to be looked at"]
+    fn write_reports_to_look_at() {
+        for (name, (scenario, reports)) in [("showcase", fixture::showcase()), ("tiny", fixture::two_runs())] {
+            let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
+            let summary = summarise(&scenario, &reports);
+            crate::write_all(&dir, &scenario, &reports, &summary, &[]).unwrap();
+            println!("{}", crate::table::render(&summary, 80));
+        }
+        let study = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/study.html");
+        std::fs::write(study, render_study(&fixture::study())).unwrap();
+    }
+
+    #[test]
+    fn a_study_carries_its_verdicts_and_figures() {
+        let study = fixture::study();
+        let html = render_study(&study);
+        assert_eq!(html, render_study(&study));
+        for text in [
+            "<h1>The IRN paper, reproduced</h1>",
+            "2 inside what is stated, 1 outside, 1 without a stated number",
+            "<a href=\"#experiment-1\">Figure 9</a>",
+            "<code>nic_burst</code> matters",
+            "rnic reproduce irn --seeds 5",
+        ] {
+            assert!(html.contains(text), "{text}");
+        }
+        let boards = &data(&html)["boards"];
+        assert_eq!(boards[0]["figures"][0]["groups"][0]["stated"], json!([2.8, 3.7]));
+        assert_eq!(boards[0]["figures"][0]["groups"][1]["bars"][0]["interval"], json!([1.53, 1.87]));
+        assert_eq!(
+            boards[1]["figures"][0]["views"][0]["lines"][0]["points"][0],
+            json!([10.0, 0.965, [0.948889, 0.974286], ""])
+        );
+    }
+
+    #[test]
+    fn names_in_a_study_cannot_become_markup() {
+        let nasty = "<b>\"x\"</b></script><!--";
+        let mut study = fixture::study();
+        (study.title, study.command, study.version) = (nasty.into(), nasty.into(), nasty.into());
+        study.facts.push((nasty.into(), nasty.into()));
+        study.introduction.push(nasty.into());
+        study.verdicts[0].note = nasty.into();
+        study.verdicts[0].experiment = nasty.into();
+        study.experiments[0].name = nasty.into();
+        study.experiments[0].boards[0].series[0] = nasty.into();
+        if let figure::Figure::Bars(bars) = &mut study.experiments[0].boards[0].rows[0][0] {
+            (bars.title, bars.caption, bars.groups[0].name) = (nasty.into(), nasty.into(), nasty.into());
+        }
+        let html = render_study(&study);
+        assert!(!html.contains("<b>\"") && !html.contains("<!--"));
+        assert_eq!(html.matches("</script>").count(), 2);
+    }
+
+    #[test]
+    fn verdicts_stand_on_top_of_a_report() {
+        let (scenario, reports) = fixture::two_runs();
+        let summary = summarise(&scenario, &reports);
+        assert!(!render(&scenario, &summary, &reports).contains("id=\"verdicts\""));
+        let html = render_with(&scenario, &summary, &reports, &fixture::study().verdicts);
+        assert!(html.find("id=\"verdicts\"").unwrap() < html.find("class=\"figures\"").unwrap());
+    }
+
+    #[test]
+    fn a_sweep_of_fifty_runs_stays_small() {
+        let (mut scenario, reports) = fixture::showcase();
+        let (mut runs, mut many) = (Vec::new(), Vec::new());
+        for number in 0..50 {
+            let mut run = scenario.runs[number % 3].clone();
+            run.name = format!("{}, load {number}", run.name);
+            runs.push(run);
+            many.push(reports[number % 3].clone());
+        }
+        scenario.runs = runs;
+        let html = rendered(&scenario, &many);
+        assert!(html.len() < 600_000, "{}", html.len());
+    }
+
+    #[test]
+    fn nothing_measured_still_renders() {
+        let (scenario, reports) = fixture::empty();
+        let html = rendered(&scenario, &reports);
+        let body = &html[html.find("<body>").unwrap()..html.find("<script").unwrap()];
+        assert!(!body.contains("NaN") && !body.contains("inf") && body.contains("no flow was measured"));
+        let no_runs = rendered(&fixture::scenario(Vec::new()), &[]);
+        assert!(no_runs.contains("</html>"));
+    }
+}

@@ -1,0 +1,230 @@
+//! Pauses over time: which ports stood still, and for what.
+
+use super::super::pauses::{PauseSummary, host_name, port_name, root_name};
+use super::super::summary::{RunSummary, ScenarioSummary};
+use super::figure::{Axis, Board, Figure, Reference, Scale, Span, SpanRow, Spans, Unit};
+use super::html::{escape, row, table, time};
+use rnic_run::RunRecord;
+use rnic_run::{PauseRecords, PauseSpan, PortRecord};
+use rnic_run::{RunSpec, Scenario};
+use rnic_transport::Time;
+use std::collections::BTreeMap;
+
+/// Of more runs than this only the first are drawn.
+const RUNS: usize = 8;
+/// Rows of a picture.
+const ROWS: usize = 40;
+/// Roots with a colour of their own.
+const ROOTS: usize = 6;
+/// Rows of the table of roots.
+const TOP: usize = 8;
+/// Gaps shorter than this part of the picture are not drawn.
+const FINEST: u64 = 1_200;
+
+/// A board for each run that recorded its pauses and had some.
+pub(super) fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
+    let runs = scenario.runs.iter().zip(&summary.runs).zip(reports).take(RUNS);
+    let board = |((spec, run), report): ((&RunSpec, &RunSummary), &RunRecord)| {
+        let records = report.output.pauses.as_ref().filter(|records| !records.spans.is_empty())?;
+        Some((format!("Pauses: {}", run.name), board(spec, records, report)))
+    };
+    runs.filter_map(board).collect()
+}
+
+/// Which series a root has: its own, or one that it shares with all others.
+struct Colours {
+    names: Vec<String>,
+    of_root: BTreeMap<u32, usize>,
+    others: usize,
+}
+
+impl Colours {
+    fn new(records: &PauseRecords, report: &RunRecord) -> Colours {
+        let ports = &report.output.ports;
+        let mut order: Vec<(u32, u64)> = (0..).zip(records.roots.iter().map(|root| root.samples)).collect();
+        order.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+        order.truncate(ROOTS);
+        let mut names: Vec<String> =
+            order.iter().map(|(root, _)| root_name(ports, &records.roots[*root as usize])).collect();
+        let of_root = (0..).zip(&order).map(|(series, (root, _))| (*root, series)).collect();
+        let others = names.len();
+        if records.spans.iter().any(|span| !Self::known(&of_root, span.root)) {
+            names.push("anything else, or a resume on its way".to_string());
+        }
+        Colours { names, of_root, others }
+    }
+
+    fn known(of_root: &BTreeMap<u32, usize>, root: Option<u32>) -> bool {
+        root.is_some_and(|root| of_root.contains_key(&root))
+    }
+
+    fn of(&self, root: Option<u32>) -> usize {
+        root.and_then(|root| self.of_root.get(&root).copied()).unwrap_or(self.others)
+    }
+}
+
+fn board(spec: &RunSpec, records: &PauseRecords, report: &RunRecord) -> Board {
+    let (ports, end) = (&report.output.ports, report.output.end);
+    let colours = Colours::new(records, report);
+    let mut by_port: BTreeMap<(u32, u8), Vec<&PauseSpan>> = BTreeMap::new();
+    for span in &records.spans {
+        by_port.entry((span.port, span.priority)).or_default().push(span);
+    }
+    let all = by_port.len();
+    let length = |spans: &[&PauseSpan]| spans.iter().map(|span| (span.to - span.from).as_ps()).sum::<u64>();
+    let mut longest: Vec<(&(u32, u8), &Vec<&PauseSpan>)> = by_port.iter().collect();
+    longest.sort_by_key(|(cell, spans)| (std::cmp::Reverse(length(spans)), **cell));
+    longest.truncate(ROWS);
+    longest.sort_by_key(|(cell, spans)| (spans[0].from, **cell));
+    let gap = Time::from_ps(end.saturating_sub(records.start).as_ps() / FINEST);
+    let several = ports.first().is_some_and(|port| port.priorities.len() > 1);
+    let paused = longest.iter().map(|((port, priority), spans)| {
+        let name = port_name(ports, *port);
+        let pieces = spans.iter().map(|span| (colours.of(span.root), span.from, span.to));
+        SpanRow {
+            name: if several { format!("{name} ({priority})") } else { name },
+            root: None,
+            spans: joined(pieces, gap),
+        }
+    });
+    let roots = colours.of_root.iter().map(|(root, series)| {
+        let mut pieces: Vec<_> = records.spans.iter().filter(|span| span.root == Some(*root)).collect();
+        pieces.sort_by_key(|span| span.from);
+        SpanRow {
+            name: port_name(ports, records.roots[*root as usize].port),
+            root: Some(*series),
+            spans: joined(pieces.iter().map(|span| (*series, span.from, span.to)), gap),
+        }
+    });
+    let mut rows: Vec<SpanRow> = roots.collect();
+    rows.sort_by_key(|row| row.root);
+    rows.extend(paused);
+    let shown = if all > ROWS { format!(", the {ROWS} of {all} that were paused longest") } else { String::new() };
+    Board {
+        series: colours.names,
+        shown: 0,
+        rows: vec![vec![Figure::Spans(Spans {
+            title: "Paused ports".to_string(),
+            caption: format!(
+                "a bar where the transmitter was paused at a sample, every {}, in the colour of what it waited for in the end; \
+                 on top the roots{shown}",
+                records.interval
+            ),
+            x: Axis { name: "Time".into(), unit: Unit::Time, scale: Scale::Linear },
+            reach: [records.start.as_us(), end.as_us()],
+            rows,
+            marks: marks(spec, records, ports, end),
+        })]],
+    }
+}
+
+/// Stretches of the same series with nothing visible between them become one.
+fn joined(pieces: impl Iterator<Item = (usize, Time, Time)>, gap: Time) -> Vec<Span> {
+    let mut joined: Vec<(usize, Time, Time)> = Vec::new();
+    for (series, from, to) in pieces {
+        match joined.last_mut().filter(|(last, _, until)| *last == series && from <= *until + gap) {
+            Some((_, _, until)) => *until = to.max(*until),
+            None => joined.push((series, from, to)),
+        }
+    }
+    joined.iter().map(|(series, from, to)| Span { series: *series, from: from.as_us(), to: to.as_us() }).collect()
+}
+
+/// Storms, and the first cycle.
+fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time) -> Vec<Reference> {
+    let storms = spec.fabric.storms.iter().filter(|storm| spec.transport.pfc && storm.start <= end);
+    let mut marks: Vec<Reference> = storms
+        .map(|storm| Reference {
+            value: storm.start.as_us(),
+            name: format!("the NIC of {} pauses its switch", host_name(ports, storm.host)),
+        })
+        .collect();
+    if let Some(cycle) = &records.cycle {
+        let name = match (cycle.at_end, cycle.cut) {
+            (true, false) => "deadlock: the cycle is closed",
+            (true, true) => "a cycle that lasts until the end",
+            (false, _) => "a cycle that dissolved",
+        };
+        marks.push(Reference { value: cycle.first.as_us(), name: name.to_string() });
+    }
+    marks
+}
+
+/// Roots, victims and the worst pause tree of every run that recorded them.
+pub(super) fn section(summary: &ScenarioSummary) -> String {
+    let runs = summary.runs.iter().take(RUNS).filter_map(|run| Some((run, run.pauses.as_ref()?)));
+    let parts: String = runs.map(|(run, pauses)| part(&run.name, pauses)).collect();
+    if parts.is_empty() { parts } else { format!("<section id=\"pauses\"><h2>Pauses</h2>\n{parts}</section>\n") }
+}
+
+fn part(run: &str, pauses: &PauseSummary) -> String {
+    let mut html = format!("<h3>{}</h3>\n", escape(run));
+    if pauses.roots.is_empty() && pauses.cycle.is_none() {
+        return html + "<p>No transmitter was paused at any sample.</p>\n";
+    }
+    let sentences = pauses.sentences();
+    let items: String = sentences.iter().map(|sentence| format!("<li>{}.</li>", escape(sentence))).collect();
+    html += &format!("<ul class=\"notes\">{items}</ul>\n");
+    let head = ["Root", "First seen", "Paused others for", "Most at once"].map(String::from);
+    let rows: Vec<String> = pauses
+        .roots
+        .iter()
+        .take(TOP)
+        .map(|root| {
+            row(&escape(&root.name), &[time(root.first.as_us()), time(root.held.as_us()), root.most_ports.to_string()])
+        })
+        .collect();
+    html += &table("counts", "Roots of pauses", &head, &rows);
+    if pauses.roots.len() > TOP {
+        html += &format!("<p class=\"tally\">{} more held others for a shorter time.</p>\n", pauses.roots.len() - TOP);
+    }
+    if !pauses.longest.is_empty() {
+        let head = ["Victim", "Held up for", "By", "Goodput, Gbps"].map(String::from);
+        let rows: Vec<String> = pauses
+            .longest
+            .iter()
+            .map(|victim| {
+                let end = if victim.finished { "" } else { "<small>did not finish</small>" };
+                let goodput = super::super::text::three_digits(victim.goodput / 1e9);
+                row(
+                    &format!("flow {}, {} to {}", victim.flow, escape(&victim.src), escape(&victim.dst)),
+                    &[time(victim.time.as_us()), escape(&victim.root), format!("{goodput}{end}")],
+                )
+            })
+            .collect();
+        html += &table("counts", "Victims", &head, &rows);
+    }
+    html + &tree(pauses)
+}
+
+/// The worst tree: each port below the one that it waits for.
+fn tree(pauses: &PauseSummary) -> String {
+    let Some(worst) = &pauses.worst else { return String::new() };
+    let head = ["Port", "Waits for", "Distance", "Root", "Paused since", "Held for it"].map(String::from);
+    let mut ports: Vec<_> = worst.ports.iter().collect();
+    ports.sort_by_key(|port| (port.root.clone(), port.depth));
+    let rows: Vec<String> = ports
+        .iter()
+        .map(|port| {
+            let since = if port.paused { time(port.since.as_us()) } else { "not now".to_string() };
+            row(
+                &escape(&port.port),
+                &[
+                    port.waits_for.as_deref().map_or("&ndash;".to_string(), escape),
+                    port.depth.to_string(),
+                    port.root.as_deref().map_or("&ndash;".to_string(), escape),
+                    since,
+                    Unit::Bytes.text(port.held as f64),
+                ],
+            )
+        })
+        .collect();
+    let more =
+        if worst.paused as usize > ports.len() { format!(", {} of them shown", ports.len()) } else { String::new() };
+    format!(
+        "<details><summary>The pause tree at its worst: {} transmitters at {}{more}</summary>\n{}</details>\n",
+        worst.paused,
+        time(worst.at.as_us()),
+        table("counts", "Pause tree", &head, &rows)
+    )
+}

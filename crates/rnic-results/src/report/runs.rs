@@ -1,0 +1,417 @@
+//! The figures of a scenario's runs.
+
+use super::super::compare::Metric;
+use super::super::ranks::{Ranked, ranked};
+use super::super::stats;
+use super::super::summary::{RunSummary, ScenarioSummary};
+use super::figure::{Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View};
+use super::over_time;
+use super::overview::title;
+use super::settings::Settings;
+use super::sweep::{self, Sweep};
+use rnic_run::FlowLog;
+use rnic_run::RunRecord;
+use rnic_run::{RunSpec, Scenario};
+
+/// With more runs than this, bars take their colour from the transport, and curves are shown for the first few only.
+const MANY: usize = 8;
+/// How many.
+const FEW: usize = 8;
+
+/// Headings and boards of a scenario's runs: what the report of `rnic run` shows. Empty where nothing was measured.
+pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
+    if summary.runs.iter().all(|run| run.fct_us.is_none()) {
+        return Vec::new();
+    }
+    let settings = Settings::of(scenario, summary);
+    let fan_in = sweep::find(summary, &settings, |key| key.starts_with("traffic.") && key.ends_with("senders"));
+    let swept = match fan_in {
+        Some(sweep) => Some(("Incast".to_string(), incast(summary, &sweep))),
+        None => sweep::find(summary, &settings, |_| true)
+            .filter(|sweep| sweep.series.iter().any(|points| points.len() > 2))
+            .map(|sweep| (format!("Over {}", sweep.key), over(summary, &sweep))),
+    };
+    let mut boards: Vec<(String, Board)> = swept.into_iter().chain(over_time::boards(summary, reports)).collect();
+    let names: Vec<String> = summary.runs.iter().map(|run| run.name.clone()).collect();
+    let bars: Vec<Figure> = metrics(summary).into_iter().map(|metric| Figure::Bars(bars(summary, metric))).collect();
+    let curves: Vec<Vec<Figure>> = [tails(scenario, summary, reports), slowdown_by_size(summary, reports)]
+        .into_iter()
+        .flatten()
+        .map(|lines| vec![Figure::Lines(lines)])
+        .collect();
+    if names.len() > MANY {
+        boards.push(("All runs".into(), Board { series: names_of_kinds(summary), shown: 0, rows: vec![bars] }));
+        if !curves.is_empty() {
+            boards.push(("Single runs".into(), Board { series: names, shown: FEW, rows: curves }));
+        }
+    } else {
+        let rows = std::iter::once(bars).chain(curves).collect();
+        boards.push(("Metrics".into(), Board { series: names, shown: 0, rows }));
+    }
+    boards
+}
+
+/// The three metrics of every run, and the request time where there are requests.
+fn metrics(summary: &ScenarioSummary) -> Vec<Metric> {
+    let mut metrics = Metric::OF_FLOWS.to_vec();
+    if summary.runs.iter().any(|run| run.requests.is_some()) {
+        metrics.push(Metric::AverageRct);
+    }
+    metrics
+}
+
+fn unit(metric: Metric) -> Unit {
+    match metric {
+        Metric::AverageSlowdown => Unit::Number,
+        _ => Unit::Time,
+    }
+}
+
+/// One metric of every run. A run of many has the colour of its kind.
+fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
+    let kinds = kinds(summary);
+    let many = summary.runs.len() > MANY;
+    let bar = |(index, run): (usize, &RunSummary)| Bar {
+        series: if many { kinds.iter().position(|k| *k == kind(run)).unwrap_or(0) } else { index },
+        name: run.name.clone(),
+        value: metric.value(run),
+        interval: None,
+        note: match (summary.runs.first().and_then(|first| metric.change(first, run)), run.failure.is_some()) {
+            (_, true) => "failed".to_string(),
+            (Some(change), _) if index > 0 => change.to_string().replace('x', "\u{d7}"),
+            _ => String::new(),
+        },
+    };
+    Bars {
+        title: title(metric).to_string(),
+        caption: "lower is better".to_string(),
+        unit: unit(metric),
+        groups: vec![BarGroup { bars: summary.runs.iter().enumerate().map(bar).collect(), ..BarGroup::default() }],
+        reference: None,
+    }
+}
+
+/// Transport, congestion control and PFC, which tell kinds of runs apart.
+type Kind<'a> = (&'a str, &'a str, bool);
+
+fn kind(run: &RunSummary) -> Kind<'_> {
+    (&run.transport, &run.cc, run.pfc)
+}
+
+/// Kinds of runs in order of first appearance.
+fn kinds(summary: &ScenarioSummary) -> Vec<Kind<'_>> {
+    let mut kinds = Vec::new();
+    for kind in summary.runs.iter().map(kind) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}
+
+/// What to call them.
+fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
+    let runs_of = |wanted: &Kind<'_>| {
+        let runs = summary.runs.iter().enumerate().filter(|(_, run)| kind(run) == *wanted);
+        runs.map(|(index, _)| index).collect()
+    };
+    let groups: Vec<Vec<usize>> = kinds(summary).iter().map(runs_of).collect();
+    sweep::names(summary, &groups)
+}
+
+/// Request completion time against fan-in, and its ratio to that of the first series.
+fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
+    let x = || Axis { name: "Senders (fan-in)".into(), unit: Unit::Number, scale: Scale::Linear };
+    let value = |run: usize| Metric::AverageRct.value(&summary.runs[run]);
+    let mut row = vec![Figure::Lines(Lines {
+        title: "Request completion time against fan-in".into(),
+        caption: "mean over the requests; lower is better".into(),
+        x: x(),
+        y: Axis { name: "Request completion time".into(), unit: Unit::Time, scale: Scale::Zero },
+        dots: true,
+        views: vec![view(summary, sweep, |_, run| value(run))],
+        ..Lines::default()
+    })];
+    if sweep.series.len() > 1 {
+        // The first series is the scenario's first run's: the reference at every fan-in that it has.
+        let reference = |x: f64| sweep.series[0].iter().find(|(at, _)| *at == x).and_then(|(_, run)| value(*run));
+        let mut ratios = view(summary, sweep, |x, run| Some(value(run)? / reference(x)?));
+        ratios.lines.retain(|line| line.series != 0);
+        row.push(Figure::Lines(Lines {
+            title: format!("Ratio to {}", sweep.names[0]),
+            caption: "request completion times at the same fan-in; below 1 is better".into(),
+            x: x(),
+            y: Axis { name: "Ratio".into(), unit: Unit::Factor, scale: Scale::Linear },
+            dots: true,
+            views: vec![ratios],
+            reference: Some(Reference { value: 1.0, name: sweep.names[0].clone() }),
+            ..Lines::default()
+        }));
+    }
+    Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
+}
+
+/// Every metric against the number that is swept.
+fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
+    let name = if sweep.unit.is_empty() { sweep.key.clone() } else { format!("{}, {}", sweep.key, sweep.unit) };
+    let lines = |metric: Metric| {
+        Figure::Lines(Lines {
+            title: title(metric).to_string(),
+            caption: "lower is better".into(),
+            x: Axis { name: name.clone(), unit: Unit::Number, scale: Scale::Linear },
+            y: Axis { name: String::new(), unit: unit(metric), scale: Scale::Zero },
+            dots: true,
+            views: vec![view(summary, sweep, |_, run| metric.value(&summary.runs[run]))],
+            ..Lines::default()
+        })
+    };
+    let row = metrics(summary).into_iter().map(lines).collect();
+    Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
+}
+
+/// The curves of a sweep; runs without the value are left out.
+fn view(summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(f64, usize) -> Option<f64>) -> View {
+    let line = |(series, points): (usize, &Vec<(f64, usize)>)| Line {
+        series,
+        points: points
+            .iter()
+            .filter_map(|(x, run)| {
+                Some(Point { note: summary.runs[*run].name.clone(), ..Point::at(*x, value(*x, *run)?) })
+            })
+            .collect(),
+    };
+    View { name: String::new(), lines: sweep.series.iter().enumerate().map(line).collect() }
+}
+
+/// Tail of the completion time of single-packet messages, a curve per run from the 90th to the 99.9th percentile; `None`
+/// where no run has one.
+pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
+    // Up to the 99th percentile a file of many curves does with every fifth point.
+    let many = summary.runs.len() > MANY;
+    let kept = |point: &Point| !many || point.y >= 99.0 || (point.y * 2.0).fract() == 0.0;
+    let line = |(series, (spec, report)): (usize, (&RunSpec, &RunRecord))| Line {
+        series,
+        points: match summary.runs[series].failure {
+            Some(_) => Vec::new(),
+            None => tail(&report.output.flows, spec.fabric.mtu.0).into_iter().filter(kept).collect(),
+        },
+    };
+    let lines: Vec<Line> = scenario.runs.iter().zip(reports).enumerate().map(line).collect();
+    lines.iter().any(|line| !line.points.is_empty()).then(|| Lines {
+        title: "Tail of single-packet messages".into(),
+        caption: "completion time from the 90th to the 99.9th percentile; further left is better".into(),
+        x: Axis { name: "Flow completion time".into(), unit: Unit::Time, scale: Scale::Auto },
+        y: Axis { name: "Percentile of messages".into(), unit: Unit::Percent, scale: Scale::Nines },
+        views: vec![View { name: String::new(), lines }],
+        ..Lines::default()
+    })
+}
+
+/// Median, 95th and 99th percentile of the slowdown by flow size, a curve per run; `None` where no flow was measured.
+pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
+    let points: Vec<Vec<SizePoint>> = summary
+        .runs
+        .iter()
+        .zip(reports)
+        .map(|(run, report)| if run.failure.is_some() { Vec::new() } else { by_size(&report.output.flows) })
+        .collect();
+    let view = |name: &str, pick: fn(&SizePoint) -> Option<f64>| View {
+        name: name.to_string(),
+        lines: points
+            .iter()
+            .enumerate()
+            .map(|(series, points)| Line {
+                series,
+                points: points
+                    .iter()
+                    .filter_map(|point| {
+                        let flows = super::super::text::count(point.flows as u64);
+                        Some(Point { note: format!("{flows} flows"), ..Point::at(point.bytes, pick(point)?) })
+                    })
+                    .collect(),
+            })
+            .collect(),
+    };
+    let views =
+        vec![view("Median", |p| Some(p.p50)), view("95th percentile", |p| p.p95), view("99th percentile", |p| p.p99)];
+    // The highest percentile that most of the sizes have enough flows for.
+    let filled = |view: &View| view.lines.iter().map(|line| line.points.len()).sum::<usize>();
+    let first = views.iter().rposition(|view| 2 * filled(view) > filled(&views[0])).unwrap_or(0);
+    points.iter().any(|points| !points.is_empty()).then(|| Lines {
+        title: "Slowdown by flow size".into(),
+        caption: "over the flows of similar size; lower is better".into(),
+        x: Axis { name: "Flow size".into(), unit: Unit::Bytes, scale: Scale::Log },
+        y: Axis { name: "Slowdown".into(), unit: Unit::Number, scale: Scale::Auto },
+        dots: true,
+        views,
+        first,
+        ..Lines::default()
+    })
+}
+
+/// From the 90th percentile in steps of 0.1 % while at least one flow in the mean lies beyond. By the same rule as every
+/// percentile of the summary, so that the curve goes through its 99th and 99.9th.
+fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
+    let per_mille: Vec<u32> = (900..=999).collect();
+    let fct = ranked(flows, &[&per_mille], |flow, add| {
+        if let Some(fct) = stats::fct_us(flow).filter(|_| flow.measured && flow.bytes <= mtu) {
+            add(0, fct);
+        }
+    });
+    let Some(Some(fct)) = fct.into_iter().next() else { return Vec::new() };
+    per_mille
+        .into_iter()
+        .zip(fct.at)
+        .take_while(|(per_mille, _)| fct.count as u64 * u64::from(1000 - per_mille) >= 1000)
+        .map(|(per_mille, fct)| Point::at(fct, f64::from(per_mille) / 10.0))
+        .collect()
+}
+
+/// The slowdown of the flows of similar size; percentiles that fewer than 20 and 100 flows cannot tell are `None`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct SizePoint {
+    /// Median of the sizes.
+    bytes: f64,
+    flows: usize,
+    p50: f64,
+    p95: Option<f64>,
+    p99: Option<f64>,
+}
+
+/// In ranges of sizes that end at 1, 2, 5, 10, 20, 50, ... bytes.
+fn by_size(flows: &FlowLog) -> Vec<SizePoint> {
+    let ends: Vec<u64> = range_ends().collect();
+    // Of each range the sizes and the slowdowns.
+    let wanted: Vec<&[u32]> = ends.iter().flat_map(|_| [&[500][..], &[500, 950, 990]]).collect();
+    let values = ranked(flows, &wanted, |flow, add| {
+        if let Some(slowdown) = stats::slowdown(flow).filter(|_| flow.measured) {
+            let range = ends.partition_point(|end| *end < flow.bytes);
+            add(2 * range, flow.bytes as f64);
+            add(2 * range + 1, slowdown);
+        }
+    });
+    values.chunks(2).filter_map(|range| size_point(range[0].as_ref()?, range[1].as_ref()?)).collect()
+}
+
+fn size_point(sizes: &Ranked, slowdowns: &Ranked) -> Option<SizePoint> {
+    let [p50, p95, p99] = *slowdowns.at.as_slice() else { return None };
+    let flows = slowdowns.count;
+    let told = |value, enough| (flows >= enough).then_some(value);
+    Some(SizePoint { bytes: *sizes.at.first()?, flows, p50, p95: told(p95, 20), p99: told(p99, 100) })
+}
+
+/// 1, 2, 5, 10, 20, 50, ... up to the largest number.
+fn range_ends() -> impl Iterator<Item = u64> {
+    let decades = std::iter::successors(Some(1_u64), |decade| decade.checked_mul(10));
+    decades.flat_map(|decade| [1, 2, 5].map(|digit| decade.saturating_mul(digit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{fixture, fixture::flow, summarise};
+    use super::*;
+    use rnic_run::FlowRecord;
+    use rnic_run::TrafficPattern;
+    use rnic_transport::{Bytes, Time};
+
+    #[test]
+    fn size_ranges() {
+        let ends: Vec<u64> = range_ends().collect();
+        assert_eq!(ends[..8], [1, 2, 5, 10, 20, 50, 100, 200]);
+        assert_eq!(ends[57..], [10_000_000_000_000_000_000, u64::MAX, u64::MAX]);
+    }
+
+    fn flows(n: u64) -> FlowLog {
+        (1..=n).map(|i| FlowRecord { finish: Some(Time::from_us(i)), ..flow(i as u32 - 1, 1_000) }).collect()
+    }
+
+    #[test]
+    fn the_tail_ends_where_the_flows_end() {
+        let thousand = flows(1_000);
+        let points = tail(&thousand, 1_000);
+        let ends = (points.len(), &points[0], &points[99]);
+        assert_eq!(ends, (100, &Point::at(900.0, 90.0), &Point::at(999.0, 99.9)));
+        let fifty = flows(50);
+        let points = tail(&fifty, 1_000);
+        assert_eq!(points.last(), Some(&Point::at(49.0, 98.0)));
+        assert_eq!(tail(&fifty, 999), []);
+    }
+
+    #[test]
+    fn percentiles_that_few_flows_cannot_tell_are_missing() {
+        let twenty = flows(20);
+        let points = by_size(&twenty);
+        assert_eq!(points, [SizePoint { bytes: 1_000.0, flows: 20, p50: 2.0, p95: Some(3.8), p99: None }]);
+    }
+
+    #[test]
+    fn curves_go_through_the_percentiles_of_the_summary() {
+        let (scenario, reports) = fixture::showcase();
+        let summary = summarise(&scenario, &reports);
+        let tails = tails(&scenario, &summary, &reports).unwrap();
+        let single = summary.runs[0].sizes[0].group.fct_us.unwrap();
+        let at = |percentile| tails.views[0].lines[0].points.iter().find(|p| p.y == percentile).unwrap().x;
+        assert_eq!((at(99.0), at(99.9)), (single.p99, single.p999));
+        assert!(tails.views[0].lines[3].points.is_empty(), "a failed run has no curve");
+    }
+
+    /// Runs of incasts with these numbers of senders, RoCE and IRN for each.
+    fn incasts(senders: &[u32]) -> (Scenario, Vec<RunRecord>) {
+        let (scenario, reports) = fixture::two_runs();
+        let mut runs = Vec::new();
+        for number in senders {
+            for run in &scenario.runs {
+                let mut run = run.clone();
+                run.name = format!("{}, {number} senders", run.name);
+                run.traffic[1].pattern = TrafficPattern::Incast {
+                    senders: *number,
+                    total: Bytes(1_000),
+                    repeats: 1,
+                    receiver: 0,
+                    connections: 1,
+                    interval: None,
+                };
+                runs.push(run);
+            }
+        }
+        let reports = senders.iter().flat_map(|_| reports.clone()).collect();
+        (fixture::scenario(runs), reports)
+    }
+
+    #[test]
+    fn incasts_of_several_fan_ins_become_curves_with_ratios() {
+        let (scenario, reports) = incasts(&[10, 30, 20]);
+        let boards = boards(&scenario, &summarise(&scenario, &reports), &reports);
+        let (heading, board) = &boards[0];
+        assert_eq!(
+            (heading.as_str(), &board.series[..]),
+            ("Incast", &["RoCE + PFC".to_string(), "IRN".to_string()][..])
+        );
+        let Figure::Lines(times) = &board.rows[0][0] else { panic!() };
+        let shape = |line: &Line| line.points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>();
+        assert_eq!(shape(&times.views[0].lines[0]), [(10.0, 410.0), (20.0, 410.0), (30.0, 410.0)]);
+        let Figure::Lines(ratios) = &board.rows[0][1] else { panic!() };
+        assert_eq!(ratios.views[0].lines.len(), 1);
+        let ratio = 210.0 / 410.0;
+        assert_eq!(shape(&ratios.views[0].lines[0]), [(10.0, ratio), (20.0, ratio), (30.0, ratio)]);
+    }
+
+    #[test]
+    fn one_fan_in_is_no_sweep_and_neither_are_transports() {
+        let (scenario, reports) = incasts(&[10]);
+        let found = boards(&scenario, &summarise(&scenario, &reports), &reports);
+        assert_eq!(found.iter().map(|(heading, _)| heading.as_str()).collect::<Vec<_>>(), ["Metrics"]);
+    }
+
+    #[test]
+    fn many_runs_take_their_colours_from_the_transport() {
+        let (scenario, reports) = incasts(&[10, 20, 30, 40, 50, 60, 70]);
+        let found = boards(&scenario, &summarise(&scenario, &reports), &reports);
+        assert_eq!(
+            found.iter().map(|(heading, _)| heading.as_str()).collect::<Vec<_>>(),
+            ["Incast", "All runs", "Single runs"]
+        );
+        assert_eq!(found[1].1.series, ["RoCE + PFC", "IRN"]);
+        assert_eq!((found[2].1.series.len(), found[2].1.shown), (14, 8));
+    }
+}

@@ -1,0 +1,138 @@
+//! The settings of the runs, and in which of them the runs differ.
+
+use super::super::summary::{RunSummary, ScenarioSummary};
+use super::html::{escape, row, table};
+use rnic_run::{RunSpec, Scenario, TrafficPattern};
+
+/// From this number of runs on, a run is a row of a table instead of a column.
+pub(super) const ROWS_FROM: usize = 7;
+
+/// The settings of every run by key: `values[run][key]`, `None` where a run does not have it.
+pub(super) struct Settings {
+    pub(super) keys: Vec<String>,
+    pub(super) values: Vec<Vec<Option<String>>>,
+}
+
+impl Settings {
+    pub(super) fn of(scenario: &Scenario, summary: &ScenarioSummary) -> Settings {
+        let runs: Vec<Vec<(String, String)>> =
+            scenario.runs.iter().zip(&summary.runs).map(|(spec, run)| of_run(spec, run)).collect();
+        let mut keys: Vec<String> = Vec::new();
+        for (key, _) in runs.iter().flatten() {
+            if !keys.contains(key) {
+                keys.push(key.clone());
+            }
+        }
+        let value =
+            |run: &[(String, String)], key: &str| run.iter().find(|(k, _)| k == key).map(|(_, value)| value.clone());
+        let values = runs.iter().map(|run| keys.iter().map(|key| value(run, key)).collect()).collect();
+        Settings { keys, values }
+    }
+
+    /// Whether all runs agree on the key of this number.
+    pub(super) fn same(&self, key: usize) -> bool {
+        self.values.windows(2).all(|pair| pair[0][key] == pair[1][key])
+    }
+}
+
+fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
+    let mut list = vec![
+        ("transport".to_string(), run.transport.clone()),
+        ("cc".to_string(), run.cc.clone()),
+        ("pfc".to_string(), if run.pfc { "on" } else { "off" }.to_string()),
+    ];
+    let several = spec.traffic.len() > 1;
+    for source in &spec.traffic {
+        let mut put = |key: &str, value: String| {
+            let key = if several { format!("traffic.{}.{key}", source.name) } else { format!("traffic.{key}") };
+            if !run.parameters.iter().any(|(k, _)| *k == key) {
+                list.push((key, value));
+            }
+        };
+        match &source.pattern {
+            TrafficPattern::Poisson { load, flows, .. } => {
+                put("load", load.to_string());
+                put("flows", flows.to_string());
+            }
+            TrafficPattern::Incast { senders, total, repeats, connections, .. } => {
+                put("senders", senders.to_string());
+                put("total", total.to_string());
+                put("repeats", repeats.to_string());
+                put("connections", connections.to_string());
+            }
+            TrafficPattern::Pairs { pairs, messages, think, lasting, .. } => {
+                put("pairs", pairs.to_string());
+                put("messages", messages.map_or("no end".to_string(), |messages| messages.to_string()));
+                put("think", think.to_string());
+                put("lasting_connections", lasting.to_string());
+            }
+            TrafficPattern::AllToAllLoop { repeats, at_once, think, .. } => {
+                put("repeats", repeats.to_string());
+                put("at_once", at_once.to_string());
+                put("think", think.to_string());
+            }
+            TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
+                put("senders", incast.senders.to_string());
+                put("total", incast.total.to_string());
+                put("repeats", repeats.map_or("no end".to_string(), |repeats| repeats.to_string()));
+                put("connections", incast.connections.to_string());
+                put("interval", "completion".to_string());
+                put("think", think.to_string());
+                put("lasting_connections", lasting.to_string());
+            }
+            _ => {}
+        }
+    }
+    list.extend(run.parameters.iter().cloned());
+    list
+}
+
+/// Two tables: what differs between the runs, and what does not. Closed at first.
+pub(super) fn section(summary: &ScenarioSummary, settings: &Settings) -> String {
+    if settings.keys.is_empty() || summary.runs.is_empty() {
+        return String::new();
+    }
+    let (same, differ): (Vec<usize>, Vec<usize>) = (0..settings.keys.len()).partition(|key| settings.same(*key));
+    let mut body = String::new();
+    if !differ.is_empty() {
+        body += "<h3>Differ between runs</h3>\n";
+        body += &differing(summary, settings, &differ);
+        if !same.is_empty() {
+            body += "<h3>The same in all runs</h3>\n";
+        }
+    }
+    if !same.is_empty() {
+        let pair = |key: &usize| {
+            let value = settings.values[0][*key].as_deref().unwrap_or_default();
+            format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&settings.keys[*key]), escape(value))
+        };
+        body += &format!("<dl class=\"same\">{}</dl>\n", same.iter().map(pair).collect::<String>());
+    }
+    let differ = match (summary.runs.len(), differ.len()) {
+        (1, _) => String::new(),
+        (_, 0) => ", the same in all runs".to_string(),
+        (_, n) => format!(", {n} differ between runs"),
+    };
+    format!(
+        "<details class=\"parameters\"><summary>Parameters: {} settings in effect{differ}</summary>\n{body}</details>\n",
+        settings.keys.len(),
+    )
+}
+
+fn differing(summary: &ScenarioSummary, settings: &Settings, keys: &[usize]) -> String {
+    let value = |run: usize, key: usize| settings.values[run][key].as_deref().map_or("&ndash;".to_string(), escape);
+    let runs = || summary.runs.iter().map(|run| escape(&run.name));
+    let names = || keys.iter().map(|key| escape(&settings.keys[*key]));
+    let cells = |run: usize| keys.iter().map(|key| value(run, *key)).collect::<Vec<_>>();
+    let (head, rows): (Vec<String>, Vec<String>) = if summary.runs.len() >= ROWS_FROM {
+        let rows = runs().enumerate().map(|(run, name)| row(&name, &cells(run))).collect();
+        (std::iter::once("Run".to_string()).chain(names()).collect(), rows)
+    } else {
+        let row_of = |(key, name): (&usize, String)| {
+            row(&name, &(0..summary.runs.len()).map(|run| value(run, *key)).collect::<Vec<_>>())
+        };
+        let rows = keys.iter().zip(names()).map(row_of).collect();
+        (std::iter::once("Parameter".to_string()).chain(runs()).collect(), rows)
+    };
+    table("parameters", "Parameters that differ between runs", &head, &rows)
+}

@@ -1,0 +1,203 @@
+//! Statistics over flows: exact means and percentiles, nothing estimated.
+
+use super::ranks::Ranked;
+use rnic_run::FlowLog;
+use rnic_run::FlowRecord;
+use rnic_transport::Time;
+use std::collections::BTreeMap;
+
+/// The numbers that stand for a set of values: never empty, always finite.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Distribution {
+    /// How many values.
+    pub count: usize,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median (nearest rank, as every percentile here).
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
+impl Distribution {
+    /// Its percentiles in thousandths.
+    pub const PER_MILLE: [u32; 5] = [500, 950, 990, 999, 1000];
+
+    /// The distribution of `values`; `None` where there are none. The mean adds in the given order.
+    pub fn of(values: Vec<f64>) -> Option<Distribution> {
+        Distribution::of_ranked(&Ranked::of(values, &Distribution::PER_MILLE)?)
+    }
+
+    /// The distribution of values of which [`Distribution::PER_MILLE`] was asked; `None` where it was something else.
+    pub fn of_ranked(ranked: &Ranked) -> Option<Distribution> {
+        let [p50, p95, p99, p999, max] = *ranked.at.as_slice() else { return None };
+        Some(Distribution { count: ranked.count, mean: ranked.mean, p50, p95, p99, p999, max })
+    }
+}
+
+/// The arithmetic mean, added in the order of the slice; `None` for an empty one.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
+}
+
+/// The percentile by nearest rank: the smallest value that at least `per_mille` thousandths of all values do not
+/// exceed, that is the value of rank `ceil(per_mille / 1000 * n)` (at least 1) of `n` in ascending order. It is always
+/// one of the values. `sorted` ascends; `None` where it is empty; `per_mille` above 1000 counts as 1000.
+pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: u32) -> Option<T> {
+    sorted.get(rank(sorted.len() as u64, per_mille) as usize).copied()
+}
+
+/// The place, counted from 0, of that percentile among `count` values in ascending order.
+pub fn rank(count: u64, per_mille: u32) -> u64 {
+    let rank = (u128::from(count) * u128::from(per_mille.min(1000))).div_ceil(1000) as u64;
+    rank.saturating_sub(1)
+}
+
+/// The flow completion time, from handing the flow to the NIC until its last byte arrived; `None` if it never did.
+pub fn fct(flow: &FlowRecord) -> Option<Time> {
+    flow.finish.map(|finish| finish.saturating_sub(flow.start))
+}
+
+/// The flow completion time in microseconds.
+pub fn fct_us(flow: &FlowRecord) -> Option<f64> {
+    fct(flow).map(Time::as_us)
+}
+
+/// The flow completion time divided by the ideal one. An ideal time of zero counts as one picosecond.
+pub fn slowdown(flow: &FlowRecord) -> Option<f64> {
+    fct(flow).map(|fct| fct.as_ps() as f64 / flow.ideal.as_ps().max(1) as f64)
+}
+
+/// What flows achieved, in bit/s: of those unfinished too.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Goodput {
+    /// How many flows.
+    pub flows: usize,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Smallest.
+    pub min: f64,
+    /// 10th percentile (nearest rank, as every percentile here).
+    pub p10: f64,
+    /// Median.
+    pub p50: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Goodput {
+    /// Its percentiles in thousandths.
+    pub const PER_MILLE: [u32; 4] = [0, 100, 500, 1000];
+
+    /// The goodputs of `values`; `None` where there are none. The mean adds in the given order.
+    pub fn of(values: Vec<f64>) -> Option<Goodput> {
+        Goodput::of_ranked(&Ranked::of(values, &Goodput::PER_MILLE)?)
+    }
+
+    /// The goodputs of which [`Goodput::PER_MILLE`] was asked; `None` where it was something else.
+    pub fn of_ranked(ranked: &Ranked) -> Option<Goodput> {
+        let [min, p10, p50, max] = *ranked.at.as_slice() else { return None };
+        Some(Goodput { flows: ranked.count, mean: ranked.mean, min, p10, p50, max })
+    }
+}
+
+/// Request completion times in microseconds, in order of (traffic source, request): from the first start to the last
+/// finish of the measured flows of one request. A request with an unfinished flow has none. Needs memory for each request, but not for each flow.
+pub fn request_completion_us(flows: &FlowLog) -> Vec<f64> {
+    let mut spans: BTreeMap<(u16, u32), (Time, Option<Time>)> = BTreeMap::new();
+    for flow in flows.iter().filter(|f| f.measured && f.request != u32::MAX) {
+        spans
+            .entry((flow.traffic, flow.request))
+            .and_modify(|(first, last)| {
+                *first = (*first).min(flow.start);
+                *last = last.zip(flow.finish).map(|(a, b)| a.max(b));
+            })
+            .or_insert((flow.start, flow.finish));
+    }
+    spans.into_values().filter_map(|(first, last)| Some(last?.saturating_sub(first).as_us())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::flow;
+    use super::*;
+
+    #[test]
+    fn nearest_rank_by_hand() {
+        let five = [15, 20, 35, 40, 50];
+        // The textbook example of the nearest-rank method.
+        for (per_mille, expected) in
+            [(0, 15), (50, 15), (300, 20), (400, 20), (500, 35), (950, 50), (1000, 50), (2000, 50)]
+        {
+            assert_eq!(nearest_rank(&five, per_mille), Some(expected), "{per_mille} per mille");
+        }
+        let thousand: Vec<u32> = (1..=1000).collect();
+        assert_eq!(nearest_rank(&thousand, 990), Some(990));
+        assert_eq!(nearest_rank(&thousand, 999), Some(999));
+        assert_eq!(nearest_rank(&thousand[..999], 999), Some(999));
+        assert_eq!(nearest_rank::<u32>(&[], 500), None);
+    }
+
+    #[test]
+    fn distribution_sorts_first_and_is_none_without_values() {
+        let d = Distribution::of(vec![4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((d.count, d.mean, d.p50, d.p95, d.p99, d.p999, d.max), (4, 2.5, 2.0, 4.0, 4.0, 4.0, 4.0));
+        assert_eq!(Distribution::of(vec![]), None);
+    }
+
+    #[test]
+    fn flow_times_by_hand() {
+        let mut f = flow(0, 1_000);
+        (f.start, f.finish, f.ideal) = (Time::from_us(10), Some(Time::from_ps(17_500_000)), Time::from_ps(2_500_000));
+        assert_eq!(fct_us(&f), Some(7.5));
+        assert_eq!(slowdown(&f), Some(3.0));
+        f.ideal = Time::ZERO;
+        assert!(slowdown(&f).unwrap().is_finite());
+        f.finish = None;
+        assert_eq!((fct_us(&f), slowdown(&f)), (None, None));
+    }
+
+    #[test]
+    fn goodput_by_hand() {
+        // 10 us for 1,000 B; unfinished, 600 B in the 3 us until the end; begun at the end.
+        let mut f = flow(0, 1_000);
+        let end = Time::from_us(13);
+        assert_eq!(f.goodput_bps(end), Some(8e8));
+        (f.start, f.finish, f.delivered) = (Time::from_us(10), None, 600);
+        assert_eq!(f.goodput_bps(end), Some(1.6e9));
+        assert_eq!(f.goodput_bps(Time::from_us(10)), None);
+        let of = Goodput::of((1..=20).rev().map(f64::from).collect()).unwrap();
+        let expected = Goodput { flows: 20, mean: 10.5, min: 1.0, p10: 2.0, p50: 10.0, max: 20.0 };
+        assert_eq!((of, Goodput::of(Vec::new())), (expected, None));
+    }
+
+    #[test]
+    fn a_request_lasts_from_its_first_start_to_its_last_finish() {
+        let part = |request, traffic, start, finish: Option<u64>| FlowRecord {
+            request,
+            traffic,
+            start: Time::from_us(start),
+            finish: finish.map(Time::from_us),
+            ..flow(0, 1_000)
+        };
+        let flows = [
+            part(0, 0, 10, Some(50)),
+            part(0, 0, 12, Some(70)),
+            part(0, 0, 11, Some(60)),
+            part(0, 1, 100, Some(105)), // Another source counts its requests from 0 too.
+            part(1, 0, 200, Some(210)),
+            part(1, 0, 200, None), // Unfinished: no completion time.
+            part(u32::MAX, 0, 0, Some(1)),
+            FlowRecord { measured: false, ..part(2, 0, 0, Some(1)) },
+        ];
+        let log = (0..).zip(flows).map(|(id, flow)| FlowRecord { id, ..flow }).collect();
+        assert_eq!(request_completion_us(&log), [60.0, 5.0]);
+        assert!(request_completion_us(&FlowLog::new()).is_empty());
+    }
+}

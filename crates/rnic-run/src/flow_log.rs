@@ -1,0 +1,346 @@
+//! The records of a run's flows, in memory while they are few, else in a temporary file.
+
+mod file;
+mod stream;
+
+use crate::record::FlowRecord;
+use file::RecordFile;
+use std::fmt;
+use std::io;
+use std::sync::OnceLock;
+
+/// Records that a log keeps in memory (16 MB); with more of them all are in a file.
+pub const IN_MEMORY: usize = 200_000;
+
+/// The record of every flow of a run, in order of their numbers. Each number from 0 on is put once, in any order.
+///
+/// A log of more than [`IN_MEMORY`] flows keeps them in a file without a name in the system's folder for temporary files (on Unix `TMPDIR`, else
+/// `/tmp`), 64 bytes each, which is gone with the last clone of the log. So what a log needs of memory does not grow with the run. Where that file
+/// cannot be written or read, [`FlowLog::error`] says so, and records are missing.
+#[derive(Clone)]
+pub struct FlowLog {
+    store: Store,
+    len: usize,
+    /// Records kept in memory at most.
+    limit: usize,
+    /// Why a record could not be kept.
+    lost: Option<String>,
+    /// Why records could not be read again.
+    unread: OnceLock<String>,
+}
+
+#[derive(Clone)]
+enum Store {
+    /// By number; `None` where the record has not come yet.
+    Memory(Vec<Option<FlowRecord>>),
+    File(RecordFile),
+}
+
+impl Default for FlowLog {
+    fn default() -> FlowLog {
+        FlowLog::new()
+    }
+}
+
+impl FlowLog {
+    /// Without a flow.
+    pub fn new() -> FlowLog {
+        FlowLog::with_limit(IN_MEMORY)
+    }
+
+    /// Without a flow; with more flows than `limit` they are in a file.
+    pub(crate) fn with_limit(limit: usize) -> FlowLog {
+        FlowLog { store: Store::Memory(Vec::new()), len: 0, limit, lost: None, unread: OnceLock::new() }
+    }
+
+    /// Takes a record that will not change any more. Where it cannot be kept, [`FlowLog::error`] says why.
+    pub fn put(&mut self, record: FlowRecord) {
+        if self.lost.is_some() {
+            return;
+        }
+        match self.try_put(record) {
+            Ok(()) => self.len += 1,
+            Err(error) => self.lost = Some(told("kept", &error)),
+        }
+    }
+
+    fn try_put(&mut self, record: FlowRecord) -> io::Result<()> {
+        let records = match &mut self.store {
+            Store::File(file) => return file.put(record),
+            Store::Memory(records) => records,
+        };
+        let index = record.id as usize;
+        if index < self.limit {
+            if records.len() <= index {
+                records.resize(index + 1, None);
+            }
+            records[index] = Some(record);
+            return Ok(());
+        }
+        let mut file = RecordFile::new()?;
+        for record in std::mem::take(records).into_iter().flatten() {
+            file.put(record)?;
+        }
+        file.put(record)?;
+        self.store = Store::File(file);
+        Ok(())
+    }
+
+    /// All records have been put: those that wait to be written are written, so that [`FlowLog::get`] finds them faster.
+    pub fn close(&mut self) {
+        if let Store::File(file) = &mut self.store
+            && let Err(error) = file.write()
+        {
+            self.lost.get_or_insert_with(|| told("kept", &error));
+        }
+    }
+
+    /// Records that were put and kept.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the records are in a file.
+    pub fn is_in_file(&self) -> bool {
+        matches!(self.store, Store::File(_))
+    }
+
+    /// Why records are missing, in a sentence: the file could not be written, or not be read when they were last asked for.
+    pub fn error(&self) -> Option<&str> {
+        self.lost.as_deref().or(self.unread.get().map(String::as_str))
+    }
+
+    /// As [`FlowLog::error`], for whoever has written what was read into a file of results.
+    ///
+    /// # Errors
+    /// Records that were kept could not be read.
+    pub fn check(&self) -> io::Result<()> {
+        self.unread.get().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))
+    }
+
+    /// All records, in order of their numbers.
+    pub fn iter(&self) -> Iter<'_> {
+        self.range(0, u32::MAX)
+    }
+
+    /// The records of the flows from number `from` on to `to`, both included, in order of their numbers.
+    pub fn range(&self, from: u32, to: u32) -> Iter<'_> {
+        Iter(match &self.store {
+            Store::Memory(records) => {
+                let end = (to as usize).saturating_add(1).min(records.len());
+                Records::Memory(records[(from as usize).min(end)..end].iter())
+            }
+            Store::File(file) => Records::File(file.range(from, to), &self.unread),
+        })
+    }
+
+    /// The record of flow `id`, if it was put.
+    pub fn get(&self, id: u32) -> Option<FlowRecord> {
+        match &self.store {
+            Store::Memory(records) => records.get(id as usize).copied().flatten(),
+            Store::File(file) => file.get(id).unwrap_or_else(|error| {
+                unread(&self.unread, &error);
+                None
+            }),
+        }
+    }
+}
+
+/// Notes the first error.
+fn unread(note: &OnceLock<String>, error: &io::Error) {
+    note.get_or_init(|| told("read", error));
+}
+
+/// `done`: what could not be done to the records.
+fn told(done: &str, error: &io::Error) -> String {
+    format!(
+        "the records of the flows cannot be {done} in a temporary file in {}: {error}; they need 64 bytes a flow, and TMPDIR \
+         names another folder",
+        std::env::temp_dir().display()
+    )
+}
+
+/// The records of a [`FlowLog`], by value.
+pub struct Iter<'l>(Records<'l>);
+
+enum Records<'l> {
+    Memory(std::slice::Iter<'l, Option<FlowRecord>>),
+    File(file::Range<'l>, &'l OnceLock<String>),
+}
+
+impl Iterator for Iter<'_> {
+    type Item = FlowRecord;
+
+    fn next(&mut self) -> Option<FlowRecord> {
+        match &mut self.0 {
+            Records::Memory(records) => records.find_map(|record| *record),
+            Records::File(range, note) => range.next()?.map_err(|error| unread(note, &error)).ok(),
+        }
+    }
+}
+
+impl<'l> IntoIterator for &'l FlowLog {
+    type Item = FlowRecord;
+    type IntoIter = Iter<'l>;
+
+    fn into_iter(self) -> Iter<'l> {
+        self.iter()
+    }
+}
+
+impl Extend<FlowRecord> for FlowLog {
+    fn extend<I: IntoIterator<Item = FlowRecord>>(&mut self, records: I) {
+        records.into_iter().for_each(|record| self.put(record));
+    }
+}
+
+impl FromIterator<FlowRecord> for FlowLog {
+    fn from_iter<I: IntoIterator<Item = FlowRecord>>(records: I) -> FlowLog {
+        let mut log = FlowLog::new();
+        log.extend(records);
+        log.close();
+        log
+    }
+}
+
+/// By content.
+impl PartialEq for FlowLog {
+    fn eq(&self, other: &FlowLog) -> bool {
+        self.len() == other.len() && self.iter().eq(other)
+    }
+}
+
+impl fmt::Debug for FlowLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlowLog").field("flows", &self.len).field("error", &self.error()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl FlowLog {
+    /// Changes a record after all.
+    pub fn edit(&mut self, id: u32, change: impl FnOnce(&mut FlowRecord)) {
+        let mut change = Some(change);
+        let mut edited = FlowLog::with_limit(self.limit);
+        edited.extend(self.iter().map(|mut record| {
+            if record.id == id {
+                change.take().unwrap()(&mut record);
+            }
+            record
+        }));
+        *self = edited;
+    }
+
+    /// The same in a file, part of it still waiting to be written.
+    pub fn in_file(&self) -> FlowLog {
+        let mut log = FlowLog::with_limit(0);
+        log.extend(self);
+        assert!(log.is_in_file() || log.is_empty());
+        log
+    }
+
+    /// A log in a file that cannot be read.
+    pub fn unreadable(&self) -> FlowLog {
+        let mut log = self.in_file();
+        log.close();
+        let Store::File(file) = &mut log.store else { panic!("nothing is unreadable") };
+        file.make_unreadable();
+        log
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(id: u32, bytes: u64) -> FlowRecord {
+        FlowRecord::sample(id, bytes)
+    }
+
+    use proptest::prelude::*;
+
+    fn log_of(limit: usize, ids: &[u32]) -> FlowLog {
+        let mut log = FlowLog::with_limit(limit);
+        log.extend(ids.iter().map(|id| flow(*id, u64::from(*id) * 10)));
+        log
+    }
+
+    fn ids(log: &FlowLog) -> Vec<u32> {
+        log.iter().map(|record| record.id).collect()
+    }
+
+    #[test]
+    fn in_order_wherever_the_records_are() {
+        for limit in [0, 2, 3, 4, 100] {
+            let log = log_of(limit, &[3, 0, 1, 2]);
+            assert_eq!((ids(&log), log.len(), log.is_in_file()), (vec![0, 1, 2, 3], 4, limit < 4), "{limit}");
+            assert_eq!(log.get(3), Some(flow(3, 30)));
+            assert_eq!(log.get(4), None);
+            assert_eq!(log.range(1, 2).collect::<Vec<_>>(), [flow(1, 10), flow(2, 20)]);
+            assert_eq!(log.range(3, 9).chain(log.range(7, 9)).count(), 1);
+        }
+        let none = log_of(0, &[]);
+        assert!(none.is_empty() && none.iter().next().is_none() && none.get(0).is_none());
+    }
+
+    /// More records than are written at once, in an order that leaves gaps at first, and the largest chunk that is read.
+    #[test]
+    fn many_records_in_a_scrambled_order() {
+        let count = 40_000_u32;
+        // 7,919 is a prime that does not divide the count.
+        let scrambled: Vec<u32> = (0..count).map(|i| (u64::from(i) * 7_919 % u64::from(count)) as u32).collect();
+        let in_file = log_of(1_000, &scrambled);
+        assert!(in_file.is_in_file());
+        let in_memory = log_of(IN_MEMORY, &scrambled);
+        assert_eq!(in_file, in_memory);
+        assert_eq!((0..count).step_by(97).find(|id| in_file.get(*id) != Some(flow(*id, u64::from(*id) * 10))), None);
+        assert_ne!(in_file, log_of(1_000, &scrambled[1..]));
+        let mut closed = in_file.clone();
+        closed.close();
+        assert!(closed == in_file && in_file.error().is_none());
+    }
+
+    #[test]
+    fn clones_go_apart() {
+        let first: Vec<u32> = (0..20_000).collect();
+        let mut log = log_of(0, &first);
+        let before = log.clone();
+        let rest: Vec<u32> = (20_000..60_000).collect();
+        log.extend(rest.iter().map(|id| flow(*id, 1)));
+        assert_eq!((before.len(), before.iter().count()), (20_000, 20_000));
+        assert_eq!((log.len(), log.iter().count()), (60_000, 60_000));
+        assert_eq!(before, log_of(IN_MEMORY, &first));
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_any_limit(order in Just((0..300).collect::<Vec<u32>>()).prop_shuffle(), limit in 0_usize..400) {
+            let log = log_of(limit, &order);
+            prop_assert_eq!(ids(&log), (0..300).collect::<Vec<u32>>());
+            prop_assert_eq!(&log, &log_of(IN_MEMORY, &order));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let log = log_of(0, &[0, 1, 2]).unreadable();
+        assert_eq!(log.error(), None, "nobody has asked yet");
+        assert_eq!((log.iter().count(), log.get(1)), (0, None));
+        let error = log.error().unwrap();
+        assert!(error.contains("cannot be read") && error.contains("TMPDIR names another folder"), "{error}");
+        assert!(log.check().is_err() && log.clone().error().is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told() {
+        let mut log = log_of(0, &[0]).unreadable();
+        log.extend((1..40_000).map(|id| flow(id, 1)));
+        assert!(log.error().unwrap().contains("cannot be kept"), "{:?}", log.error());
+        assert!(log.len() < 40_000);
+    }
+}

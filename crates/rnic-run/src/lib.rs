@@ -1,0 +1,29 @@
+//! What goes into a simulation run and what comes out of it, as data.
+//!
+//! A [`RunSpec`] determines a run completely; a [`RunRecord`] is everything that the run yields. Neither knows the simulator: whoever
+//! describes runs (scenario files), carries them about (campaigns), or evaluates them (results) needs this crate alone.
+
+mod congestion;
+mod event;
+mod flow;
+mod flow_log;
+mod keys;
+mod message;
+mod p4;
+mod record;
+mod sizes;
+mod spec;
+mod stored;
+mod vocabulary;
+
+pub use congestion::*;
+pub use event::*;
+pub use flow::*;
+pub use flow_log::*;
+pub use keys::*;
+pub use message::*;
+pub use p4::*;
+pub use record::*;
+pub use sizes::*;
+pub use spec::*;
+pub use vocabulary::*;

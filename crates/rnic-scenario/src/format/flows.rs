@@ -1,0 +1,149 @@
+//! Writes flow lists: our CSV, the HPCC simulator's flow file, htsim's connection matrix.
+//!
+//! CSV has the columns `start_us` (microseconds, exact to the picosecond), `src`, `dst`, `bytes`, `request` (empty for
+//! none) and `measured` (1 or 0). It and the HPCC file can be read back by [`rnic_workload::read_flow_list`]; the HPCC
+//! file keeps neither requests nor what is measured.
+
+use super::decimal::{self, MICROSECONDS, SECONDS};
+use rnic_run::FlowSpec;
+use std::io::{self, ErrorKind, Write};
+
+/// Formats of flow lists that can be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowExport {
+    /// Comma-separated values with a header.
+    Csv,
+    /// The flow file of the HPCC simulator (ns-3): number of flows, then `src dst priority port bytes seconds`.
+    Hpcc,
+    /// The connection matrix of htsim: nodes, connections, then `src->dst id N start PICOSECONDS size BYTES`.
+    ///
+    /// htsim reads a start as a 32-bit floating-point number, about seven digits of it.
+    Htsim,
+}
+
+/// Priority and destination port in the HPCC file: the ones that its own traffic generator writes.
+const HPCC_CLASS: &str = "3 100";
+
+/// Writes `flows` of a network with `hosts` hosts; `total` is how many there are.
+///
+/// # Errors
+/// Those of `out`; `InvalidInput` for a flow that the format cannot hold, `InvalidData` if there are not `total` flows.
+pub fn write_flows(
+    out: &mut dyn Write, format: FlowExport, flows: impl Iterator<Item = FlowSpec>, hosts: u32, total: u64,
+) -> io::Result<()> {
+    match format {
+        FlowExport::Csv => writeln!(out, "start_us,src,dst,bytes,request,measured")?,
+        FlowExport::Hpcc => writeln!(out, "{total}")?,
+        FlowExport::Htsim => {
+            htsim_integer("number of hosts", u64::from(hosts))?;
+            htsim_integer("number of flows", total)?;
+            writeln!(out, "Nodes {hosts}\nConnections {total}")?;
+        }
+    }
+    let mut written = 0;
+    for flow in flows {
+        written += 1;
+        match format {
+            FlowExport::Csv => write_csv(out, &flow)?,
+            FlowExport::Hpcc => write_hpcc(out, &flow)?,
+            FlowExport::Htsim => write_htsim(out, &flow, written)?,
+        }
+    }
+    if written != total {
+        let error = format!("{total} flows were announced, {written} came; the file is not usable");
+        return Err(io::Error::new(ErrorKind::InvalidData, error));
+    }
+    Ok(())
+}
+
+fn write_csv(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
+    let FlowSpec { src, dst, bytes, .. } = flow;
+    let start = decimal::format(flow.start, MICROSECONDS, 0);
+    let measured = u8::from(flow.measured);
+    match flow.request {
+        FlowSpec::NO_REQUEST => writeln!(out, "{start},{src},{dst},{bytes},,{measured}"),
+        request => writeln!(out, "{start},{src},{dst},{bytes},{request},{measured}"),
+    }
+}
+
+fn write_hpcc(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
+    let FlowSpec { src, dst, bytes, .. } = flow;
+    writeln!(out, "{src} {dst} {HPCC_CLASS} {bytes} {}", decimal::format(flow.start, SECONDS, 9))
+}
+
+/// `id` counts from 1: htsim refuses 0.
+fn write_htsim(out: &mut dyn Write, flow: &FlowSpec, id: u64) -> io::Result<()> {
+    let FlowSpec { src, dst, bytes, .. } = flow;
+    htsim_integer("size of a flow in bytes", *bytes)?;
+    writeln!(out, "{src}->{dst} id {id} start {} size {bytes}", flow.start.as_ps())
+}
+
+/// htsim reads integers as 32-bit signed ones and stops at larger ones.
+fn htsim_integer(what: &str, value: u64) -> io::Result<()> {
+    if value > i32::MAX as u64 {
+        let error = format!("the {what} is {value}; htsim reads at most {}", i32::MAX);
+        return Err(io::Error::new(ErrorKind::InvalidInput, error));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_transport::Time;
+
+    fn flows() -> Vec<FlowSpec> {
+        let flow = FlowSpec {
+            start: Time::from_ps(12_500_000),
+            src: 0,
+            dst: 5,
+            bytes: 1_000_000,
+            request: FlowSpec::NO_REQUEST,
+            traffic: 0,
+            measured: true,
+        };
+        vec![
+            flow,
+            FlowSpec {
+                start: Time::from_ps(13_000_001),
+                src: 3,
+                dst: 1,
+                bytes: 1,
+                request: 7,
+                measured: false,
+                ..flow
+            },
+        ]
+    }
+
+    fn written(format: FlowExport) -> String {
+        let mut out = Vec::new();
+        write_flows(&mut out, format, flows().into_iter(), 6, 2).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn each_format_is_as_its_tool_reads_it() {
+        assert_eq!(
+            written(FlowExport::Csv),
+            "start_us,src,dst,bytes,request,measured\n12.5,0,5,1000000,,1\n13.000001,3,1,1,7,0\n"
+        );
+        assert_eq!(written(FlowExport::Hpcc), "2\n0 5 3 100 1000000 0.000012500\n3 1 3 100 1 0.000013000001\n");
+        assert_eq!(
+            written(FlowExport::Htsim),
+            "Nodes 6\nConnections 2\n0->5 id 1 start 12500000 size 1000000\n3->1 id 2 start 13000001 size 1\n"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error() {
+        let write = |format, flows: Vec<FlowSpec>, total| {
+            write_flows(&mut Vec::new(), format, flows.into_iter(), 6, total).unwrap_err().to_string()
+        };
+        let large = vec![FlowSpec { bytes: 1 << 31, ..flows()[0] }];
+        let error = "the size of a flow in bytes is 2147483648; htsim reads at most 2147483647";
+        assert_eq!(write(FlowExport::Htsim, large, 1), error);
+        let error = "3 flows were announced, 2 came; the file is not usable";
+        assert_eq!(write(FlowExport::Hpcc, flows(), 3), error);
+    }
+}

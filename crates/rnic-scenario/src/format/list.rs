@@ -1,0 +1,346 @@
+//! Reads flow lists: our CSV and the flow file of the HPCC simulator.
+//!
+//! **CSV** starts with a header. The columns `start_us`, `src`, `dst` and `bytes` are required, `request` (a number, or
+//! empty) and `measured` (1 or 0, default 1) optional, in any order; any other column is an error. Starts are in
+//! microseconds with up to six decimals, exact to the picosecond. Lines that begin with `#` are comments.
+//!
+//! **HPCC**: the first line is the number of flows, then one flow per line, `src dst priority port bytes seconds`. Later
+//! forks leave out the port: five numbers are understood as `src dst priority bytes seconds` if the last one has a decimal
+//! point, which their generators always write. Priority and port have no meaning here. As in that simulator, text after
+//! the announced flows is ignored, unless it is one more flow: then the count is wrong.
+
+use super::decimal::{self, MICROSECONDS, SECONDS};
+use rnic_run::FlowSpec;
+use rnic_transport::{Bytes, Time};
+use std::path::Path;
+
+/// Formats of flow lists that can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListFormat {
+    /// Comma-separated values with a header.
+    Csv,
+    /// The flow file of the HPCC simulator.
+    Hpcc,
+}
+
+/// The largest flow: 2.3 days at 40 Gbps, and far from what overflows.
+pub const LARGEST_FLOW: Bytes = Bytes(1_000_000_000_000_000);
+
+/// The latest start: what follows it has six times as long until the end of time.
+const LATEST_START: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
+
+/// The columns of the CSV format: the first four are required.
+const COLUMNS: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measured"];
+
+/// The flows in the file at `path`, sorted by start and sending host, for a network of `hosts` hosts.
+///
+/// # Errors
+/// One sentence that names file and line and says what is wrong and what would be accepted.
+pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
+    let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{}: this flow list does not exist", path.display()),
+        _ => format!("{}: cannot read this flow list: {error}", path.display()),
+    })?;
+    parse_flow_list(&content, path, format, hosts)
+}
+
+/// As [`read_flow_list`], of a file that has been read; `path` is for messages.
+///
+/// # Errors
+/// As [`read_flow_list`].
+pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
+    let shown = path.display().to_string();
+    let flows = match format {
+        ListFormat::Csv => read_csv(content, hosts),
+        ListFormat::Hpcc => read_hpcc(content, hosts),
+    };
+    let mut flows = flows.map_err(|(line, error)| format!("{shown}:{line}: {error}"))?;
+    if flows.is_empty() {
+        return Err(format!("{shown}: has no flows; give at least one"));
+    }
+    flows.sort_by_key(|flow| (flow.start, flow.src));
+    Ok(flows)
+}
+
+/// An error and the line it is on.
+type AtLine = (u64, String);
+
+fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .comment(Some(b'#'))
+        .flexible(true)
+        .from_reader(content.as_bytes());
+    let header = reader.headers().map_err(|error| (1, error.to_string()))?.clone();
+    let header_line = header.position().map_or(1, csv::Position::line);
+    let columns = find_columns(&header).map_err(|error| (header_line, error))?;
+    let mut flows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| (header_line, error.to_string()))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        if record.len() != header.len() {
+            let error = format!("{} fields, but the header has {} columns", record.len(), header.len());
+            return Err((line, error));
+        }
+        flows.push(csv_flow(&record, &columns, hosts).map_err(|error| (line, error))?);
+    }
+    Ok(flows)
+}
+
+/// Where each of [`COLUMNS`] is in the header.
+fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; 6], String> {
+    let unknown: Vec<String> =
+        header.iter().filter(|name| !COLUMNS.contains(name)).map(|name| format!("`{name}`")).collect();
+    let required = "start_us, src, dst and bytes are required, request and measured optional";
+    if !unknown.is_empty() {
+        return Err(format!("unknown column {}; {required}", unknown.join(", ")));
+    }
+    let places = COLUMNS.map(|column| header.iter().position(|name| name == column));
+    if let Some(missing) = (0..4).find(|&column| places[column].is_none()) {
+        return Err(format!("column `{}` is missing; {required}", COLUMNS[missing]));
+    }
+    if let Some(twice) = COLUMNS.iter().find(|column| header.iter().filter(|name| name == *column).count() > 1) {
+        return Err(format!("column `{twice}` is there twice; once is enough"));
+    }
+    Ok(places)
+}
+
+fn csv_flow(record: &csv::StringRecord, columns: &[Option<usize>; 6], hosts: u32) -> Result<FlowSpec, String> {
+    let field = |column: usize| columns[column].and_then(|place| record.get(place)).unwrap_or("");
+    let start = decimal::parse(field(0), MICROSECONDS).map_err(|error| format!("start_us {error}"))?;
+    let flow = flow([field(1), field(2), field(3)], start, hosts)?;
+    let request = match field(4) {
+        "" => FlowSpec::NO_REQUEST,
+        text => number("request", text, u64::from(FlowSpec::NO_REQUEST) - 2)? as u32,
+    };
+    let measured = match field(5) {
+        "" | "1" => true,
+        "0" => false,
+        text => return Err(format!("measured `{text}` is not 1 or 0")),
+    };
+    Ok(FlowSpec { request, measured, ..flow })
+}
+
+fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
+    let mut lines = (1..).zip(content.lines()).map(|(number, line)| (number, line.trim()));
+    let announced = match lines.next() {
+        Some((line, text)) => number("number of flows", text, u64::MAX).map_err(|error| (line, error))?,
+        None => {
+            return Err((1, "the file is empty; its first line is the number of flows".to_string()));
+        }
+    };
+    let mut flows = Vec::new();
+    let mut last_line = 1;
+    for (line, text) in lines.filter(|(_, text)| !text.is_empty()) {
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        if flows.len() as u64 == announced {
+            if hpcc_flow(&fields, text, hosts).is_ok() {
+                return Err((1, format!("{announced} flows are announced, but line {line} is one more")));
+            }
+            break;
+        }
+        flows.push(hpcc_flow(&fields, text, hosts).map_err(|error| (line, error))?);
+        last_line = line;
+    }
+    if (flows.len() as u64) < announced {
+        return Err((last_line, format!("{announced} flows are announced, but the file ends after {}", flows.len())));
+    }
+    Ok(flows)
+}
+
+fn hpcc_flow(fields: &[&str], line: &str, hosts: u32) -> Result<FlowSpec, String> {
+    let (src, dst, bytes, start) = match *fields {
+        [src, dst, _, _, bytes, start] => (src, dst, bytes, start),
+        [src, dst, _, bytes, start] if start.contains('.') => (src, dst, bytes, start),
+        _ => {
+            return Err(format!(
+                "`{line}` is not a flow; write source, destination, priority, port, bytes and start in seconds, \
+                 for example `0 5 3 100 1000000 2.000001`"
+            ));
+        }
+    };
+    for (name, text) in [("priority", fields[2]), ("port", if fields.len() == 6 { fields[3] } else { "0" })] {
+        number(name, text, u64::MAX)?;
+    }
+    let start = decimal::parse(start, SECONDS).map_err(|error| format!("start {error}"))?;
+    flow([src, dst, bytes], start, hosts)
+}
+
+/// A flow from the texts of its source, destination and bytes.
+fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpec, String> {
+    let (src, dst) = (host("src", src, hosts)?, host("dst", dst, hosts)?);
+    if src == dst {
+        return Err(format!("a flow from host {src} to itself; src and dst must differ"));
+    }
+    let bytes = number("bytes", bytes, u64::MAX)?;
+    if bytes == 0 {
+        return Err("bytes is 0; a flow has at least 1".to_string());
+    }
+    if bytes > LARGEST_FLOW.0 {
+        return Err(format!("bytes is {bytes}; a flow has at most 1000 TB"));
+    }
+    if start > LATEST_START {
+        return Err(format!("start {start} is too late; a flow starts within the first 30 days"));
+    }
+    Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true })
+}
+
+/// A host's number.
+fn host(name: &str, text: &str, hosts: u32) -> Result<u32, String> {
+    let host = number(name, text, u64::MAX)?;
+    match u32::try_from(host) {
+        Ok(host) if host < hosts => Ok(host),
+        _ => Err(format!("{name} is host {host}, but there are {hosts} hosts, numbered from 0")),
+    }
+}
+
+/// A whole number from 0 to `largest`.
+fn number(name: &str, text: &str, largest: u64) -> Result<u64, String> {
+    let value = text.parse().ok().filter(|&value| value <= largest);
+    value.ok_or_else(|| format!("{name} `{text}` is not a whole number from 0 to {largest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{FlowExport, write_flows};
+    use proptest::prelude::*;
+
+    /// Reads `content` as the file `f`.
+    fn read(format: ListFormat, content: &str) -> Result<Vec<FlowSpec>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, content).unwrap();
+        read_flow_list(&path, format, 6).map_err(|error| error.replace(&path.display().to_string(), "f"))
+    }
+
+    fn flow_at(ps: u64, src: u32, dst: u32, bytes: u64) -> FlowSpec {
+        let (start, request) = (Time::from_ps(ps), FlowSpec::NO_REQUEST);
+        FlowSpec { start, src, dst, bytes, request, traffic: 0, measured: true }
+    }
+
+    #[test]
+    fn csv_columns_come_in_any_order() {
+        let content = "# mine\ndst, bytes ,start_us,src,request\n1,500,2.5,0,\n0,1,0.000001,5,3\n";
+        let expected = vec![FlowSpec { request: 3, ..flow_at(1, 5, 0, 1) }, flow_at(2_500_000, 0, 1, 500)];
+        assert_eq!(read(ListFormat::Csv, content), Ok(expected));
+    }
+
+    #[test]
+    fn hpcc_files_of_both_generations_are_understood() {
+        let expected = Ok(vec![flow_at(2_000_000_000_000, 2, 1, 200), flow_at(2_000_000_001_000, 0, 1, 7)]);
+        let six = "2 \n2 1 3 100 200 2\n0 1 3 100 7 2.000000001\n\nFirst line: # of flows\n";
+        let five = "2\n2 1 3 200 2.0\n0 1 3 7 2.000000001\n";
+        assert_eq!(read(ListFormat::Hpcc, six), expected);
+        assert_eq!(read(ListFormat::Hpcc, five), expected);
+    }
+
+    #[test]
+    fn bad_csv_files_say_where_and_what() {
+        let required = "start_us, src, dst and bytes are required, request and measured optional";
+        for (content, error) in [
+            ("", format!("f:1: column `start_us` is missing; {required}")),
+            ("start_us,src,dst\n", format!("f:1: column `bytes` is missing; {required}")),
+            ("start_us,src,dst,bytes,size,color\n", format!("f:1: unknown column `size`, `color`; {required}")),
+            ("start_us,src,dst,bytes,src\n", "f:1: column `src` is there twice; once is enough".into()),
+            ("start_us,src,dst,bytes\n", "f: has no flows; give at least one".into()),
+            ("start_us,src,dst,bytes\n0,0,1\n", "f:2: 3 fields, but the header has 4 columns".into()),
+            (
+                "start_us,src,dst,bytes\n0,0,1,1\n0,2,2,1\n",
+                "f:3: a flow from host 2 to itself; src and dst must differ".into(),
+            ),
+            ("start_us,src,dst,bytes\n0,0,6,1\n", "f:2: dst is host 6, but there are 6 hosts, numbered from 0".into()),
+            (
+                "start_us,src,dst,bytes\n0,h0,1,1\n",
+                "f:2: src `h0` is not a whole number from 0 to 18446744073709551615".into(),
+            ),
+            ("start_us,src,dst,bytes\n0,0,1,0\n", "f:2: bytes is 0; a flow has at least 1".into()),
+            ("start_us,src,dst,bytes\n-3,0,1,1\n", "f:2: start_us `-3` is negative; times count from 0".into()),
+            (
+                "start_us,src,dst,bytes\nsoon,0,1,1\n",
+                "f:2: start_us `soon` is not a number; write for example 12.5".into(),
+            ),
+            (
+                "start_us,src,dst,bytes,request\n0,0,1,1,x\n",
+                "f:2: request `x` is not a whole number from 0 to 4294967293".into(),
+            ),
+            ("start_us,src,dst,bytes,measured\n0,0,1,1,yes\n", "f:2: measured `yes` is not 1 or 0".into()),
+        ] {
+            assert_eq!(read(ListFormat::Csv, content), Err(error), "{content}");
+        }
+    }
+
+    #[test]
+    fn bad_hpcc_files_say_where_and_what() {
+        let form = "is not a flow; write source, destination, priority, port, bytes and start in seconds, \
+                    for example `0 5 3 100 1000000 2.000001`";
+        for (content, error) in [
+            ("", "f:1: the file is empty; its first line is the number of flows".into()),
+            ("0\n", "f: has no flows; give at least one".into()),
+            ("two\n", "f:1: number of flows `two` is not a whole number from 0 to 18446744073709551615".into()),
+            ("1\n0 1 3 100 5000\n", format!("f:2: `0 1 3 100 5000` {form}")),
+            ("2\n0 1 3 100 5 2\n", "f:2: 2 flows are announced, but the file ends after 1".into()),
+            ("1\n0 1 3 100 5 2\n\n1 0 3 100 5 2\n", "f:1: 1 flows are announced, but line 4 is one more".into()),
+            ("1\n0 0 3 100 5 2\n", "f:2: a flow from host 0 to itself; src and dst must differ".into()),
+            ("1\n9 0 3 100 5 2\n", "f:2: src is host 9, but there are 6 hosts, numbered from 0".into()),
+            ("1\n1 0 3 100 0 2\n", "f:2: bytes is 0; a flow has at least 1".into()),
+            ("1\n1 0 3 100 5 -2\n", "f:2: start `-2` is negative; times count from 0".into()),
+            ("1\n1 0 3 100 1000000000000001 2\n", "f:2: bytes is 1000000000000001; a flow has at most 1000 TB".into()),
+            (
+                "1\n1 0 3 100 5 2592000.1\n",
+                "f:2: start 2592000.1 s is too late; a flow starts within the first 30 days".into(),
+            ),
+        ] {
+            assert_eq!(read(ListFormat::Hpcc, content), Err(error), "{content}");
+        }
+        assert!(read(ListFormat::Hpcc, "1\n1 0 3 100 1000000000000000 2592000\n").is_ok(), "both at their limits");
+    }
+
+    #[test]
+    fn a_missing_file_is_said() {
+        let error = read_flow_list(Path::new("no-such-file.csv"), ListFormat::Csv, 6).unwrap_err();
+        assert_eq!(error, "no-such-file.csv: this flow list does not exist");
+    }
+
+    fn any_flows() -> impl Strategy<Value = Vec<FlowSpec>> {
+        let (latest, largest) = (LATEST_START.as_ps(), LARGEST_FLOW.0);
+        let flow = (0..=latest, 0u32..6, 1u32..6, 1..=largest, proptest::option::of(0..u32::MAX - 2), any::<bool>());
+        let flow = flow.prop_map(|(ps, src, step, bytes, request, measured)| {
+            let request = request.unwrap_or(FlowSpec::NO_REQUEST);
+            FlowSpec { request, measured, ..flow_at(ps, src, (src + step) % 6, bytes) }
+        });
+        proptest::collection::vec(flow, 1..20).prop_map(|mut flows| {
+            flows.sort_by_key(|flow| (flow.start, flow.src));
+            flows
+        })
+    }
+
+    fn written(format: FlowExport, flows: &[FlowSpec]) -> String {
+        let mut out = Vec::new();
+        write_flows(&mut out, format, flows.iter().copied(), 6, flows.len() as u64).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn csv_comes_back_as_it_was(flows in any_flows()) {
+            prop_assert_eq!(read(ListFormat::Csv, &written(FlowExport::Csv, &flows)), Ok(flows));
+        }
+
+        #[test]
+        fn hpcc_comes_back_but_for_requests(mut flows in any_flows()) {
+            let content = written(FlowExport::Hpcc, &flows);
+            for flow in &mut flows {
+                (flow.request, flow.measured) = (FlowSpec::NO_REQUEST, true);
+            }
+            prop_assert_eq!(read(ListFormat::Hpcc, &content), Ok(flows));
+        }
+
+        #[test]
+        fn arbitrary_text_never_panics(content in "[0-9 .,\n-]{0,60}", header: bool) {
+            let header = if header { "start_us,src,dst,bytes\n" } else { "" };
+            let _ = read_csv(&format!("{header}{content}"), 6);
+            let _ = read_hpcc(&content, 6);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Cables named by their ends: whether the ends exist, and whether a graph is a fabric at all.
+
+use super::reader::{Result, Table, did_you_mean};
+use rnic_fabric::config::{NamedLink, TopologySpec};
+use std::collections::BTreeMap;
+
+/// A cable and the table that defines it.
+type Cable<'a> = (NamedLink, Table<'a>);
+
+/// Checks the names in every `[[fabric.link]]`; in a graph, also that each host has one cable and reaches the others.
+pub(super) fn check(table: &Table<'_>, topology: &TopologySpec, cables: &[Cable<'_>]) -> Result<()> {
+    match topology {
+        TopologySpec::Graph { hosts, switches } => Graph::new(table, hosts, switches)?.check(table, cables),
+        _ => cables.iter().try_for_each(|cable| check_existing(topology, cable)),
+    }
+}
+
+/// The node that a `from` or `to` names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Host(usize),
+    Switch(usize),
+}
+
+struct Graph<'n> {
+    hosts: &'n [String],
+    switches: &'n [String],
+    nodes: BTreeMap<&'n str, Node>,
+}
+
+impl<'n> Graph<'n> {
+    fn new(table: &Table<'_>, hosts: &'n [String], switches: &'n [String]) -> Result<Graph<'n>> {
+        let mut nodes = BTreeMap::new();
+        let hosts_then_switches = hosts.iter().enumerate().map(|(number, name)| ("hosts", name, Node::Host(number)));
+        let switch_nodes = switches.iter().enumerate().map(|(number, name)| ("switches", name, Node::Switch(number)));
+        for (key, name, node) in hosts_then_switches.chain(switch_nodes) {
+            if nodes.insert(name.as_str(), node).is_some() {
+                return Err(table.error_at(key, format!("two nodes are called \"{name}\""), "give each its own name"));
+            }
+        }
+        Ok(Graph { hosts, switches, nodes })
+    }
+
+    fn check(&self, table: &Table<'_>, cables: &[Cable<'_>]) -> Result<()> {
+        let mut cables_of_host = vec![0u32; self.hosts.len()];
+        let mut groups = Groups::new(self.hosts.len() + self.switches.len());
+        for (link, cable) in cables {
+            let ends = self.ends(link, cable)?;
+            for (end, key) in ends.into_iter().zip(["from", "to"]) {
+                if let Node::Host(host) = end {
+                    cables_of_host[host] += 1;
+                    if cables_of_host[host] > 1 {
+                        let message = format!("the host \"{}\" has a second cable here", self.hosts[host]);
+                        return Err(cable.error_at(key, message, "each host has exactly one cable"));
+                    }
+                }
+            }
+            groups.join(self.index(ends[0]), self.index(ends[1]));
+        }
+        if let Some(host) = cables_of_host.iter().position(|cables| *cables == 0) {
+            let message = format!("the host \"{}\" has no cable", self.hosts[host]);
+            return Err(table.error_at("hosts", message, "each host has exactly one cable: add a [[fabric.link]]"));
+        }
+        let first = groups.of(0);
+        if let Some(host) = (0..self.hosts.len()).find(|host| groups.of(*host) != first) {
+            let message = format!("the host \"{}\" cannot be reached from \"{}\"", self.hosts[host], self.hosts[0]);
+            return Err(table.error_at("hosts", message, "add a [[fabric.link]] that joins their switches"));
+        }
+        Ok(())
+    }
+
+    /// The two nodes that a cable joins, of which at most one is a host.
+    fn ends(&self, link: &NamedLink, cable: &Table<'_>) -> Result<[Node; 2]> {
+        let ends = [self.node(cable, "from", &link.from)?, self.node(cable, "to", &link.to)?];
+        if ends[0] == ends[1] {
+            let message = format!("the cable joins \"{}\" to itself", link.from);
+            return Err(cable.error_at("to", message, "name two nodes"));
+        }
+        if let [Node::Host(_), Node::Host(_)] = ends {
+            let message = format!("the cable joins the hosts \"{}\" and \"{}\"", link.from, link.to);
+            return Err(cable.error_at("to", message, "a host's cable goes to a switch"));
+        }
+        Ok(ends)
+    }
+
+    fn node(&self, cable: &Table<'_>, key: &str, name: &str) -> Result<Node> {
+        let unknown = || {
+            let names: Vec<&str> = self.hosts.iter().chain(self.switches).map(String::as_str).collect();
+            let help = format!("{}a cable joins two of `hosts` and `switches`", did_you_mean(name, &names));
+            cable.error_at(key, format!("there is no node \"{name}\""), &help)
+        };
+        self.nodes.get(name).copied().ok_or_else(unknown)
+    }
+
+    fn index(&self, node: Node) -> usize {
+        match node {
+            Node::Host(number) => number,
+            Node::Switch(number) => self.hosts.len() + number,
+        }
+    }
+}
+
+/// Which nodes are connected: a disjoint-set forest.
+struct Groups {
+    parents: Vec<usize>,
+}
+
+impl Groups {
+    fn new(nodes: usize) -> Groups {
+        Groups { parents: (0..nodes).collect() }
+    }
+
+    fn of(&mut self, mut node: usize) -> usize {
+        while self.parents[node] != node {
+            self.parents[node] = self.parents[self.parents[node]];
+            node = self.parents[node];
+        }
+        node
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.of(a), self.of(b));
+        self.parents[a] = b;
+    }
+}
+
+/// Checks the names of a cable that a regular topology already has.
+fn check_existing(topology: &TopologySpec, (link, table): &Cable<'_>) -> Result<()> {
+    let tiers = tiers(topology);
+    for (key, name) in [("from", &link.from), ("to", &link.to)] {
+        if !tiers.iter().any(|(prefix, count)| has(prefix, *count, name)) {
+            let names: Vec<String> = tiers.iter().map(describe).collect();
+            let help = format!("the nodes of this topology: {}", names.join(", "));
+            return Err(table.error_at(key, format!("there is no node \"{name}\""), &help));
+        }
+    }
+    if joined(topology, &link.from, &link.to) || joined(topology, &link.to, &link.from) {
+        return Ok(());
+    }
+    let message = format!("no cable joins \"{}\" and \"{}\"", link.from, link.to);
+    Err(table.error_at("to", message, "[[fabric.link]] changes a cable that this topology has"))
+}
+
+/// Prefix of the names of each kind of node, and how many there are; `None` for a single node without number.
+fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
+    let hosts = ("h", Some(rnic_run::hosts(topology)));
+    match topology {
+        TopologySpec::FatTree { k } => {
+            vec![hosts, ("edge", Some(k * k / 2)), ("agg", Some(k * k / 2)), ("core", Some(k * k / 4))]
+        }
+        TopologySpec::LeafSpine { leaves, spines, .. } => {
+            vec![hosts, ("leaf", Some(*leaves)), ("spine", Some(*spines))]
+        }
+        TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
+            let (leaves, spines) = (pods * leaves_per_pod, pods * spines_per_pod);
+            vec![
+                hosts,
+                ("leaf", Some(leaves)),
+                ("spine", Some(spines)),
+                ("core", Some(spines_per_pod * cores_per_plane)),
+            ]
+        }
+        TopologySpec::SingleSwitch { .. } => vec![hosts, ("s0", None)],
+        TopologySpec::Dumbbell { .. } => vec![hosts, ("left", None), ("right", None)],
+        TopologySpec::Graph { .. } => vec![],
+    }
+}
+
+fn has(prefix: &str, count: Option<u32>, name: &str) -> bool {
+    match count {
+        None => name == prefix,
+        Some(count) => number(name, prefix).is_some_and(|number| number < count),
+    }
+}
+
+/// The number of the host that is called `name`.
+pub(super) fn host(topology: &TopologySpec, name: &str) -> Option<u32> {
+    match topology {
+        TopologySpec::Graph { hosts, .. } => {
+            hosts.iter().zip(0..).find(|(host, _)| *host == name).map(|(_, number)| number)
+        }
+        _ => number(name, "h").filter(|number| *number < rnic_run::hosts(topology)),
+    }
+}
+
+/// The number in `name` after `prefix`, written without leading zeros or sign.
+fn number(name: &str, prefix: &str) -> Option<u32> {
+    let digits = name.strip_prefix(prefix)?;
+    let number: u32 = digits.parse().ok()?;
+    (number.to_string() == digits).then_some(number)
+}
+
+fn describe((prefix, count): &(&str, Option<u32>)) -> String {
+    match count {
+        None => (*prefix).to_string(),
+        Some(count) => format!("{prefix}0 to {prefix}{}", count.saturating_sub(1)),
+    }
+}
+
+/// Whether the topology has a cable between a lower and an upper node.
+fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
+    let host = number(lower, "h");
+    match topology {
+        TopologySpec::FatTree { k } => {
+            let half = k / 2;
+            match (host, number(lower, "edge"), number(lower, "agg")) {
+                (Some(host), _, _) => number(upper, "edge") == Some(host / half),
+                (_, Some(edge), _) => number(upper, "agg").is_some_and(|agg| agg / half == edge / half),
+                (_, _, Some(agg)) => number(upper, "core").is_some_and(|core| core / half == agg % half),
+                _ => false,
+            }
+        }
+        TopologySpec::LeafSpine { hosts_per_leaf, .. } => match host {
+            Some(host) => number(upper, "leaf") == Some(host / hosts_per_leaf),
+            None => number(lower, "leaf").is_some() && number(upper, "spine").is_some(),
+        },
+        TopologySpec::LeafSpineCore { leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, .. } => {
+            match (host, number(lower, "leaf"), number(lower, "spine")) {
+                (Some(host), _, _) => number(upper, "leaf") == Some(host / hosts_per_leaf),
+                (_, Some(leaf), _) => {
+                    number(upper, "spine").is_some_and(|spine| spine / spines_per_pod == leaf / leaves_per_pod)
+                }
+                (_, _, Some(spine)) => {
+                    number(upper, "core").is_some_and(|core| core / cores_per_plane == spine % spines_per_pod)
+                }
+                _ => false,
+            }
+        }
+        TopologySpec::SingleSwitch { .. } => host.is_some() && upper == "s0",
+        TopologySpec::Dumbbell { left, .. } => match host {
+            Some(host) => upper == if host < *left { "left" } else { "right" },
+            None => lower == "left" && upper == "right",
+        },
+        TopologySpec::Graph { .. } => false,
+    }
+}

@@ -1,0 +1,103 @@
+//! `[fabric.switch]` with `queueing = "output"`.
+
+use super::reader::{Item, Result, Table};
+use rnic_fabric::config::{Headers, TrimSpec};
+use rnic_run::{FabricSetup, OutputSetup, QueueingSetup, TransportSpec};
+use rnic_transport::Bytes;
+
+/// The keys that only such a switch has.
+pub(super) const KEYS: [&str; 4] = ["priorities", "buffers", "mark", "trim"];
+
+/// Reads them.
+pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
+    if let (Some(buffers), Some(_)) = (table.get("buffers"), table.get("buffer")) {
+        let help = "`buffer` is for all priorities, `buffers` has one for each: remove one of them";
+        return Err(buffers.error("`buffer` and `buffers` are both given", help));
+    }
+    let priorities = table.get("priorities").map(|item| item.integer(1..=8)).transpose()?.map(|count| count as u8);
+    let buffers = table.get("buffers").map(|item| read_buffers(&item, priorities)).transpose()?;
+    Ok(OutputSetup {
+        priorities: priorities.or(buffers.map(|(count, _)| count)),
+        buffers: buffers.map(|(_, buffers)| buffers),
+        mark_departures: table.get("mark").map(|item| item.choice(&["arrivals", "departures"])).transpose()?
+            != Some("arrivals"),
+        trim: table.get("trim").map(|item| read_trim(&item)).transpose()?.flatten(),
+    })
+}
+
+/// `buffers = ["100 KB", "20 KB"]`, one for each priority: how many, and what they are.
+fn read_buffers(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, [Bytes; 8])> {
+    let items = item.array("[\"100 KB\", \"20 KB\"]")?;
+    let wanted = priorities.map_or(1..=8, |count| usize::from(count)..=usize::from(count));
+    if !wanted.contains(&items.len()) {
+        let help = match priorities {
+            Some(count) => format!("accepted: one for each of the {count} priorities, the lowest first"),
+            None => "accepted: one for each priority, the lowest first, 8 at most".to_string(),
+        };
+        return Err(item.error(format!("`buffers` has {} entries", items.len()), help));
+    }
+    let mut buffers = [Bytes(0); 8];
+    for (buffer, item) in buffers.iter_mut().zip(&items) {
+        *buffer = item.bytes(64..=1_000_000_000_000, "100 KB")?;
+    }
+    Ok((items.len() as u8, buffers))
+}
+
+/// `trim = true`, or a table of how.
+fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
+    let default = TrimSpec { to: 64, headers: Headers::Highest, in_a_row: Some(10), return_to_sender: false };
+    if !item.is_table() {
+        return Ok(item.boolean()?.then_some(default));
+    }
+    let table = item.table("[fabric.switch.trim]")?;
+    table.accept(&["to", "headers", "in_a_row", "return_to_sender"])?;
+    let headers = table.get("headers").map(|item| item.choice(&["highest", "above"])).transpose()?;
+    Ok(Some(TrimSpec {
+        to: table
+            .get("to")
+            .map(|item| item.bytes(64..=9_000, "64 B"))
+            .transpose()?
+            .map_or(default.to, |to| to.0 as u16),
+        in_a_row: match table.get("in_a_row") {
+            Some(item) => Some(item.integer(0..=1_000_000)? as u32).filter(|most| *most > 0),
+            // One above is not always the highest.
+            None => default.in_a_row.filter(|_| headers != Some("above")),
+        },
+        headers: if headers == Some("above") { Headers::Above } else { Headers::Highest },
+        return_to_sender: table.get("return_to_sender").map_or(Ok(false), |item| item.boolean())?,
+    }))
+}
+
+/// Checks what the run's transport asks of such a switch: no PFC, enough priorities, buffers that hold a full packet with its `header`.
+pub(super) fn check(table: &Table<'_>, fabric: &FabricSetup, transport: &TransportSpec, header: Bytes) -> Result<()> {
+    let QueueingSetup::Output(output) = fabric.switch.queueing else { return Ok(()) };
+    let Some(item) = table.get("switch") else { return Ok(()) };
+    let switch = item.table("[fabric.switch]")?;
+    if transport.pfc {
+        let message = "`queueing` = \"output\" has no PFC, but the run has `pfc` = true";
+        return Err(switch.error_at("queueing", message, "accepted with `pfc` = true: \"input\", \"shared\""));
+    }
+    let needed = output.needed_priorities(transport);
+    if let Some(count) = output.priorities.filter(|count| *count < needed) {
+        let key = if switch.get("priorities").is_some() { "priorities" } else { "buffers" };
+        let why = match (output.trim.is_some(), transport.control_priority) {
+            (true, _) => "`trim` puts headers in a priority of their own",
+            (false, _) => "`control_priority` puts control packets in a priority of their own",
+        };
+        let message = format!("too few priorities: {count}");
+        return Err(switch.error_at(key, message, &format!("{why}: accepted: {needed} to 8")));
+    }
+    let (Some(item), Some(buffers)) = (switch.get("buffers"), output.buffers) else { return Ok(()) };
+    let packet = Bytes(fabric.mtu.0 + header.0);
+    let items = item.array("[]")?;
+    // The highest may be for headers and control packets alone.
+    let full = items.len() - usize::from(output.headers_apart());
+    match (0..full).find(|priority| buffers[*priority] < packet) {
+        Some(priority) => {
+            let message = format!("a buffer of {} does not hold one full packet", buffers[priority]);
+            let help = format!("a packet takes {packet} (mtu {} and headers of {header})", fabric.mtu);
+            Err(items[priority].error(message, help))
+        }
+        None => Ok(()),
+    }
+}

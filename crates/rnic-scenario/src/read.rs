@@ -1,0 +1,194 @@
+//! A whole scenario: overrides first, then each run at each point of the sweep on its own copy of the tree.
+
+use super::error::ScenarioError;
+use super::extends::{self, Files};
+use super::fabric;
+use super::output;
+use super::overrides;
+use super::reader::{Item, Result, Table};
+use super::sweep::{Point, Sweep};
+use super::traffic::{self, Context, Lists};
+use super::transport;
+use super::tree::{Documents, Node};
+use rnic_run::Vocabulary;
+use rnic_run::{Limits, RunSpec, Scenario, Watch, WatchedQueues};
+use rnic_transport::Time;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const ROOT_KEYS: [&str; 10] =
+    ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
+/// Keys of a run that are not its transport's.
+const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
+
+/// The text of a scenario, and where it comes from.
+pub(super) struct Text<'t> {
+    pub(super) text: &'t str,
+    /// The file's name, for messages and for the scenario's own name.
+    pub(super) name: &'t str,
+    /// Folder of the files that it names.
+    pub(super) folder: &'t Path,
+    /// Where the files are that it extends.
+    pub(super) files: Files<'t>,
+}
+
+/// Reads the text of a scenario.
+pub(super) fn scenario(
+    vocabulary: &Vocabulary, text: &Text<'_>, overrides: &[(String, String)], given_seed: Option<u64>,
+) -> Result<Scenario> {
+    let mut documents = Documents::default();
+    let mut tree = extends::tree(&mut documents, text.files, text.name, text.text, text.folder)?;
+    overrides::apply_arguments(&mut documents, &mut tree, overrides)?;
+    let root = Table::root(&documents, &tree)?;
+    root.accept(&ROOT_KEYS)?;
+    if let Some(item) = root.get("extends") {
+        return Err(item.error("`extends` cannot be overridden", "change it in the file"));
+    }
+    let name = Path::new(text.name);
+    let stem = name.file_stem().map_or_else(|| text.name.to_string(), |stem| stem.to_string_lossy().into_owned());
+    let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
+    let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
+    let seed = given_seed.unwrap_or(written_seed);
+    let lists = Lists::new(text.files);
+    let source = Source { documents: &documents, vocabulary, given_seed, seed, lists: &lists };
+    Ok(Scenario {
+        title: title.map_or_else(|| stem.clone(), str::to_string),
+        name: stem,
+        seed,
+        runs: runs(&tree, &root, &source)?,
+    })
+}
+
+fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpec>> {
+    const HELP: &str = "add [[run]] with `name` and `transport`";
+    let item = root.get("run").ok_or_else(|| root.error("the scenario has no run", HELP))?;
+    let tables = item.tables("run")?;
+    if tables.is_empty() {
+        return Err(item.error("the scenario has no run", HELP));
+    }
+    let sweep = Sweep::read(source.documents, root, tables.len())?;
+    let mut names = BTreeSet::new();
+    let mut runs: Vec<RunSpec> = Vec::new();
+    for point in sweep.points() {
+        let mut tree = tree.clone();
+        sweep.apply(source.documents, &mut tree, point)?;
+        for (table, item) in tables.iter().zip(item.array("[]")?) {
+            let name_item = table.require("name", "name = \"IRN\"")?;
+            let base = name_item.name("IRN")?;
+            let name = sweep.name(source.documents, base, point);
+            if !names.insert(name.clone()) {
+                let message = format!("two runs are called \"{name}\"");
+                return Err(name_item.error(message, "give each run its own name"));
+            }
+            let spec = Naming { base, name: &name, point, sweep: &sweep };
+            runs.push(run(&tree, item.node(), &spec, source).map_err(|error| spec.located(error, source.documents))?);
+        }
+    }
+    Ok(runs)
+}
+
+/// A run at a point of a sweep.
+struct Naming<'n> {
+    base: &'n str,
+    name: &'n str,
+    point: &'n Point,
+    sweep: &'n Sweep,
+}
+
+impl Naming<'_> {
+    /// Says which run of the sweep an error is about, unless it points at what is swept.
+    fn located(&self, error: ScenarioError, documents: &Documents) -> ScenarioError {
+        match error {
+            ScenarioError::Mistake(mut mistake)
+                if self.base != self.name
+                    && !self.sweep.holds_place(self.point, |at| documents.within(&mistake, at)) =>
+            {
+                mistake.message += &format!(", in run \"{}\" of the sweep", self.name);
+                ScenarioError::Mistake(mistake)
+            }
+            error => error,
+        }
+    }
+}
+
+/// What the runs of a scenario share.
+struct Source<'a> {
+    documents: &'a Documents,
+    vocabulary: &'a Vocabulary,
+    /// The seed that takes the place of the scenario's.
+    given_seed: Option<u64>,
+    seed: u64,
+    lists: &'a Lists<'a>,
+}
+
+/// Reads the run that `node` describes; `tree` is the scenario at this point of the sweep.
+fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Result<RunSpec> {
+    let (documents, sweep, point) = (source.documents, naming.sweep, naming.point);
+    let label = format!("run \"{}\"", naming.base);
+    let (mut tree, mut node) = (tree.clone(), node.clone());
+    sweep.apply_to_run(documents, &mut node, &label, point)?;
+    let table = Item::new(documents, "run", &node).table(&label)?;
+    if let Some(set) = table.get("set") {
+        overrides::apply_run_set(documents, &mut tree, &set.table(&format!("`set` of {label}"))?)?;
+        sweep.check_set(documents, &tree, &set, &label, point)?;
+    }
+    let root = Table::root(documents, &tree)?;
+    let fabric_table = root.require("fabric", "[fabric]")?.table("[fabric]")?;
+    let fabric = fabric::read(&fabric_table)?;
+    let context = Context { hosts: rnic_run::hosts(&fabric.topology), lists: source.lists };
+    let traffic_item = root.require("traffic", "[traffic]")?;
+    let traffic = traffic::read(&traffic_item, &context)?;
+    let defaults = root.get("transport").map(|item| item.table("[transport]")).transpose()?;
+    if let Some(defaults) = &defaults {
+        transport::check_defaults(defaults, source.vocabulary)?;
+    }
+    let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.vocabulary, source.lists.files)?;
+    let header = transport.header_bytes();
+    fabric::check_buffer(&fabric_table, &fabric, header)?;
+    output::check(&fabric_table, &fabric, &transport, header)?;
+    let limits = limits(&root)?;
+    let watch = root.get("watch").map(|item| watch(&item, limits.duration)).transpose()?;
+    traffic::check_end(&traffic_item, &traffic, limits.duration)?;
+    let (name, base) = (naming.name.to_string(), naming.base.to_string());
+    let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
+    Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits, watch })
+}
+
+fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
+    let table = item.table("[watch]")?;
+    table.accept(&["interval", "start", "queues", "flows", "pauses"])?;
+    let interval = table.require("interval", "interval = \"10 us\"")?.positive_time("10 us")?;
+    let start = table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?;
+    if let (Some(start), Some(duration)) = (table.get("start"), duration.filter(|duration| start >= *duration)) {
+        let message = format!("no sample would be taken: the run ends at its `duration` of {duration}");
+        return Err(start.error(message, "let `start` be before `duration`"));
+    }
+    let flag = |key: &str| table.get(key).map_or(Ok(false), |item| item.boolean());
+    let (flows, pauses) = (flag("flows")?, flag("pauses")?);
+    let queues = match table.get("queues") {
+        None => WatchedQueues::Named(Vec::new()),
+        Some(item) if item.text() == Some("all") => WatchedQueues::All,
+        Some(item) => WatchedQueues::Named(item.names("[\"s0:h0\"]")?),
+    };
+    if !flows && !pauses && queues == WatchedQueues::Named(Vec::new()) {
+        let help = "write for example `queues = [\"s0:h0\"]`, `flows = true` or `pauses = true`";
+        return Err(item.error("[watch] has nothing to look at", help));
+    }
+    Ok(Watch { interval, start, queues, flows, pauses })
+}
+
+fn limits(root: &Table<'_>) -> Result<Limits> {
+    let mut limits = Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) };
+    let Some(item) = root.get("limits") else {
+        return Ok(limits);
+    };
+    let table = item.table("[limits]")?;
+    table.accept(&["duration", "max_time", "stall_time"])?;
+    limits.max_time = table.get("max_time").map(|item| item.positive_time("1 s")).transpose()?;
+    limits.duration = table.get("duration").map(|item| item.positive_time("200 ms")).transpose()?;
+    table.ordered(("duration", limits.duration), ("max_time", limits.max_time), "")?;
+    if let Some(item) = table.get("stall_time") {
+        limits.stall_time = item.positive_time("1 s")?;
+    }
+    Ok(limits)
+}

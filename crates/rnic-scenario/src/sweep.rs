@@ -1,0 +1,283 @@
+//! `[sweep]`: lists of values for any key, and the points that they span.
+
+use super::overrides::{self, Step};
+use super::reader::{Item, Result, Table};
+use super::tree::{At, Documents, Node, Value};
+
+/// Most runs that a sweep may make.
+const MOST_RUNS: u128 = 10_000;
+
+/// What the path of a swept key begins with.
+const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
+
+/// A key and its values.
+pub(super) struct Axis {
+    /// The whole path.
+    key: String,
+    /// The end of the path that tells it from the others.
+    label: String,
+    steps: Vec<Step>,
+    /// Where the key is written.
+    at: At,
+    values: Vec<Node>,
+}
+
+/// A scenario's sweep; without one, no axis and a single point.
+pub(super) struct Sweep {
+    axes: Vec<Axis>,
+    points: Vec<Point>,
+}
+
+/// One value of each axis, by its number.
+pub(super) struct Point(Vec<usize>);
+
+impl Sweep {
+    /// Reads `[sweep]` for a scenario of this many runs.
+    pub(super) fn read(documents: &Documents, root: &Table<'_>, runs: usize) -> Result<Sweep> {
+        let Some(item) = root.get("sweep") else {
+            return Ok(Sweep { axes: Vec::new(), points: vec![Point(Vec::new())] });
+        };
+        let table = item.table("[sweep]")?;
+        let zip = table.get("mode").map_or(Ok("grid"), |item| item.choice(&["grid", "zip"]))? == "zip";
+        let mut lists = Vec::new();
+        overrides::collect(documents, table.entries(), &[], &|_| false, &mut lists)?;
+        let lists = overridden(documents, lists)
+            .into_iter()
+            .filter(|(steps, _)| !(steps.len() == 1 && steps[0].name == "mode"));
+        let mut axes: Vec<Axis> = lists.map(|(steps, list)| axis(documents, steps, &list)).collect::<Result<_>>()?;
+        check_overlap(documents, &axes)?;
+        label(&mut axes);
+        if zip {
+            check_lengths(documents, &axes)?;
+        }
+        let lengths = axes.iter().map(|axis| axis.values.len() as u128);
+        let points = if zip { lengths.max().unwrap_or(1) } else { lengths.fold(1, u128::saturating_mul) };
+        let all = points.saturating_mul(runs as u128);
+        if all > MOST_RUNS {
+            let help = format!("accepted: at most {MOST_RUNS} runs, that is points times [[run]]");
+            return Err(table.error(format!("the sweep makes {all} runs"), &help));
+        }
+        let points: Vec<Point> = (0..points as usize).map(|number| point(&axes, zip, number)).collect();
+        let sweep = Sweep { axes, points };
+        sweep.check_repetition(documents)?;
+        Ok(sweep)
+    }
+
+    /// The points in order: the first key varies slowest.
+    pub(super) fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// Each axis with its value at a point.
+    fn values<'s>(&'s self, point: &'s Point) -> impl Iterator<Item = (&'s Axis, &'s Node)> {
+        self.axes.iter().zip(&point.0).map(|(axis, number)| (axis, &axis.values[*number]))
+    }
+
+    /// The keys and values of a point, as written.
+    pub(super) fn texts(&self, documents: &Documents, point: &Point) -> Vec<(String, String)> {
+        self.values(point).map(|(axis, value)| (axis.key.clone(), text(documents, value))).collect()
+    }
+
+    /// The name of a run at a point.
+    pub(super) fn name(&self, documents: &Documents, base: &str, point: &Point) -> String {
+        let value = |(axis, value): (&Axis, &Node)| format!(", {}={}", axis.label, text(documents, value));
+        base.to_string() + &self.values(point).map(value).collect::<String>()
+    }
+
+    /// The seed at a point, if it is swept; `given` is the one that takes the place of the scenario's.
+    pub(super) fn seed(&self, documents: &Documents, point: &Point, given: Option<u64>) -> Result<Option<u64>> {
+        let Some((axis, value)) = self.values(point).find(|(axis, _)| axis.key == "seed") else {
+            return Ok(None);
+        };
+        if given.is_some() {
+            let help = "leave out --seed, or `seed` of [sweep]".to_string();
+            return Err(documents.mistake(&axis.at, "--seed is given, but the sweep varies `seed`", Some(help)));
+        }
+        Item::new(documents, "seed", value).integer(0..=i64::MAX as u64).map(Some)
+    }
+
+    /// Puts the values of a point into the scenario's tree.
+    pub(super) fn apply(&self, documents: &Documents, tree: &mut Node, point: &Point) -> Result<()> {
+        let in_tree = |axis: &Axis| SWEPT.contains(&axis.steps[0].name.as_str());
+        for (axis, value) in self.values(point).filter(|(axis, _)| in_tree(axis)) {
+            overrides::assign(documents, tree, &axis.steps, value.clone())?;
+        }
+        match self.values(point).find(|(axis, value)| in_tree(axis) && !holds(tree, axis, value)) {
+            Some((axis, _)) => Err(overlap(documents, axis, &axis.key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the values of a point into a run, which must not say the same itself.
+    pub(super) fn apply_to_run(&self, documents: &Documents, run: &mut Node, label: &str, point: &Point) -> Result<()> {
+        for (axis, value) in self.values(point) {
+            let [first, own @ ..] = &axis.steps[..] else { continue };
+            if !["run", "transport"].contains(&first.name.as_str()) {
+                continue;
+            }
+            if let Some(node) = overrides::find(run, own).filter(|_| !own.is_empty()) {
+                let names: Vec<&str> = own.iter().map(|step| step.name.as_str()).collect();
+                let message = format!("{label} has its own `{}`, but the sweep varies `{}`", names.join("."), axis.key);
+                return Err(conflict(documents, node, axis, message));
+            }
+            if first.name == "run" {
+                overrides::assign(documents, run, own, value.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a run's `set` has left the values of a point alone.
+    pub(super) fn check_set(
+        &self, documents: &Documents, tree: &Node, set: &Item<'_>, label: &str, point: &Point,
+    ) -> Result<()> {
+        let in_tree = |axis: &Axis| SWEPT.contains(&axis.steps[0].name.as_str());
+        match self.values(point).find(|(axis, value)| in_tree(axis) && !holds(tree, axis, value)) {
+            Some((axis, _)) => {
+                let message = format!("`set` of {label} changes `{}`, but the sweep varies it", axis.key);
+                Err(conflict(documents, set.node(), axis, message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a place lies in one of the values of a point.
+    pub(super) fn holds_place(&self, point: &Point, within: impl Fn(&At) -> bool) -> bool {
+        self.values(point).any(|(axis, value)| within(&value.at) || within(&axis.at))
+    }
+
+    /// Two points that are written alike would be one run twice.
+    fn check_repetition(&self, documents: &Documents) -> Result<()> {
+        let mut seen = std::collections::BTreeSet::new();
+        for point in &self.points {
+            let texts: Vec<String> = self.values(point).map(|(_, value)| text(documents, value)).collect();
+            let Some((axis, value)) = self.values(point).last() else { continue };
+            if !seen.insert(texts) {
+                let what = self.name(documents, "", point);
+                let message = format!("the sweep has {} twice", what.trim_start_matches(", "));
+                let at = if self.axes.len() == 1 { &value.at } else { &axis.at };
+                return Err(documents.mistake(at, message, Some("give each value once".to_string())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `tree` has the value where the axis put it.
+fn holds(tree: &Node, axis: &Axis, value: &Node) -> bool {
+    overrides::find(tree, &axis.steps) == Some(value)
+}
+
+fn conflict(documents: &Documents, own: &Node, axis: &Axis, message: String) -> super::ScenarioError {
+    let help = "remove the one or the other".to_string();
+    documents.mistake(documents.later(&own.at, &axis.at), message, Some(help))
+}
+
+fn overlap(documents: &Documents, axis: &Axis, other: &str) -> super::ScenarioError {
+    let message = format!("the sweep varies `{other}` and, within it, `{}`", axis.key);
+    documents.mistake(&axis.at, message, Some("sweep one of them".to_string()))
+}
+
+/// The lists of the file with those of `--set` in place, however the path is quoted.
+fn overridden(documents: &Documents, lists: Vec<(Vec<Step>, Node)>) -> Vec<(Vec<Step>, Node)> {
+    let mut kept: Vec<(Vec<Step>, Node)> = Vec::new();
+    for (steps, list) in lists {
+        let same = |other: &[Step]| other.iter().map(|step| &step.name).eq(steps.iter().map(|step| &step.name));
+        match kept.iter_mut().find(|(other, node)| same(other) && !documents.same_text(&node.at, &list.at)) {
+            Some(other) if documents.later(&list.at, &other.1.at) == &list.at => *other = (steps, list),
+            Some(_) => {}
+            None => kept.push((steps, list)),
+        }
+    }
+    kept
+}
+
+/// Reads a key and its list.
+fn axis(documents: &Documents, steps: Vec<Step>, list: &Node) -> Result<Axis> {
+    let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+    let key = names.join(".");
+    let known = match names[..] {
+        ["seed"] => true,
+        ["run", own, ..] => !["name", "set"].contains(&own),
+        [first, ..] => SWEPT.contains(&first),
+        [] => false,
+    };
+    let at = steps.last().map_or_else(|| list.at.clone(), |step| step.at.clone());
+    if !known {
+        let help = "a path in [sweep] is `seed`, or begins with fabric, traffic, transport or limits, or with run for a \
+            key of every run";
+        return Err(documents.mistake(&at, format!("the sweep cannot vary `{key}`"), Some(help.to_string())));
+    }
+    let help = || Some(format!("write a list of values, for example `\"{key}\" = [1, 2]`"));
+    let Value::Array(values) = &list.value else {
+        let message = format!("`{key}` must be a list in [sweep], not {}", list.value.kind());
+        return Err(documents.mistake(&list.at, message, help()));
+    };
+    if values.is_empty() {
+        return Err(documents.mistake(&list.at, format!("`{key}` has no values in [sweep]"), help()));
+    }
+    Ok(Axis { label: key.clone(), key, steps, at, values: values.clone() })
+}
+
+/// A key within another one would be overwritten.
+fn check_overlap(documents: &Documents, axes: &[Axis]) -> Result<()> {
+    let names = |axis: &Axis| axis.steps.iter().map(|step| step.name.clone()).collect::<Vec<_>>();
+    for (number, axis) in axes.iter().enumerate() {
+        for other in &axes[..number] {
+            let (longer, shorter) = if axis.steps.len() < other.steps.len() { (other, axis) } else { (axis, other) };
+            if names(longer) == names(shorter) {
+                let help = Some("write one list".to_string());
+                return Err(documents.mistake(&axis.at, format!("the sweep varies `{}` twice", axis.key), help));
+            }
+            if names(longer).starts_with(&names(shorter)) {
+                return Err(overlap(documents, longer, &shorter.key));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_lengths(documents: &Documents, axes: &[Axis]) -> Result<()> {
+    let Some((first, others)) = axes.split_first() else { return Ok(()) };
+    match others.iter().find(|axis| axis.values.len() != first.values.len()) {
+        Some(axis) => {
+            let lengths = (axis.values.len(), first.values.len());
+            let message = format!("`{}` has {} values, but `{}` has {}", axis.key, lengths.0, first.key, lengths.1);
+            let help = "with mode = \"zip\" all lists are equally long; \"grid\" combines each value with each";
+            Err(documents.mistake(&axis.at, message, Some(help.to_string())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Gives each axis the shortest end of its path that no other one has.
+fn label(axes: &mut [Axis]) {
+    let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
+    let labels = rnic_run::short_keys(&keys);
+    for (axis, label) in axes.iter_mut().zip(labels) {
+        axis.label = label;
+    }
+}
+
+fn point(axes: &[Axis], zip: bool, mut number: usize) -> Point {
+    if zip {
+        return Point(vec![number; axes.len()]);
+    }
+    let digit = |axis: &Axis| {
+        let digit = number % axis.values.len();
+        number /= axis.values.len();
+        digit
+    };
+    let mut digits: Vec<usize> = axes.iter().rev().map(digit).collect();
+    digits.reverse();
+    Point(digits)
+}
+
+/// A value as written, in one line, a string without its quotes.
+fn text(documents: &Documents, value: &Node) -> String {
+    let text = match &value.value {
+        Value::String(text) => text,
+        _ => documents.text_at(&value.at),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

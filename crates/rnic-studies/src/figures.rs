@@ -1,0 +1,478 @@
+//! The figures of a study, as data for the report.
+
+use super::measured::{Case, Measured, Metric, cc_text, each};
+use super::statistics::Estimate;
+use super::verdict::Sample;
+use rnic_results::report::figure::{
+    Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
+};
+use rnic_results::stats::nearest_rank;
+
+/// What to draw.
+#[derive(Clone, Copy, Debug)]
+pub enum Chart {
+    /// A figure for each metric: bars of the runs, a group for each congestion control.
+    Bars {
+        /// Name of the scenario file, and of the run in it, for each bar; a run is left out where it has no such case.
+        runs: &'static [(&'static str, &'static str)],
+        /// The groups.
+        ccs: &'static [&'static str],
+        /// The figures.
+        metrics: &'static [Metric],
+        /// Of this source of traffic; empty: all.
+        traffic: &'static str,
+    },
+    /// The tail of single-packet messages: a figure for each congestion control, a curve for each run.
+    Tails {
+        /// Name of the scenario file.
+        file: &'static str,
+        /// The curves.
+        runs: &'static [&'static str],
+        /// The figures.
+        ccs: &'static [&'static str],
+    },
+    /// Ratios over the points of a sweep: a row for each pair of runs, a figure for each metric, a curve for each
+    /// congestion control.
+    Sweep {
+        /// Name of the scenario file.
+        file: &'static str,
+        /// What is swept.
+        axis: &'static str,
+        /// Numerator and denominator.
+        pairs: &'static [(&'static str, &'static str)],
+        /// The curves.
+        ccs: &'static [&'static str],
+        /// The figures.
+        metrics: &'static [Metric],
+    },
+    /// Ratios at the points of a sweep as bars: a group for each point, a bar for each congestion control.
+    Points {
+        /// Name of the scenario file.
+        file: &'static str,
+        /// Numerator and denominator.
+        pair: (&'static str, &'static str),
+        /// The bars.
+        ccs: &'static [&'static str],
+        /// The quantity.
+        metric: Metric,
+    },
+    /// Medians over the seeds with smallest and largest value, as papers show what hashing does: a group for each case, a bar for each
+    /// metric.
+    Spread {
+        /// What is compared.
+        title: &'static str,
+        /// The groups.
+        groups: &'static [Pick],
+        /// The bars.
+        bars: &'static [(&'static str, Metric)],
+        /// Of this source of traffic; empty: all.
+        traffic: &'static str,
+    },
+    /// A metric over the points of a sweep, a curve for each pick. Its point is the end of those that belong to it.
+    Curves {
+        /// Name of the swept quantity.
+        axis: &'static str,
+        /// The curves.
+        picks: &'static [Pick],
+        /// The quantity.
+        metric: Metric,
+        /// Of this source of traffic; empty: all.
+        traffic: &'static str,
+    },
+    /// Goodput of flows over time, of the first seed: a figure for each pick, a curve for each flow.
+    Courses {
+        /// The figures.
+        picks: &'static [Pick],
+        /// What the flows are called, in order of start.
+        flows: &'static [&'static str],
+    },
+    /// A quantity of a flow that follows from its completion time, over the sizes of flows: a curve for each pick, mean over the seeds.
+    EachFlow {
+        /// What it is.
+        title: &'static str,
+        /// Name of the sizes' axis.
+        axis: &'static str,
+        /// Bytes of a flow, each with its place on the axis.
+        sizes: &'static [(u64, f64)],
+        /// From a completion time in microseconds and the place.
+        value: Derived,
+        /// The curves.
+        picks: &'static [Pick],
+        /// More curves: what the paper shows for each size.
+        stated: &'static [(&'static str, &'static [f64])],
+    },
+    /// The watched queue over time, of the first seed: one figure, a curve for each pick.
+    Queues {
+        /// What it is.
+        title: &'static str,
+        /// The curves.
+        picks: &'static [Pick],
+    },
+    /// Goodput of the last flow over time, of the first seed, beside the fluid model's: a figure for each pick.
+    Fluid {
+        /// The figures.
+        picks: &'static [Pick],
+    },
+}
+
+/// What follows from a completion time in microseconds and a place on an axis.
+pub type Derived = fn(f64, f64) -> f64;
+
+/// A case with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick {
+    /// What figures call it.
+    pub name: &'static str,
+    /// Which it is.
+    pub case: Case<'static>,
+}
+
+impl Chart {
+    /// The figures for these results.
+    pub fn board(&self, m: &Measured<'_>) -> Board {
+        match *self {
+            Chart::Bars { runs, ccs, metrics, traffic } => bars(m, runs, ccs, metrics, traffic),
+            Chart::Tails { file, runs, ccs } => Board {
+                series: runs.iter().map(ToString::to_string).collect(),
+                shown: 0,
+                rows: vec![ccs.iter().map(|cc| Figure::Lines(tails(m, file, runs, cc))).collect()],
+            },
+            Chart::Sweep { file, axis, pairs, ccs, metrics } => Board {
+                series: ccs.iter().map(|cc| cc_text(cc)).collect(),
+                shown: 0,
+                rows: pairs
+                    .iter()
+                    .map(|pair| {
+                        metrics.iter().map(|metric| Figure::Lines(sweep(m, file, axis, *pair, ccs, *metric))).collect()
+                    })
+                    .collect(),
+            },
+            Chart::Spread { title, groups, bars, traffic } => spread(m, title, groups, bars, traffic),
+            Chart::Curves { axis, picks, metric, traffic } => Board {
+                series: picks.iter().map(|pick| pick.name.to_string()).collect(),
+                shown: 0,
+                rows: vec![vec![Figure::Lines(curves(m, axis, picks, metric, traffic))]],
+            },
+            Chart::Courses { picks, flows } => Board {
+                series: flows.iter().map(ToString::to_string).collect(),
+                shown: 0,
+                rows: picks.chunks(2).map(|pair| pair.iter().map(|pick| course(m, pick)).collect()).collect(),
+            },
+            Chart::EachFlow { title, axis, sizes, value, picks, stated } => {
+                each_flow(m, (title, axis), (sizes, value), picks, stated)
+            }
+            Chart::Queues { title, picks } => Board {
+                series: picks.iter().map(|pick| pick.name.to_string()).collect(),
+                shown: 0,
+                rows: vec![vec![queues(m, title, picks)]],
+            },
+            Chart::Fluid { picks } => Board {
+                series: vec!["packets".to_string(), "fluid model".to_string()],
+                shown: 0,
+                rows: picks.chunks(2).map(|pair| pair.iter().map(|pick| fluid(m, pick)).collect()).collect(),
+            },
+            Chart::Points { file, pair, ccs, metric } => Board {
+                series: ccs.iter().map(|cc| cc_text(cc)).collect(),
+                shown: 0,
+                rows: vec![vec![Figure::Bars(points(m, file, pair, ccs, metric))]],
+            },
+        }
+    }
+}
+
+fn estimate(sample: Sample) -> Option<Estimate> {
+    sample.ok().and_then(|values| Estimate::of(&values))
+}
+
+/// The ends of the whisker, where there is one.
+fn interval(estimate: &Estimate) -> Option<[f64; 2]> {
+    estimate.half_width.map(|_| estimate.interval())
+}
+
+fn bar(series: usize, sample: Sample) -> Bar {
+    let note = sample.as_ref().err().cloned().unwrap_or_default();
+    let estimate = estimate(sample);
+    Bar {
+        series,
+        value: estimate.map(|e| e.mean),
+        interval: estimate.as_ref().and_then(interval),
+        note,
+        ..Bar::default()
+    }
+}
+
+fn unit(metric: Metric) -> Unit {
+    match metric {
+        Metric::Dropped => Unit::Percent,
+        Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => Unit::Bytes,
+        Metric::Fct | Metric::FctP99 | Metric::Rct | Metric::Tail(_) => Unit::Time,
+        _ => Unit::Number,
+    }
+}
+
+fn bars(
+    m: &Measured<'_>, runs: &'static [(&'static str, &'static str)], ccs: &[&'static str], metrics: &[Metric],
+    traffic: &str,
+) -> Board {
+    let group = |cc: &'static str, metric: Metric| {
+        let cases = runs.iter().enumerate().map(|(series, (file, run))| (series, Case { file, run, cc, point: "" }));
+        BarGroup {
+            name: cc_text(cc),
+            bars: cases
+                .filter(|(_, case)| m.has(*case))
+                .map(|(series, case)| bar(series, m.values_of(case, traffic, metric)))
+                .collect(),
+            stated: None,
+        }
+    };
+    let figure = |metric: &Metric| {
+        let of = if traffic.is_empty() || *metric == Metric::Rct { String::new() } else { format!("{traffic}: ") };
+        Figure::Bars(Bars {
+            title: format!("{of}{}", metric.text()),
+            caption: "lower is better; mean over the seeds and its 95 % confidence interval".to_string(),
+            unit: unit(*metric),
+            groups: ccs.iter().map(|cc| group(cc, *metric)).filter(|group| !group.bars.is_empty()).collect(),
+            reference: None,
+        })
+    };
+    Board {
+        series: runs.iter().map(|(_, run)| run.to_string()).collect(),
+        shown: 0,
+        rows: vec![metrics.iter().map(figure).collect()],
+    }
+}
+
+fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'static str) -> Lines {
+    let line = |(series, run): (usize, &&'static str)| {
+        let point = |per_mille: &u32| {
+            let case = Case { file, run, cc, point: "" };
+            let estimate = estimate(m.values(case, Metric::Tail(*per_mille)))?;
+            let x = f64::from(*per_mille) / 10.0;
+            Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: rnic_campaign::measurement::TAIL_PER_MILLE.iter().filter_map(point).collect() }
+    };
+    Lines {
+        title: format!("single-packet messages, {}", cc_text(cc)),
+        caption: "lower is better; bands are 95 % confidence intervals over the seeds".to_string(),
+        x: Axis { name: "percentile".to_string(), unit: Unit::Number, scale: Scale::Nines },
+        y: Axis { name: "FCT".to_string(), unit: Unit::Time, scale: Scale::Auto },
+        dots: false,
+        views: vec![View { name: String::new(), lines: runs.iter().enumerate().map(line).collect() }],
+        first: 0,
+        reference: None,
+        stated: None,
+    }
+}
+
+/// `1` where both are the same.
+fn same() -> Option<Reference> {
+    Some(Reference { value: 1.0, name: "the same".to_string() })
+}
+
+fn sweep(
+    m: &Measured<'_>, file: &'static str, axis: &str, (above, below): (&'static str, &'static str),
+    ccs: &[&'static str], metric: Metric,
+) -> Lines {
+    let line = |(series, cc): (usize, &&'static str)| {
+        let point = |point: &&str| {
+            let at = |run| Case { file, run, cc, point };
+            let estimate = estimate(m.ratio(at(above), at(below), metric))?;
+            Some(Point { x: number(point)?, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: m.points(file).iter().filter_map(point).collect() }
+    };
+    Lines {
+        title: format!("{}: {above} / {below}", metric.text()),
+        caption: "above 1, the second is better; bands are 95 % confidence intervals over the seeds".to_string(),
+        x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Linear },
+        y: Axis { name: "ratio".to_string(), unit: Unit::Factor, scale: Scale::Auto },
+        dots: true,
+        views: vec![View { name: String::new(), lines: ccs.iter().enumerate().map(line).collect() }],
+        first: 0,
+        reference: same(),
+        stated: None,
+    }
+}
+
+fn points(
+    m: &Measured<'_>, file: &'static str, (above, below): (&'static str, &'static str), ccs: &[&'static str],
+    metric: Metric,
+) -> Bars {
+    let group = |point: &&str| {
+        let at = |run, cc| Case { file, run, cc, point };
+        let bar = |(series, cc): (usize, &&'static str)| bar(series, m.ratio(at(above, cc), at(below, cc), metric));
+        BarGroup { name: point.to_string(), bars: ccs.iter().enumerate().map(bar).collect(), stated: None }
+    };
+    Bars {
+        title: format!("{}: {above} / {below}", metric.text()),
+        caption: "above 1, the second is better; mean over the seeds and its 95 % confidence interval".to_string(),
+        unit: Unit::Factor,
+        groups: m.points(file).iter().map(group).collect(),
+        reference: same(),
+    }
+}
+
+fn spread(m: &Measured<'_>, title: &str, groups: &[Pick], bars: &[(&'static str, Metric)], traffic: &str) -> Board {
+    let bar = |case: Case<'_>, (series, (_, metric)): (usize, &(&str, Metric))| {
+        let sample = m.values_of(case, traffic, *metric);
+        let note = sample.as_ref().err().cloned().unwrap_or_default();
+        let mut values = sample.unwrap_or_default();
+        values.sort_unstable_by(f64::total_cmp);
+        let ends = values.first().zip(values.last()).map(|(least, most)| [*least, *most]);
+        Bar { series, value: nearest_rank(&values, 500), interval: ends, note, ..Bar::default() }
+    };
+    let group = |pick: &Pick| BarGroup {
+        name: pick.name.to_string(),
+        bars: bars.iter().enumerate().map(|named| bar(pick.case, named)).collect(),
+        stated: None,
+    };
+    Board {
+        series: bars.iter().map(|(name, _)| name.to_string()).collect(),
+        shown: 0,
+        rows: vec![vec![Figure::Bars(Bars {
+            title: title.to_string(),
+            caption: "median over the seeds; whiskers are the smallest and the largest".to_string(),
+            unit: unit(bars[0].1),
+            groups: groups.iter().filter(|pick| m.has(pick.case)).map(group).collect(),
+            reference: None,
+        })]],
+    }
+}
+
+fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic: &str) -> Lines {
+    let line = |(series, pick): (usize, &Pick)| {
+        let mine = m.points(pick.case.file).into_iter().filter(|point| point.ends_with(pick.case.point));
+        let point = |point: &str| {
+            let estimate = estimate(m.values_of(Case { point, ..pick.case }, traffic, metric))?;
+            // Zero has no place beside orders of magnitude.
+            let x = number(point).filter(|x| *x > 0.0)?;
+            Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: mine.filter_map(point).collect() }
+    };
+    let of = if traffic.is_empty() { String::new() } else { format!("{traffic}: ") };
+    let lines: Vec<Line> = picks.iter().enumerate().map(line).collect();
+    // Probabilities go by orders of magnitude, numbers of senders do not.
+    let small = lines.iter().flat_map(|line| &line.points).any(|point| point.x < 1.0);
+    Lines {
+        title: format!("{of}{}", metric.text()),
+        caption: "mean over the seeds; bands are 95 % confidence intervals".to_string(),
+        x: Axis { name: axis.to_string(), unit: Unit::Number, scale: if small { Scale::Log } else { Scale::Linear } },
+        y: Axis { name: axis_name(metric), unit: unit(metric), scale: Scale::Zero },
+        dots: true,
+        views: vec![View { name: String::new(), lines }],
+        ..Lines::default()
+    }
+}
+
+fn course(m: &Measured<'_>, pick: &Pick) -> Figure {
+    let line = |(series, at_us, gbps): (usize, &[f64], &Vec<f64>)| {
+        let late = at_us.len().saturating_sub(gbps.len());
+        let points = at_us[late..].iter().zip(gbps).map(|(x, y)| Point::at(*x, *y));
+        Line { series, points: points.collect() }
+    };
+    let lines = m.first(pick.case).and_then(|result| result.course.as_ref()).map_or(Vec::new(), |course| {
+        course.gbps.iter().enumerate().map(|(series, gbps)| line((series, &course.at_us, gbps))).collect()
+    });
+    over_time(pick.name, "goodput of each flow over time; the first seed", GOODPUT, lines)
+}
+
+fn queues(m: &Measured<'_>, title: &str, picks: &[Pick]) -> Figure {
+    let line = |(series, pick): (usize, &Pick)| {
+        let course = m.first(pick.case)?.queue_course.as_ref()?;
+        let points = course.at_us.iter().zip(&course.bytes).map(|(x, y)| Point::at(*x, f64::from(*y)));
+        Some(Line { series, points: points.collect() })
+    };
+    let lines = picks.iter().enumerate().filter_map(line).collect();
+    over_time(title, "largest sample of each interval; the first seed", ("Queue", Unit::Bytes), lines)
+}
+
+fn each_flow(
+    m: &Measured<'_>, (title, axis): (&str, &str), (sizes, value): (&[(u64, f64)], Derived), picks: &[Pick],
+    stated: &[(&'static str, &[f64])],
+) -> Board {
+    let measured = |(series, pick): (usize, &Pick)| {
+        let point = |(bytes, x): &(u64, f64)| {
+            let values = m.values(pick.case, Metric::UsOf(*bytes));
+            let estimate = estimate(each(values, |us| value(us, *x)))?;
+            Some(Point { x: *x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
+        };
+        Line { series, points: sizes.iter().filter_map(point).collect() }
+    };
+    let theirs = |(number, (_, values)): (usize, &(&str, &[f64]))| Line {
+        series: picks.len() + number,
+        points: sizes.iter().zip(*values).map(|((_, x), y)| Point::at(*x, *y)).collect(),
+    };
+    let lines = picks.iter().enumerate().map(measured).chain(stated.iter().enumerate().map(theirs)).collect();
+    Board {
+        series: picks
+            .iter()
+            .map(|pick| pick.name)
+            .chain(stated.iter().map(|(name, _)| *name))
+            .map(String::from)
+            .collect(),
+        shown: 0,
+        rows: vec![vec![Figure::Lines(Lines {
+            title: title.to_string(),
+            caption: "lower is better; mean over the seeds".to_string(),
+            x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Linear },
+            y: Axis { name: title.to_string(), unit: Unit::Number, scale: Scale::Zero },
+            dots: true,
+            views: vec![View { name: String::new(), lines }],
+            ..Lines::default()
+        })]],
+    }
+}
+
+/// Name and unit of the goodput's axis.
+const GOODPUT: (&str, Unit) = ("Goodput, Gbps", Unit::Number);
+
+fn over_time(title: &str, caption: &str, (name, unit): (&str, Unit), lines: Vec<Line>) -> Figure {
+    Figure::Lines(Lines {
+        title: title.to_string(),
+        caption: caption.to_string(),
+        x: Axis { name: "Time".to_string(), unit: Unit::Time, scale: Scale::Linear },
+        y: Axis { name: name.to_string(), unit, scale: Scale::Zero },
+        views: vec![View { name: String::new(), lines }],
+        ..Lines::default()
+    })
+}
+
+fn fluid(m: &Measured<'_>, pick: &Pick) -> Figure {
+    let fluid = m.first(pick.case).and_then(|result| result.fluid.as_ref());
+    let line = |series, at_us: &[f64], gbps: &[f64]| Line {
+        series,
+        points: at_us.iter().zip(gbps).map(|(x, y)| Point::at(*x, *y)).collect(),
+    };
+    let lines = fluid.map_or(Vec::new(), |fluid| {
+        vec![line(0, &fluid.at_us, &fluid.packets_gbps), line(1, &fluid.at_us, &fluid.model_gbps)]
+    });
+    over_time(pick.name, "goodput of the last flow over time; the first seed", GOODPUT, lines)
+}
+
+/// With the unit where figures have none of their own.
+fn axis_name(metric: Metric) -> String {
+    match metric {
+        Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
+        Metric::Pauses(_) => "Pauses".to_string(),
+        Metric::FluidRate | Metric::FluidQueue => "Ratio".to_string(),
+        _ => GOODPUT.0.to_string(),
+    }
+}
+
+/// The number at the beginning of a value with a unit.
+fn number(text: &str) -> Option<f64> {
+    text.split([' ', ',']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_a_unit_are_places_on_an_axis() {
+        assert_eq!([number("60 KB"), number("0.3"), number(""), number("x")], [Some(60.0), Some(0.3), None, None]);
+        assert_eq!(number("0.001, 64 KB"), Some(0.001));
+    }
+}

@@ -1,0 +1,114 @@
+//! The files of a study. They hold nothing of the machine: the same runs, the same bytes.
+
+use super::verdict::{self, Outcome, Verdict};
+use super::{Plan, QUICK, table};
+use rnic_campaign::Measurement;
+use rnic_results::files::write_atomically;
+use rnic_results::report::{self, Within, render_study};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+impl Plan {
+    /// Everything in the report.
+    fn report(&self, results: &[Measurement], verdicts: &[Verdict]) -> report::Study {
+        let mut command = format!("rnic reproduce {}", self.study.name);
+        // All of them are asked for by naming none.
+        if self.experiments.len() < self.study.experiments.len() {
+            self.experiments.iter().for_each(|planned| command += &format!(" {}", planned.experiment.name));
+        }
+        if self.quick {
+            command += " --quick";
+        }
+        if let Some(seeds) = self.asked_seeds {
+            command += &format!(" --seeds {seeds}");
+        }
+        let mut introduction: Vec<String> = self.study.remarks.iter().map(ToString::to_string).collect();
+        if self.quick {
+            introduction.insert(0, format!("{QUICK}."));
+        }
+        introduction.push(table::tally(verdicts) + ".");
+        let experiment = |planned: &super::Planned| {
+            let measured = self.measured(planned, results);
+            report::Experiment {
+                name: planned.experiment.name.to_string(),
+                title: planned.experiment.title.to_string(),
+                text: vec![match &planned.jobs {
+                    Ok(jobs) => format!("{} simulations, {} seeds.", jobs.len(), planned.seeds),
+                    Err(reason) => format!("Not available: {reason}."),
+                }],
+                boards: planned.experiment.charts.iter().map(|chart| chart.board(&measured)).collect(),
+            }
+        };
+        report::Study {
+            title: format!("Reproduction: {}", self.study.title),
+            command,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            facts: vec![("simulations".to_string(), self.jobs.len().to_string())],
+            introduction,
+            verdicts: verdicts.iter().map(row).collect(),
+            experiments: self.experiments.iter().map(experiment).collect(),
+        }
+    }
+
+    /// The verdicts with what they rest on.
+    pub fn to_json(&self, verdicts: &[Verdict]) -> Value {
+        let experiment = |planned: &super::Planned| {
+            json!({
+                "name": planned.experiment.name,
+                "title": planned.experiment.title,
+                "seeds": planned.seeds,
+                "runs": planned.jobs.as_ref().map_or(0, Vec::len),
+            })
+        };
+        json!({
+            "study": self.study.name,
+            "title": self.study.title,
+            "version": env!("CARGO_PKG_VERSION"),
+            "quick": self.quick,
+            "experiments": self.experiments.iter().map(experiment).collect::<Vec<_>>(),
+            "verdicts": verdict::to_json(verdicts),
+        })
+    }
+}
+
+/// Writes `verdicts.csv`, `verdicts.json`, `verdicts.md` and `report.html` into `folder` and returns their paths.
+///
+/// # Errors
+/// When one of them cannot be written.
+pub fn write_all(
+    folder: &Path, plan: &Plan, results: &[Measurement], verdicts: &[Verdict],
+) -> io::Result<Vec<PathBuf>> {
+    Ok(vec![
+        write_atomically(&folder.join("verdicts.csv"), |out| verdict::write_csv(out, verdicts))?,
+        write_atomically(&folder.join("verdicts.json"), |out| {
+            serde_json::to_writer_pretty(&mut *out, &plan.to_json(verdicts))?;
+            out.write_all(b"\n")
+        })?,
+        write_atomically(&folder.join("verdicts.md"), |out| out.write_all(verdict::to_markdown(verdicts).as_bytes()))?,
+        write_atomically(&folder.join("report.html"), |out| {
+            out.write_all(render_study(&plan.report(results, verdicts)).as_bytes())
+        })?,
+    ])
+}
+
+fn row(verdict: &Verdict) -> report::Verdict {
+    let within = match verdict.outcome {
+        Outcome::Inside => Within::Inside,
+        Outcome::NoResult => Within::NoResult,
+        Outcome::Inconclusive => Within::Inconclusive,
+        _ if verdict.outcome.is_outside() => Within::Outside,
+        _ => Within::NotStated,
+    };
+    // Which way it is outside has no place of its own.
+    let how = verdict.outcome.text().strip_prefix("outside: ").unwrap_or("");
+    let note: Vec<&str> = [how, verdict.row.note.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
+    report::Verdict {
+        experiment: verdict.experiment.clone(),
+        metric: verdict.row.metric.clone(),
+        stated: verdict.row.stated.clone(),
+        measured: verdict.measured(),
+        within,
+        note: note.join("; "),
+    }
+}

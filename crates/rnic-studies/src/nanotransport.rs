@@ -1,0 +1,497 @@
+//! "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs" (Arslan et al., SOSR 2021): the incast of its figure 2, messages at
+//! line rate, and what the numbers depend on.
+
+use super::figures::{Chart, Pick};
+use super::measured::{Case, Measured, Metric, divide, each};
+use super::verdict::{Claim, Row, Sample, Unit};
+use super::{Experiment, Source, Study, scenarios};
+use rnic_results::stats::mean;
+
+/// The study.
+pub static STUDY: Study = Study {
+    name: "nanotransport",
+    title: "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs (SOSR 2021)",
+    files: scenarios![
+        "nanotransport",
+        "incast.toml",
+        "incast.csv",
+        "incast-reversed.csv",
+        "incast-staggered.csv",
+        "sensitivity.toml",
+        "line-rate.toml",
+        "ndp-switch.toml",
+        "fat-tree.toml",
+        "p4.toml",
+        "../../p4/ndp.p4",
+        "../../p4/homa.p4",
+        "../../p4/homa-tr.p4",
+        "../../p4/hpcc.p4",
+        "../../p4/include/frame.p4",
+        "../../p4/include/parser.p4",
+        "../../p4/include/reciprocals.p4",
+    ],
+    experiments: EXPERIMENTS,
+    remarks: &[
+        "Nothing in the incast is drawn: every seed gives the same packets, and one is enough. What else would be left to chance, the order of packets that reach the \
+         switch at the same instant, is varied on purpose (sensitivity).",
+        "Slowdown is the paper's: the completion time over that of n packets of 1,088 bytes at 200 Gbps on an empty network, (n - 1) x 43.5 ns + 43.5 ns + 2 x 87.5 ns. A number of \
+         the paper is met within 5 %; it was read off a figure to within 0.05.",
+    ],
+};
+
+/// Bytes and packets of each message of the incast.
+const MESSAGES: [(u64, f64); 10] = [
+    (20_480, 20.0),
+    (22_528, 22.0),
+    (24_576, 24.0),
+    (26_624, 26.0),
+    (28_672, 28.0),
+    (30_720, 30.0),
+    (32_768, 32.0),
+    (34_816, 34.0),
+    (36_864, 36.0),
+    (38_912, 38.0),
+];
+/// Figure 2b, large buffer.
+const NDP_STATED: [f64; 10] = [8.2, 8.57, 8.52, 8.47, 8.34, 8.1, 7.92, 7.64, 7.36, 7.09];
+/// Figure 2b, large buffer; Homa-Tr has the same.
+const HOMA_STATED: [f64; 10] = [5.33, 5.47, 5.56, 5.79, 5.98, 6.21, 6.49, 6.81, 6.95, 7.09];
+
+const LARGE: &str = "108.8 KB";
+const SMALL: &str = "54.4 KB";
+const NDP: &str = "NDP";
+const HOMA: &str = "Homa";
+const HOMA_TR: &str = "Homa-Tr";
+const BESIDE: [&str; 2] = ["HPCC", "IRN"];
+
+/// A run of Figure 2's incast.
+const fn incast(run: &'static str, buffer: &'static str) -> Case<'static> {
+    Case { file: "incast.toml", run, cc: "none", point: buffer }
+}
+
+/// The same changed.
+const fn changed(run: &'static str, buffer: &'static str) -> Case<'static> {
+    Case { file: "sensitivity.toml", ..incast(run, buffer) }
+}
+
+const fn of_file(file: &'static str, run: &'static str, cc: &'static str) -> Case<'static> {
+    Case { file, run, cc, point: "" }
+}
+
+const fn pick(name: &'static str, case: Case<'static>) -> Pick {
+    Pick { name, case }
+}
+
+const fn all_five(buffer: &'static str) -> [Pick; 5] {
+    [
+        pick(NDP, incast(NDP, buffer)),
+        pick(HOMA, incast(HOMA, buffer)),
+        pick(HOMA_TR, incast(HOMA_TR, buffer)),
+        pick(BESIDE[0], incast(BESIDE[0], buffer)),
+        pick(BESIDE[1], incast(BESIDE[1], buffer)),
+    ]
+}
+
+const WITH_LARGE: [Pick; 5] = all_five(LARGE);
+const WITH_SMALL: [Pick; 5] = all_five(SMALL);
+const NDP_ORDERS: [Pick; 3] = [
+    pick("shortest first", incast(NDP, LARGE)),
+    pick("longest first", changed("NDP, longest first", LARGE)),
+    pick("staggered", changed("NDP, staggered", LARGE)),
+];
+const HOMA_CHANGES: [Pick; 6] = [
+    pick("as in fig2", incast(HOMA, LARGE)),
+    pick("longest first", changed("Homa, longest first", LARGE)),
+    pick("staggered", changed("Homa, staggered", LARGE)),
+    pick("one granted priority", changed("Homa, one granted priority", LARGE)),
+    pick("one granted priority, longest first", changed("Homa, one granted priority, longest first", LARGE)),
+    pick("one grant at a time", changed("Homa, one grant at a time", LARGE)),
+];
+/// Which run answers which of the paper's curves.
+const CHANGES: [(&str, &[f64; 10]); 10] = [
+    ("NDP, longest first", &NDP_STATED),
+    ("NDP, staggered", &NDP_STATED),
+    ("Homa, longest first", &HOMA_STATED),
+    ("Homa, staggered", &HOMA_STATED),
+    ("Homa, one granted priority", &HOMA_STATED),
+    ("Homa, one granted priority, longest first", &HOMA_STATED),
+    ("Homa, one grant at a time", &HOMA_STATED),
+    ("Homa-Tr, longest first", &HOMA_STATED),
+    ("Homa-Tr, one granted priority", &HOMA_STATED),
+    ("Homa-Tr, one granted priority, longest first", &HOMA_STATED),
+];
+const OWN_SWITCH: [&str; 5] =
+    ["trimmed", "few headers, dropped", "few headers, returned", "not trimmed", "as in the NDP paper"];
+/// What there is in P4 too.
+const IN_P4: [&str; 4] = [NDP, HOMA, HOMA_TR, BESIDE[0]];
+const TREE: &str = "fat-tree.toml";
+
+/// Completion time of a message of so many packets on an empty network, in microseconds.
+fn ideal_us(packets: f64) -> f64 {
+    (packets - 1.0) * 1_088.0 * 8.0 / 200e3 + 0.043_5 + 2.0 * 0.087_5
+}
+
+fn slowdown_of(us: f64, packets: f64) -> f64 {
+    us / ideal_us(packets)
+}
+
+const fn slowdowns(
+    title: &'static str, picks: &'static [Pick], stated: &'static [(&'static str, &'static [f64])],
+) -> Chart {
+    Chart::EachFlow { title, axis: "packets of the message", sizes: &MESSAGES, value: slowdown_of, picks, stated }
+}
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "fig2",
+        title: "Figure 2: incast of ten messages, a buffer that takes them all",
+        seeds: 1,
+        sources: &[Source::all("incast.toml")],
+        charts: &[
+            Chart::Queues { title: "Queue of the receiver's link, 108.8 KB for each priority", picks: &WITH_LARGE },
+            slowdowns(
+                "Slowdown",
+                &WITH_LARGE,
+                &[("NDP, the paper", &NDP_STATED), ("Homa and Homa-Tr, the paper", &HOMA_STATED)],
+            ),
+        ],
+        rows: large_buffer,
+    },
+    Experiment {
+        name: "fig2-small",
+        title: "Figure 2: the same with half the buffer",
+        seeds: 1,
+        sources: &[Source::all("incast.toml")],
+        charts: &[
+            Chart::Queues { title: "Queue of the receiver's link, 54.4 KB for each priority", picks: &WITH_SMALL },
+            slowdowns("Slowdown", &WITH_SMALL, &[]),
+        ],
+        rows: small_buffer,
+    },
+    Experiment {
+        name: "sensitivity",
+        title: "What the slowdowns depend on: the order of simultaneous packets, Homa's priorities",
+        seeds: 1,
+        sources: &[Source::all("sensitivity.toml"), Source::all("incast.toml").runs(&[NDP, HOMA, HOMA_TR])],
+        charts: &[
+            slowdowns("Slowdown of NDP, large buffer", &NDP_ORDERS, &[("the paper", &NDP_STATED)]),
+            slowdowns("Slowdown of Homa, large buffer", &HOMA_CHANGES, &[("the paper", &HOMA_STATED)]),
+        ],
+        rows: sensitivity,
+    },
+    Experiment {
+        name: "p4",
+        title: "The same incast with the transports as P4 programs",
+        seeds: 1,
+        sources: &[Source::all("p4.toml"), Source::all("incast.toml").runs(&IN_P4)],
+        charts: &[],
+        rows: in_p4,
+    },
+    Experiment {
+        name: "line-rate",
+        title: "Section 5.1: messages of one byte at line rate",
+        seeds: 1,
+        sources: &[Source::all("line-rate.toml")],
+        charts: &[],
+        rows: line_rate,
+    },
+    Experiment {
+        name: "ndp-switch",
+        title: "NDP with its own switch: 8 packets of data, headers dropped or returned",
+        seeds: 1,
+        sources: &[Source::all("ndp-switch.toml").quick(&[], &["10, 204800 B"])],
+        charts: &[],
+        rows: ndp_switch,
+    },
+    Experiment {
+        name: "fat-tree",
+        title: "All transports on the IRN paper's fat-tree",
+        seeds: 3,
+        sources: &[
+            Source::all(TREE).quick(&[("traffic.flows", "1000"), ("traffic.warmup", "100"), ("fabric.k", "4")], &[])
+        ],
+        charts: &[
+            spread("Average slowdown", &[("average slowdown", Metric::Slowdown)]),
+            spread("Flow completion time", &[("average", Metric::Fct), ("99th percentile", Metric::FctP99)]),
+        ],
+        rows: fat_tree,
+    },
+];
+
+const fn spread(title: &'static str, bars: &'static [(&'static str, Metric)]) -> Chart {
+    Chart::Spread { title, groups: &ON_THE_TREE, bars, traffic: "" }
+}
+
+const OWN_QUEUES: &str = "NDP, 8 packets";
+const ON_THE_TREE: [Pick; 7] = [
+    pick("IRN", of_file(TREE, "IRN", "none")),
+    pick("IRN with HPCC", of_file(TREE, "IRN with HPCC", "hpcc")),
+    pick(NDP, of_file(TREE, NDP, "none")),
+    pick(OWN_QUEUES, of_file(TREE, OWN_QUEUES, "none")),
+    pick(HOMA, of_file(TREE, HOMA, "none")),
+    pick(HOMA_TR, of_file(TREE, HOMA_TR, "none")),
+    pick(BESIDE[0], of_file(TREE, BESIDE[0], "none")),
+];
+
+/// A size that the paper has, met within 5 %.
+fn size(value: f64) -> Claim {
+    Claim::Within { low: value * 0.95, high: value * 1.05 }
+}
+
+/// A ratio that the paper has, met within 5 %.
+fn ratio(value: f64) -> Claim {
+    Claim::Between { low: value * 0.95, high: value * 1.05, neutral: 1.0 }
+}
+
+/// Slowdown of the message with this number in [`MESSAGES`], for each seed.
+fn slowdown(m: &Measured<'_>, case: Case<'_>, number: usize) -> Sample {
+    let (bytes, packets) = MESSAGES[number];
+    each(m.values(case, Metric::UsOf(bytes)), |us| slowdown_of(us, packets))
+}
+
+/// What `of` makes of the ten slowdowns, for each seed.
+fn over_messages(m: &Measured<'_>, case: Case<'_>, of: impl Fn(&[f64]) -> f64) -> Sample {
+    let all = (0..MESSAGES.len()).map(|number| slowdown(m, case, number)).collect::<Result<Vec<_>, String>>()?;
+    let seeds = all.iter().map(Vec::len).min().unwrap_or(0);
+    Ok((0..seeds).map(|seed| of(&all.iter().map(|values| values[seed]).collect::<Vec<_>>())).collect())
+}
+
+fn average(m: &Measured<'_>, case: Case<'_>) -> Sample {
+    over_messages(m, case, |all| mean(all).unwrap_or(f64::NAN))
+}
+
+/// Average slowdown of one case over that of another.
+fn better(m: &Measured<'_>, worse: Case<'_>, than: Case<'_>) -> Sample {
+    divide(average(m, worse)?, &average(m, than)?)
+}
+
+/// Mean over the messages of how far the slowdown is from the paper's, as a part of it.
+fn off(m: &Measured<'_>, case: Case<'_>, stated: &[f64; 10]) -> Sample {
+    over_messages(m, case, |all| {
+        let apart: Vec<f64> = all.iter().zip(stated).map(|(ours, theirs)| (ours / theirs - 1.0).abs()).collect();
+        mean(&apart).unwrap_or(f64::NAN)
+    })
+}
+
+fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
+    let [ndp, homa, homa_tr] = [NDP, HOMA, HOMA_TR].map(|run| incast(run, LARGE));
+    let mut rows = Vec::new();
+    for (case, stated) in [(ndp, NDP_STATED), (homa, HOMA_STATED)] {
+        for (number, value) in stated.into_iter().enumerate() {
+            let metric = format!("{}: slowdown of {} packets", case.run, MESSAGES[number].1);
+            rows.push(Row::new(metric, &format!("{value}"), size(value), Unit::Ratio, slowdown(m, case, number)));
+        }
+    }
+    rows.push(Row::new(
+        "Homa-Tr: largest difference of a slowdown from Homa's",
+        "exactly the same",
+        Claim::Within { low: 0.0, high: 0.0 },
+        Unit::Percent,
+        most_apart(m, homa_tr, homa),
+    ));
+    for case in [ndp, homa, homa_tr] {
+        let queue = m.values(case, Metric::QueueMax);
+        rows.push(Row::new(format!("{}: longest queue", case.run), "89 KB", size(89_000.0), Unit::Kilobytes, queue));
+    }
+    rows.push(Row::new(
+        "median of the queue: NDP / Homa",
+        "NDP's stays high, Homa's settles low",
+        Claim::Above(1.0),
+        Unit::Ratio,
+        m.ratio(ndp, homa, Metric::QueueMedian),
+    ));
+    rows.push(Row::new(
+        "average slowdown: NDP / Homa",
+        "Homa's is lower",
+        Claim::Above(1.0),
+        Unit::Ratio,
+        better(m, ndp, homa),
+    ));
+    rows.extend(beside(m, LARGE));
+    rows
+}
+
+/// What the paper does not have.
+fn beside(m: &Measured<'_>, buffer: &'static str) -> Vec<Row> {
+    let row = |run| {
+        Row::new(format!("{run}: average slowdown"), "", Claim::Open, Unit::Ratio, average(m, incast(run, buffer)))
+    };
+    BESIDE.into_iter().map(row).collect()
+}
+
+fn small_buffer(m: &Measured<'_>) -> Vec<Row> {
+    let [ndp, homa, homa_tr] = [NDP, HOMA, HOMA_TR].map(|run| incast(run, SMALL));
+    // What the paper calls similar with the large buffer.
+    let similar = 7.09 / 8.57;
+    let evenness = |all: &[f64]| {
+        let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(least, most), v| (least.min(*v), most.max(*v)));
+        least / most
+    };
+    let homas = "timeouts, and a second burst from 14 to 17 us";
+    let mut rows = vec![
+        Row::new(
+            "NDP: smallest / largest slowdown of a message",
+            "similar for all messages (0.83 with the large buffer)",
+            Claim::Within { low: similar * 0.95, high: 1.0 },
+            Unit::Ratio,
+            over_messages(m, ndp, evenness),
+        ),
+        Row::new("average slowdown: Homa / Homa-Tr", "about 2x", ratio(2.0), Unit::Ratio, better(m, homa, homa_tr)),
+        Row::new("average slowdown: NDP / Homa-Tr", "about 1.5x", ratio(1.5), Unit::Ratio, better(m, ndp, homa_tr)),
+        Row::new(
+            "average slowdown: Homa / NDP",
+            "NDP's is lower",
+            Claim::Above(1.0),
+            Unit::Ratio,
+            better(m, homa, ndp),
+        ),
+        Row::new("Homa: packets dropped", homas, Claim::Above(0.0), Unit::Percent, m.values(homa, Metric::Dropped)),
+        Row::new("Homa: timeouts", homas, Claim::Above(0.0), Unit::Count, m.values(homa, Metric::Timeouts)),
+        Row::new(
+            "Homa: second burst begins",
+            homas,
+            size(14.0),
+            Unit::Microseconds,
+            m.values(homa, Metric::BurstStart(1)),
+        ),
+        Row::new("Homa: second burst ends", homas, size(17.0), Unit::Microseconds, m.values(homa, Metric::BurstEnd(1))),
+    ];
+    for case in [ndp, homa_tr] {
+        rows.push(Row::new(
+            format!("{}: packets dropped", case.run),
+            "trimmed instead",
+            Claim::Within { low: 0.0, high: 0.0 },
+            Unit::Percent,
+            m.values(case, Metric::Dropped),
+        ));
+    }
+    for case in [ndp, homa_tr] {
+        let trimmed = m.values(case, Metric::Trimmed);
+        rows.push(Row::new(format!("{}: packets trimmed", case.run), "", Claim::Open, Unit::Count, trimmed));
+    }
+    for case in [ndp, homa, homa_tr] {
+        let slowdown = average(m, case);
+        rows.push(Row::new(format!("{}: average slowdown", case.run), "", Claim::Open, Unit::Ratio, slowdown));
+    }
+    rows.extend(beside(m, SMALL));
+    rows
+}
+
+fn sensitivity(m: &Measured<'_>) -> Vec<Row> {
+    let own = [(NDP, &NDP_STATED), (HOMA, &HOMA_STATED)].map(|(run, stated)| (incast(run, LARGE), stated));
+    let changes = CHANGES.map(|(run, stated)| (changed(run, LARGE), stated));
+    let off = |(case, stated): (Case<'_>, &[f64; 10])| {
+        let metric = format!("{}, large buffer: mean difference from the paper's slowdowns", case.run);
+        Row::new(metric, "", Claim::Open, Unit::Percent, off(m, case, stated))
+    };
+    let mut rows: Vec<Row> = own.into_iter().chain(changes).map(off).collect();
+    let pairs = [
+        ("longest first", "Homa, longest first", "Homa-Tr, longest first"),
+        ("one granted priority", "Homa, one granted priority", "Homa-Tr, one granted priority"),
+        (
+            "one granted priority, longest first",
+            "Homa, one granted priority, longest first",
+            "Homa-Tr, one granted priority, longest first",
+        ),
+    ];
+    let ratio = |metric: String, worse, than| {
+        Row::new(metric, "", Claim::Open, Unit::Ratio, better(m, changed(worse, SMALL), changed(than, SMALL)))
+    };
+    for (name, homa, homa_tr) in pairs {
+        rows.push(ratio(format!("{name}, small buffer: average slowdown, Homa / Homa-Tr"), homa, homa_tr));
+    }
+    let metric = "longest first, small buffer: average slowdown, NDP / Homa-Tr".to_string();
+    rows.push(ratio(metric, "NDP, longest first", "Homa-Tr, longest first"));
+    rows
+}
+
+/// Largest difference of a message's slowdown in one case from that in another, as a part of this.
+fn most_apart(m: &Measured<'_>, case: Case<'_>, other: Case<'_>) -> Sample {
+    let apart = |number| each(divide(slowdown(m, case, number)?, &slowdown(m, other, number)?), |r| (r - 1.0).abs());
+    let larger = |a: Sample, b: Sample| Ok(a?.into_iter().zip(b?).map(|(a, b)| a.max(b)).collect());
+    (1..MESSAGES.len()).map(apart).fold(apart(0), larger)
+}
+
+fn in_p4(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, buffer) in [("large", LARGE), ("small", SMALL)] {
+        for run in IN_P4 {
+            let native = incast(run, buffer);
+            let apart = most_apart(m, Case { file: "p4.toml", ..native }, native);
+            let metric = format!("{run}, {name} buffer: largest difference of a slowdown, P4 from Rust");
+            rows.push(Row::new(metric, "", Claim::Open, Unit::Percent, apart));
+        }
+    }
+    rows
+}
+
+fn line_rate(m: &Measured<'_>) -> Vec<Row> {
+    let rate = |run| m.values(of_file("line-rate.toml", run, "none"), Metric::MillionsPerSecond);
+    let mut rows = Vec::new();
+    for run in [NDP, HOMA] {
+        let metric = format!("{run}: messages of one byte, sent and received");
+        rows.push(Row::new(metric, "380 million/s", size(380.0), Unit::MillionsPerSecond, rate(run)));
+    }
+    for (name, run) in [(NDP, "NDP, both ways"), (HOMA, "Homa, both ways")] {
+        let each_way = each(rate(run), |both| both / 2.0);
+        let metric = format!("{name}: each way, when both hosts send");
+        let row = Row::new(metric, "", Claim::Open, Unit::MillionsPerSecond, each_way);
+        rows.push(row.note("an acknowledgement for each message takes the other half of the link"));
+    }
+    rows
+}
+
+fn ndp_switch(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for point in m.points("ndp-switch.toml") {
+        let senders = point.split(',').next().unwrap_or(point);
+        for run in OWN_SWITCH {
+            let case = Case { file: "ndp-switch.toml", run, cc: "none", point };
+            let counts = [(Metric::Trimmed, "trimmed"), (Metric::Returned, "returned")].map(|(metric, name)| {
+                let count = m.first(case).map(|_| m.values(case, metric)).and_then(Result::ok);
+                format!("{} {name}", count.and_then(|values| values.first().copied()).unwrap_or(0.0))
+            });
+            let metric = format!("{senders} senders, {run}: request completion time");
+            let row = Row::new(metric, "", Claim::Open, Unit::Microseconds, m.values(case, Metric::Rct));
+            rows.push(row.note(counts.join(", ")));
+        }
+    }
+    rows
+}
+
+fn fat_tree(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for Pick { name, case } in ON_THE_TREE {
+        let row = |metric: Metric, unit| {
+            Row::new(format!("{name}: {}", metric.text()), "", Claim::Open, unit, m.values(case, metric))
+        };
+        rows.push(row(Metric::Slowdown, Unit::Ratio));
+        rows.push(row(Metric::FctP99, Unit::Microseconds));
+        rows.push(row(Metric::Dropped, Unit::Percent));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_network_takes_what_the_paper_says() {
+        // 19 packets of 43.52 ns, one of 43.5 ns, two cables.
+        assert!((ideal_us(20.0) - 1.045_38).abs() < 1e-9, "{}", ideal_us(20.0));
+        assert!((ideal_us(38.0) - 1.828_74).abs() < 1e-9, "{}", ideal_us(38.0));
+    }
+
+    #[test]
+    fn the_messages_are_those_of_the_traffic_files() {
+        for name in ["incast.csv", "incast-reversed.csv", "incast-staggered.csv"] {
+            let (_, text) = STUDY.files.iter().find(|(file, _)| *file == name).unwrap();
+            let bytes = text.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse().unwrap());
+            let mut bytes: Vec<u64> = bytes.collect();
+            bytes.sort_unstable();
+            assert_eq!(bytes, MESSAGES.map(|message| message.0), "{name}");
+            assert!(MESSAGES.iter().all(|(bytes, packets)| *bytes == *packets as u64 * 1024));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! All-to-all traffic in repetitions: every host sends to every other, all at the same instant.
+
+use super::generate::Network;
+use super::rng::Stream;
+use super::{FlowSpec, SizeDistribution};
+use rnic_transport::Time;
+
+/// A source of repetitions. It makes one flow after the other, so its memory does not grow with the square of the hosts.
+#[derive(Debug)]
+pub(crate) struct AllToAll {
+    traffic: u16,
+    seed: u64,
+    hosts: u32,
+    sizes: SizeDistribution,
+    interval: Time,
+    repeats: u32,
+    /// Start of the repetitions at hand: one, or all of them where they start together.
+    start: Time,
+    /// What each of these draws sizes from.
+    streams: Vec<Stream>,
+    next_round: u32,
+    /// The next flow: its sender, which of the repetitions at hand, its receiver.
+    src: u32,
+    round: usize,
+    dst: u32,
+}
+
+impl AllToAll {
+    /// Starts at `start`, and again each `interval`.
+    pub(crate) fn new(
+        index: u16, start: Time, sizes: &SizeDistribution, (repeats, interval): (u32, Time), network: &Network,
+        seed: u64,
+    ) -> AllToAll {
+        AllToAll {
+            traffic: index,
+            seed,
+            hosts: network.hosts,
+            sizes: sizes.clone(),
+            interval,
+            repeats,
+            start,
+            streams: Vec::new(),
+            next_round: 0,
+            src: network.hosts,
+            round: 0,
+            dst: 0,
+        }
+    }
+
+    /// Number of flows over all repetitions.
+    pub(crate) fn total(hosts: u32, repeats: u32) -> u64 {
+        (u64::from(hosts) * u64::from(hosts - 1)).saturating_mul(u64::from(repeats))
+    }
+
+    /// The next flow, in order of start, sender, repetition and receiver.
+    pub(crate) fn next(&mut self) -> Option<FlowSpec> {
+        if self.src == self.hosts && !self.begin() {
+            return None;
+        }
+        let bytes = self.sizes.sample(self.streams[self.round].unit());
+        let request = FlowSpec::NO_REQUEST;
+        let (start, src, dst, traffic) = (self.start, self.src, self.dst, self.traffic);
+        self.advance();
+        Some(FlowSpec { start, src, dst, bytes, request, traffic, measured: true })
+    }
+
+    /// The next repetition, or all of them where they start together; whether there is one.
+    fn begin(&mut self) -> bool {
+        if self.next_round == self.repeats {
+            return false;
+        }
+        self.start += if self.next_round > 0 { self.interval } else { Time::ZERO };
+        let together = if self.interval > Time::ZERO { 1 } else { self.repeats };
+        let rounds = self.next_round..self.next_round + together;
+        self.streams = rounds.map(|round| Stream::new(self.seed, self.traffic, u64::from(round))).collect();
+        self.next_round += together;
+        (self.src, self.round, self.dst) = (0, 0, 1);
+        true
+    }
+
+    /// The next receiver, else the next repetition, else the next sender.
+    fn advance(&mut self) {
+        self.dst += 1;
+        self.dst += u32::from(self.dst == self.src);
+        if self.dst < self.hosts {
+            return;
+        }
+        self.round += 1;
+        if self.round == self.streams.len() {
+            (self.src, self.round) = (self.src + 1, 0);
+        }
+        self.dst = u32::from(self.src == 0);
+    }
+}

@@ -1,0 +1,287 @@
+//! From traffic to flows: one time-ordered stream that merges all sources of a run.
+//!
+//! Flows are made when they are asked for. A Poisson source keeps one pending arrival per host; incasts and
+//! permutations keep the flows of the repetition at hand; a list is shared, not copied. Order is total: by start, then by index of the
+//! traffic source, then by sending host, then by the order in which that host generates them.
+
+use super::FlowSpec;
+use super::all_to_all::AllToAll;
+use super::loops::Loops;
+use super::poisson::Poisson;
+use super::rounds::Rounds;
+use rnic_run::{Traffic, TrafficPattern};
+use rnic_transport::{BitRate, Time};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// What a workload must know of the network it runs on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// Number of hosts, numbered from 0.
+    pub hosts: u32,
+    /// Rate of each host's link; one entry per host.
+    pub host_rate: Vec<BitRate>,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Bytes on the cable around each data packet's payload: headers and trailers of plain RoCEv2, and the frame gap (62 + 20).
+    pub wire_overhead: u32,
+}
+
+impl Network {
+    /// Bytes that a flow of `bytes` puts on a cable, without retransmissions.
+    pub(crate) fn wire_bytes(&self, bytes: u64) -> u128 {
+        let packets = bytes.div_ceil(u64::from(self.mtu.max(1)));
+        u128::from(bytes) + u128::from(packets) * u128::from(self.wire_overhead)
+    }
+
+    /// Why no traffic can run on it.
+    fn validate(&self) -> Result<(), String> {
+        if self.hosts < 2 {
+            return Err(format!("traffic needs at least 2 hosts, the fabric has {}", self.hosts));
+        }
+        if self.host_rate.len() != self.hosts as usize || self.host_rate.contains(&BitRate::default()) {
+            return Err(format!("each of the {} hosts needs a link with a rate above 0", self.hosts));
+        }
+        if self.mtu == 0 {
+            return Err("the MTU is 0 B; a packet carries at least 1 B".to_string());
+        }
+        Ok(())
+    }
+}
+
+/// Whether [`generate()`] can generate all of `traffic`.
+///
+/// # Errors
+/// One sentence that names the traffic source and says what is impossible and what would be accepted.
+pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
+    network.validate()?;
+    if traffic.len() > usize::from(u16::MAX) {
+        return Err(format!("{} traffic sources are too many; at most {} are possible", traffic.len(), u16::MAX));
+    }
+    let mut requests = 0u64;
+    for source in traffic {
+        check_source(source, network).map_err(|error| format!("traffic `{}`: {error}", source.name))?;
+        requests += request_count(&source.pattern);
+    }
+    if requests >= u64::from(FlowSpec::NO_REQUEST) {
+        return Err(format!("{requests} requests are too many; at most {} are possible", FlowSpec::NO_REQUEST - 1));
+    }
+    Ok(())
+}
+
+/// Bytes of the largest flow that there can be.
+pub fn largest(traffic: &[Traffic]) -> u64 {
+    let of_sizes = |sizes: &super::SizeDistribution| sizes.points.last().map_or(1, |point| point.0.ceil() as u64);
+    let striped = |total: u64, flows: u64| total.div_ceil(flows.max(1));
+    let of_pattern = |pattern: &TrafficPattern| match pattern {
+        TrafficPattern::Poisson { sizes, .. }
+        | TrafficPattern::Permutation { sizes, .. }
+        | TrafficPattern::AllToAll { sizes, .. }
+        | TrafficPattern::AllToAllLoop { sizes, .. }
+        | TrafficPattern::Pairs { sizes, .. } => of_sizes(sizes),
+        TrafficPattern::List { flows } => flows.iter().map(|flow| flow.bytes).max().unwrap_or(1),
+        TrafficPattern::Incast { senders, total, connections, .. } => {
+            striped(total.0, u64::from(*senders) * u64::from(*connections))
+        }
+        TrafficPattern::IncastLoop { incast, .. } => striped(incast.total.0, incast.flows()),
+    };
+    traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)
+}
+
+/// Why one source cannot run on this network.
+fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
+    match &traffic.pattern {
+        TrafficPattern::Poisson { load, sizes, .. } => {
+            if !(*load > 0.0 && load.is_finite()) {
+                return Err(format!("load is {load}; write a fraction above 0, for example 0.7"));
+            }
+            sizes.validate()
+        }
+        TrafficPattern::List { flows } => {
+            flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
+        }
+        pattern if pattern.is_closed() => Loops::check(traffic, network),
+        _ => Rounds::check(traffic, network),
+    }
+}
+
+/// Why a flow of a list cannot be.
+fn check_listed(flow: &FlowSpec, shift: Time, hosts: u32) -> Result<(), String> {
+    let FlowSpec { src, dst, bytes, .. } = *flow;
+    if src == dst || src >= hosts || dst >= hosts || bytes == 0 {
+        return Err(format!(
+            "a flow of {bytes} B from host {src} to host {dst}; it needs at least 1 B and two different hosts from 0 to {}",
+            hosts.saturating_sub(1)
+        ));
+    }
+    if flow.start.saturating_add(shift) == Time::MAX {
+        return Err(format!("a flow starts {} after {shift}, later than time can be", flow.start));
+    }
+    Ok(())
+}
+
+/// How many request numbers a source takes.
+fn request_count(pattern: &TrafficPattern) -> u64 {
+    match pattern {
+        TrafficPattern::Incast { repeats, .. } => u64::from(*repeats),
+        TrafficPattern::List { flows } => {
+            let numbers = flows.iter().map(|flow| flow.request).filter(|&request| request != FlowSpec::NO_REQUEST);
+            numbers.max().map_or(0, |last| u64::from(last) + 1)
+        }
+        _ => 0,
+    }
+}
+
+/// The closed loops among `traffic`, whose flows follow from what has arrived; `None` where there are none. Their requests have the
+/// numbers after those of the other sources.
+pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option<Loops> {
+    network.validate().ok()?;
+    let requests: u64 = traffic.iter().map(|source| request_count(&source.pattern)).sum();
+    Loops::new(traffic, network, seed, u32::try_from(requests).ok()?)
+}
+
+/// The flows of all `traffic` but its closed loops, in order of (start, traffic index, sending host, that host's sequence), drawn from `seed`.
+///
+/// Request numbers are unique over the run: each source's follow on those of the sources before it. A list's starts count
+/// from its `start`. [`check`] says whether the traffic is possible; a source that is not yields no flows.
+pub fn generate(traffic: &[Traffic], network: &Network, seed: u64) -> FlowStream {
+    let mut stream = FlowStream { sources: Vec::new(), order: BinaryHeap::new(), total: 0 };
+    let mut first_request = 0u64;
+    for (index, source) in (0..u16::MAX).zip(traffic) {
+        let next_request = first_request + request_count(&source.pattern);
+        let possible = network.validate().and_then(|()| check_source(source, network)).is_ok();
+        if possible && !source.pattern.is_closed() && next_request < u64::from(FlowSpec::NO_REQUEST) {
+            stream.push(Source::new(index, source, network, seed, first_request as u32));
+        }
+        first_request = next_request;
+    }
+    stream
+}
+
+/// All flows of a run, lazily and in order.
+#[derive(Debug)]
+pub struct FlowStream {
+    sources: Vec<Source>,
+    /// (start, position in `sources`) of every source's next flow.
+    order: BinaryHeap<Reverse<(Time, usize)>>,
+    total: u64,
+}
+
+impl FlowStream {
+    /// Number of flows in all, those already taken included.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn push(&mut self, mut source: Source) {
+        source.advance();
+        if let Some(flow) = source.head {
+            self.order.push(Reverse((flow.start, self.sources.len())));
+        }
+        self.total = self.total.saturating_add(source.total);
+        self.sources.push(source);
+    }
+}
+
+impl Iterator for FlowStream {
+    type Item = FlowSpec;
+
+    fn next(&mut self) -> Option<FlowSpec> {
+        let Reverse((_, position)) = self.order.pop()?;
+        let source = &mut self.sources[position];
+        let flow = source.head.take();
+        source.advance();
+        if let Some(next) = source.head {
+            self.order.push(Reverse((next.start, position)));
+        }
+        flow
+    }
+}
+
+/// One traffic source with its next flow.
+#[derive(Debug)]
+struct Source {
+    flows: Flows,
+    head: Option<FlowSpec>,
+    index: u16,
+    first_request: u32,
+    /// Flows that came so far, the head included.
+    made: u64,
+    total: u64,
+    warmup: u64,
+    cooldown: u64,
+}
+
+/// Where a source's flows come from.
+#[derive(Debug)]
+enum Flows {
+    Poisson(Poisson),
+    AllToAll(Box<AllToAll>),
+    Rounds(Box<Rounds>),
+    List { flows: Arc<[FlowSpec]>, shift: Time },
+}
+
+impl Source {
+    fn new(index: u16, traffic: &Traffic, network: &Network, seed: u64, first_request: u32) -> Source {
+        let (flows, total) = match &traffic.pattern {
+            TrafficPattern::Poisson { load, sizes, flows } => {
+                (Flows::Poisson(Poisson::new(index, traffic.start, *load, sizes, network, seed)), *flows)
+            }
+            TrafficPattern::List { flows } => {
+                (Flows::List { flows: sorted(flows), shift: traffic.start }, flows.len() as u64)
+            }
+            TrafficPattern::AllToAll { sizes, repeats, interval } => {
+                let times = (*repeats, *interval);
+                let all = AllToAll::new(index, traffic.start, sizes, times, network, seed);
+                (Flows::AllToAll(Box::new(all)), AllToAll::total(network.hosts, *repeats))
+            }
+            _ => {
+                let rounds = Rounds::new(index, traffic, network, seed);
+                let total = rounds.total();
+                (Flows::Rounds(Box::new(rounds)), total)
+            }
+        };
+        let Traffic { warmup, cooldown, .. } = *traffic;
+        Source { flows, head: None, index, first_request, made: 0, total, warmup, cooldown }
+    }
+
+    /// Puts the next flow, if there is one, in `head`.
+    fn advance(&mut self) {
+        if self.made == self.total {
+            return;
+        }
+        let flow = match &mut self.flows {
+            Flows::Poisson(poisson) => poisson.next(),
+            Flows::AllToAll(all) => all.next(),
+            Flows::Rounds(rounds) => rounds.next(),
+            Flows::List { flows, shift } => flows.get(self.made as usize).map(|flow| FlowSpec {
+                start: flow.start.saturating_add(*shift),
+                traffic: self.index,
+                ..*flow
+            }),
+        };
+        self.head = flow.map(|flow| self.finish(flow));
+        self.made += 1;
+    }
+
+    /// Gives a flow its run-wide request number and says whether it counts.
+    fn finish(&self, flow: FlowSpec) -> FlowSpec {
+        let inside = self.made >= self.warmup && self.made < self.total.saturating_sub(self.cooldown);
+        let request = match flow.request {
+            FlowSpec::NO_REQUEST => FlowSpec::NO_REQUEST,
+            own => own + self.first_request,
+        };
+        FlowSpec { request, measured: flow.measured && inside, ..flow }
+    }
+}
+
+/// The flows by start and sending host, in the given order where both agree.
+fn sorted(flows: &Arc<[FlowSpec]>) -> Arc<[FlowSpec]> {
+    if flows.is_sorted_by_key(|flow| (flow.start, flow.src)) {
+        return flows.clone();
+    }
+    let mut flows = flows.to_vec();
+    flows.sort_by_key(|flow| (flow.start, flow.src));
+    flows.into()
+}

@@ -1,0 +1,69 @@
+//! Poisson arrivals: every host on its own, with the load that the scenario asks for.
+
+use super::generate::Network;
+use super::rng::Stream;
+use super::{FlowSpec, SizeDistribution};
+use rnic_transport::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// An endless source of flows, in order of (start, host).
+///
+/// Each flow takes three draws of its host's stream: the gap before it, its destination, its size. Another load therefore
+/// moves the same flows closer together or further apart, and nothing else.
+#[derive(Debug)]
+pub(crate) struct Poisson {
+    traffic: u16,
+    sizes: SizeDistribution,
+    hosts: Vec<Host>,
+    /// The next arrival of each host.
+    pending: BinaryHeap<Reverse<(Time, u32)>>,
+}
+
+/// One host's process.
+#[derive(Debug)]
+struct Host {
+    stream: Stream,
+    mean_gap_ps: f64,
+}
+
+impl Poisson {
+    /// Arrivals from `start` on, at a rate at which the expected data frames (headers and frame gap included) take
+    /// `load` of each host's link.
+    pub(crate) fn new(
+        traffic: u16, start: Time, load: f64, sizes: &SizeDistribution, network: &Network, seed: u64,
+    ) -> Poisson {
+        let wire_bytes = sizes.mean() + sizes.mean_packets(network.mtu) * f64::from(network.wire_overhead);
+        let hosts = (0u64..).zip(&network.host_rate).map(|(host, rate)| Host {
+            stream: Stream::new(seed, traffic, host),
+            mean_gap_ps: wire_bytes * 8e12 / (load * rate.as_bps() as f64),
+        });
+        let mut poisson = Poisson { traffic, sizes: sizes.clone(), hosts: hosts.collect(), pending: BinaryHeap::new() };
+        for host in 0..network.hosts {
+            let first = poisson.after(host, start);
+            poisson.pending.push(Reverse((first, host)));
+        }
+        poisson
+    }
+
+    /// Draws the arrival of `host` that follows the one at `previous`.
+    fn after(&mut self, host: u32, previous: Time) -> Time {
+        let Host { stream, mean_gap_ps } = &mut self.hosts[host as usize];
+        previous.saturating_add(Time::from_ps((stream.exponential() * *mean_gap_ps).round() as u64))
+    }
+
+    /// The next flow of all hosts.
+    pub(crate) fn next(&mut self) -> Option<FlowSpec> {
+        let Reverse((start, src)) = *self.pending.peek()?;
+        let others = self.hosts.len() as u32 - 1;
+        let stream = &mut self.hosts[src as usize].stream;
+        let other = stream.below(others);
+        let bytes = self.sizes.sample(stream.unit());
+        let next = self.after(src, start);
+        // In place: the heap is put in order once, not twice.
+        *self.pending.peek_mut()? = Reverse((next, src));
+        let dst = if other < src { other } else { other + 1 };
+        let traffic = self.traffic;
+        Some(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic, measured: true })
+    }
+}
