@@ -1,5 +1,5 @@
-//! Measures the time per packet to parse and emit headers, to compute the ICRC at several payload lengths, and to find the IPv4
-//! identification.
+//! Measures the time per packet to parse and emit headers, to compute the ICRC at several payload lengths, and to find
+//! the IPv4 identification.
 #![allow(missing_docs, reason = "a benchmark program has no public interface")]
 
 use divan::{Bencher, black_box};

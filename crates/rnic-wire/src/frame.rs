@@ -1,7 +1,8 @@
-//! Ethernet frames that carry RoCEv2 packets (with VLAN tags, IPv4 or IPv6, UDP), RoCEv1 packets, or priority flow control.
+//! Ethernet frames that carry RoCEv2 packets (with VLAN tags, IPv4 or IPv6, UDP), RoCEv1 packets, or priority flow
+//! control.
 //!
-//! [`Frame::parse`] classifies a frame from a capture or a raw socket; [`Envelope::emit`] builds a frame for a raw socket. A program with a
-//! UDP socket needs neither.
+//! [`Frame::parse`] classifies a frame from a capture or a raw socket; [`Envelope::emit`] builds a frame for a raw
+//! socket. A program with a UDP socket needs neither.
 
 use crate::bytes::{array, put, read_u16};
 use crate::icrc::{self, IcrcSeed};
@@ -76,7 +77,8 @@ impl fmt::Debug for MacAddr {
     }
 }
 
-/// The control information of a VLAN tag: from the most significant bit, priority (3 bits), drop eligible (1 bit), identifier (12 bits).
+/// The control information of a VLAN tag: from the most significant bit, priority (3 bits), drop eligible (1 bit),
+/// identifier (12 bits).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vlan(pub u16);
 
@@ -227,7 +229,8 @@ impl RoceV2<'_> {
         icrc_seed(&self.ip, self.source_port, ROCE_PORT)
     }
 
-    /// The ICRC that `body` should end with, computed from the captured headers. `None` if bytes are missing or `body` is too short.
+    /// The ICRC that `body` should end with, computed from the captured headers. `None` if bytes are missing or `body`
+    /// is too short.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
             return None;
@@ -486,8 +489,8 @@ pub struct Envelope {
     pub source_port: u16,
     /// UDP destination port, normally [`ROCE_PORT`].
     pub destination_port: u16,
-    /// Whether to compute the UDP checksum. Network cards and the Linux kernel write 0, which means "no checksum", because the ICRC
-    /// detects more errors.
+    /// Whether to compute the UDP checksum. Network cards and the Linux kernel write 0, which means "no checksum",
+    /// because the ICRC detects more errors.
     pub udp_checksum: bool,
 }
 
@@ -518,8 +521,8 @@ impl Envelope {
         icrc_seed(&self.ip, self.source_port, self.destination_port)
     }
 
-    /// Writes the frame, without frame check sequence, to the start of `out` and returns its length in bytes. Computes the ICRC and the
-    /// IPv4 header checksum.
+    /// Writes the frame, without frame check sequence, to the start of `out` and returns its length in bytes. Computes
+    /// the ICRC and the IPv4 header checksum.
     ///
     /// # Panics
     /// Like [`Packet::emit`], or if `out` is too short.
@@ -591,7 +594,8 @@ fn emit_ip(ip: &Ip, len: usize, out: &mut [u8]) {
     }
 }
 
-/// Computes the UDP checksum of a datagram whose checksum field is zero. The result is never 0, because 0 means "no checksum".
+/// Computes the UDP checksum of a datagram whose checksum field is zero. The result is never 0, because 0 means "no
+/// checksum".
 fn udp_checksum(ip: &Ip, datagram: &[u8]) -> u16 {
     let addresses = match ip {
         Ip::V4(ip) => sum(&ip.source.octets()) + sum(&ip.destination.octets()),

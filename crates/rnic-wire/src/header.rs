@@ -1,7 +1,8 @@
 //! The base transport header and the extension headers, as plain structs and as bytes.
 //!
-//! `parse` takes an array of exactly the header's length and `emit` returns one. So `emit` cannot fail, and `parse` fails only for a
-//! header with a field that has forbidden values. Reserved bits are written as zero and ignored on reception.
+//! `parse` takes an array of exactly the header's length and `emit` returns one. So `emit` cannot fail, and `parse`
+//! fails only for a header with a field that has forbidden values. Reserved bits are written as zero and ignored on
+//! reception.
 
 use crate::bytes::{array, put, read_u16, read_u32, read_u64};
 use crate::opcode::{Opcode, Service};
@@ -41,8 +42,8 @@ pub struct Bth {
     pub dest_qp: u32,
     /// A: the requester asks for an acknowledgement of this packet.
     pub ack_request: bool,
-    /// Number of earlier transmissions of this packet, 0 to 127 (IRN only). An acknowledgement repeats the attempt of the packet that
-    /// caused it. In packets of other services the field is reserved and 0.
+    /// Number of earlier transmissions of this packet, 0 to 127 (IRN only). An acknowledgement repeats the attempt of
+    /// the packet that caused it. In packets of other services the field is reserved and 0.
     pub attempt: u8,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
@@ -56,8 +57,8 @@ impl Bth {
     /// Default partition key: full membership of the default partition.
     pub const DEFAULT_PKEY: u16 = 0xffff;
 
-    /// A header with the default partition key, M set and every other flag clear. For a CNP M is clear and BECN is set, as network cards
-    /// send it.
+    /// A header with the default partition key, M set and every other flag clear. For a CNP M is clear and BECN is set,
+    /// as network cards send it.
     pub const fn new(opcode: Opcode, dest_qp: u32, psn: u32) -> Bth {
         let is_cnp = opcode.to_u8() == Opcode::CNP.to_u8();
         Bth {
@@ -91,7 +92,8 @@ impl Bth {
     }
 }
 
-/// A view of a base transport header in a packet that has not been validated: reads single fields without parsing the packet.
+/// A view of a base transport header in a packet that has not been validated: reads single fields without parsing the
+/// packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BthView<'a> {
     bytes: &'a [u8],
@@ -189,9 +191,9 @@ impl<'a> BthView<'a> {
 
 /// RDMA extended transport header (RETH): the range of the responder's memory that a Write or Read accesses.
 ///
-/// In the first packet of an RC or UC Write and in a read request, the header describes the whole message. In an IRN Write every packet
-/// carries the header: `va` is the address of this packet's first byte, and `dma_len` is the number of bytes from there to the end of
-/// the message.
+/// In the first packet of an RC or UC Write and in a read request, the header describes the whole message. In an IRN
+/// Write every packet carries the header: `va` is the address of this packet's first byte, and `dma_len` is the number
+/// of bytes from there to the end of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reth {
     /// Virtual address.
@@ -222,7 +224,8 @@ impl Reth {
     }
 }
 
-/// Atomic extended transport header (AtomicETH): a compare-and-swap or fetch-and-add on eight bytes of the responder's memory.
+/// Atomic extended transport header (AtomicETH): a compare-and-swap or fetch-and-add on eight bytes of the responder's
+/// memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {
     /// Virtual address, a multiple of 8.
@@ -341,8 +344,8 @@ impl Deth {
     }
 }
 
-/// IRN extension header of every Send packet: gives the receive and the offset, so that the responder can place packets that arrive out
-/// of order.
+/// IRN extension header of every Send packet: gives the receive and the offset, so that the responder can place packets
+/// that arrive out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendEth {
     /// Sequence number of the receive work request that the message consumes, 24 bits.
@@ -406,7 +409,8 @@ word! {
 }
 
 word! {
-    /// IRN extension header of the last packet of a Write with immediate data: gives the receive that the Write consumes.
+    /// IRN extension header of the last packet of a Write with immediate data: gives the receive that the Write
+    /// consumes.
     RecvEth {
         /// Sequence number of the receive work request that the Write consumes, 24 bits.
         recv_wqe_sn
@@ -414,8 +418,8 @@ word! {
 }
 
 word! {
-    /// IRN extension header of read and atomic requests: gives the order in which the responder executes them, whatever order they
-    /// arrive in.
+    /// IRN extension header of read and atomic requests: gives the order in which the responder executes them, whatever
+    /// order they arrive in.
     ReadEth {
         /// Sequence number of the read or atomic request, 24 bits.
         read_wqe_sn
@@ -427,7 +431,8 @@ word! {
 pub struct SackEth {
     /// PSN of the packet whose arrival caused the ACK or NACK, 24 bits, in the PSN space of the acknowledged packets.
     pub psn: u32,
-    /// Number of packets immediately before `psn` that this header acknowledges too, so that one NACK covers a run of packets.
+    /// Number of packets immediately before `psn` that this header acknowledges too, so that one NACK covers a run of
+    /// packets.
     pub before: u8,
 }
 

@@ -1,7 +1,8 @@
 //! The invariant CRC (ICRC): the last four bytes of every packet.
 //!
-//! The ICRC is the CRC-32 of Ethernet, computed over eight bytes 0xff (which stand for InfiniBand's local route header) and then over all
-//! bytes from the IP header up to the ICRC. Fields that a router may change count as all ones (annex A17.3.4 of InfiniBand volume 1):
+//! The ICRC is the CRC-32 of Ethernet, computed over eight bytes 0xff (which stand for InfiniBand's local route header)
+//! and then over all bytes from the IP header up to the ICRC. Fields that a router may change count as all ones (annex
+//! A17.3.4 of InfiniBand volume 1):
 //!
 //! | header | fields that count as all ones |
 //! |---|---|
@@ -12,8 +13,9 @@
 //!
 //! On the wire the ICRC is little-endian.
 //!
-//! A CRC is linear: the exclusive-or of the CRCs of two messages of equal length depends only on the exclusive-or of the messages.
-//! [`IcrcSeed::solve_id`] uses the linearity to find the IPv4 identification of a received packet, which a UDP socket does not reveal.
+//! A CRC is linear: the exclusive-or of the CRCs of two messages of equal length depends only on the exclusive-or of
+//! the messages. [`IcrcSeed::solve_id`] uses the linearity to find the IPv4 identification of a received packet, which
+//! a UDP socket does not reveal.
 
 use crate::ICRC_LEN;
 use crate::bytes::put;
@@ -32,8 +34,8 @@ const UDP: u8 = 17;
 const IPV4_PREFIX: usize = 8 + IPV4_LEN + UDP_LEN;
 const IPV6_PREFIX: usize = 8 + IPV6_LEN + UDP_LEN;
 
-/// Computes and checks the ICRCs of packets between two addresses and ports; holds the part of the CRC's input that all those packets
-/// share.
+/// Computes and checks the ICRCs of packets between two addresses and ports; holds the part of the CRC's input that all
+/// those packets share.
 ///
 /// ```
 /// use rnic_wire::{IcrcSeed, Packet, ROCE_PORT};
@@ -50,7 +52,8 @@ const IPV6_PREFIX: usize = 8 + IPV6_LEN + UDP_LEN;
 /// ```
 #[derive(Clone, Debug)]
 pub struct IcrcSeed {
-    /// Eight bytes 0xff, IP header and UDP header, with masked fields set to ones, and with lengths and identification set to zero.
+    /// Eight bytes 0xff, IP header and UDP header, with masked fields set to ones, and with lengths and identification
+    /// set to zero.
     prefix: [u8; IPV6_PREFIX],
     is_ipv4: bool,
 }
@@ -85,8 +88,8 @@ impl IcrcSeed {
         IcrcSeed { prefix, is_ipv4: false }
     }
 
-    /// Computes the ICRC of a packet. `bytes` are the packet's bytes from the base transport header up to the ICRC, exclusive; `id` is the
-    /// IPv4 identification (ignored for IPv6). The packet carries the result as `to_le_bytes`.
+    /// Computes the ICRC of a packet. `bytes` are the packet's bytes from the base transport header up to the ICRC,
+    /// exclusive; `id` is the IPv4 identification (ignored for IPv6). The packet carries the result as `to_le_bytes`.
     ///
     /// # Panics
     /// If `bytes` has fewer than 12 bytes.
@@ -96,8 +99,8 @@ impl IcrcSeed {
         self.begin(id, bytes.len(), bth).update(rest).finish()
     }
 
-    /// Begins the ICRC of a packet of `len` bytes (without the ICRC) whose base transport header is `bth`. The caller passes the remaining
-    /// bytes to [`Icrc::update`], in one or several parts.
+    /// Begins the ICRC of a packet of `len` bytes (without the ICRC) whose base transport header is `bth`. The caller
+    /// passes the remaining bytes to [`Icrc::update`], in one or several parts.
     #[inline]
     pub fn begin(&self, id: u16, len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
         let udp_len = (UDP_LEN + len + ICRC_LEN) as u16;
@@ -131,12 +134,13 @@ impl IcrcSeed {
         }
     }
 
-    /// Finds the IPv4 identification for which the ICRC of `packet` is correct; `None` if there is none. At most one identification
-    /// matches. IPv6 has no identification: the result is 0 if the ICRC is correct.
+    /// Finds the IPv4 identification for which the ICRC of `packet` is correct; `None` if there is none. At most one
+    /// identification matches. IPv6 has no identification: the result is 0 if the ICRC is correct.
     ///
-    /// Use it where a UDP socket does not reveal the identification. The check is weaker than with a known identification: 2^16 of the
-    /// 2^32 ICRC values are correct for some identification, so one of 2^16 corrupted packets passes. If the sender uses only the
-    /// identifications 0 to 63 and the receiver rejects all others, one of 2^26 corrupted packets passes.
+    /// Use it where a UDP socket does not reveal the identification. The check is weaker than with a known
+    /// identification: 2^16 of the 2^32 ICRC values are correct for some identification, so one of 2^16 corrupted
+    /// packets passes. If the sender uses only the identifications 0 to 63 and the receiver rejects all others, one of
+    /// 2^26 corrupted packets passes.
     #[inline]
     pub fn solve_id(&self, packet: &[u8]) -> Option<u16> {
         self.solve_id_from(0, packet)
@@ -175,8 +179,9 @@ impl Icrc {
     }
 }
 
-/// Computes the ICRC from captured bytes: `ip` is the IP header with its options, or the GRH; `udp` is the UDP header, empty for RoCEv1;
-/// `bytes` are the bytes from the base transport header up to the ICRC, exclusive. `None` if `bytes` is shorter than a BTH.
+/// Computes the ICRC from captured bytes: `ip` is the IP header with its options, or the GRH; `udp` is the UDP header,
+/// empty for RoCEv1; `bytes` are the bytes from the base transport header up to the ICRC, exclusive. `None` if `bytes`
+/// is shorter than a BTH.
 pub(crate) fn of_headers(ip: &[u8], udp: &[u8], bytes: &[u8]) -> Option<u32> {
     let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
     let mut masked = [0xff; 8 + 60 + UDP_LEN + Bth::LEN];
@@ -213,8 +218,8 @@ fn split(packet: &[u8]) -> Option<(&[u8], u32)> {
     (bytes.len() >= Bth::LEN).then_some((bytes, u32::from_le_bytes(*icrc)))
 }
 
-/// Finds the exclusive-or of two identifications, given the exclusive-or (`difference`) of the two ICRCs of a packet of `len` bytes
-/// (without the ICRC); `None` if no pair of identifications explains the difference.
+/// Finds the exclusive-or of two identifications, given the exclusive-or (`difference`) of the two ICRCs of a packet of
+/// `len` bytes (without the ICRC); `None` if no pair of identifications explains the difference.
 fn solve(difference: u32, len: usize) -> Option<u16> {
     // Step the CRC register back from the end of the CRC's input to the identification.
     let back = step_back(difference, IPV4_PREFIX - 12 + len);
@@ -226,9 +231,9 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 
 /// The value of the CRC register `bytes` zero bytes before its value was `register`.
 ///
-/// The register is a polynomial modulo the CRC's polynomial, and a zero byte multiplies the register by x^8. The CRC's polynomial is
-/// primitive, so x has an inverse. Two tables hold powers of the inverse, one for each base-256 digit of `bytes`; the register is
-/// multiplied by one entry of each.
+/// The register is a polynomial modulo the CRC's polynomial, and a zero byte multiplies the register by x^8. The CRC's
+/// polynomial is primitive, so x has an inverse. Two tables hold powers of the inverse, one for each base-256 digit of
+/// `bytes`; the register is multiplied by one entry of each.
 fn step_back(register: u32, bytes: usize) -> u32 {
     let (high, low) = (bytes >> 8, bytes & 0xff);
     multiply(multiply(register, BACK_LOW[low]), BACK_HIGH[high & 0xff])

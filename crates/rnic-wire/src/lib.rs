@@ -1,9 +1,9 @@
-//! Parses and writes RoCEv2 packets, with extension headers for IRN. The crate does no I/O, keeps no state and allocates nothing per
-//! packet.
+//! Parses and writes RoCEv2 packets, with extension headers for IRN. The crate does no I/O, keeps no state and
+//! allocates nothing per packet.
 //!
-//! A packet is the payload of a UDP datagram to port [`ROCE_PORT`]: base transport header (BTH), extension headers, payload, padding and
-//! invariant CRC (ICRC). [`Packet::parse`] reads a packet, or returns an error that says what is wrong with it; [`Packet::emit`] writes
-//! one.
+//! A packet is the payload of a UDP datagram to port [`ROCE_PORT`]: base transport header (BTH), extension headers,
+//! payload, padding and invariant CRC (ICRC). [`Packet::parse`] reads a packet, or returns an error that says what is
+//! wrong with it; [`Packet::emit`] writes one.
 //!
 //! ```
 //! use rnic_wire::{Bth, Headers, IcrcSeed, Opcode, Packet, ROCE_PORT, Reth};
@@ -27,7 +27,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`opcode`] | opcodes, and what follows from one: service, operation, position in the message, extension headers, payload length |
+//! | [`opcode`] | opcodes and their properties: service, operation, position, extension headers, payload length |
 //! | [`header`] | the base transport header and every extension header as plain structs |
 //! | [`syndrome`] | the AETH syndrome: ACK with credits, RNR NAK with its timer, NAK with its code |
 //! | [`packet`] | a whole packet (headers and payload), and the reasons to reject one |
@@ -35,8 +35,8 @@
 //! | [`frame`], [`pfc`] | Ethernet frames that carry packets, RoCEv1, priority flow control |
 //! | [`pcapng`] | capture files |
 //!
-//! 24-bit fields (queue pair numbers, PSNs, MSNs, sequence numbers of work requests) are `u32`. The upper 8 bits are ignored when a
-//! header is written, and zero when it is parsed.
+//! 24-bit fields (queue pair numbers, PSNs, MSNs, sequence numbers of work requests) are `u32`. The upper 8 bits are
+//! ignored when a header is written, and zero when it is parsed.
 #![forbid(unsafe_code)]
 
 mod bytes;

@@ -1,9 +1,9 @@
 //! Opcodes: the first byte of the base transport header.
 //!
-//! The upper three bits of an opcode give the service, the lower five bits the operation. The opcodes of RC, UC, UD and CNP are those of
-//! the InfiniBand Architecture Specification (volume 1, table 38, and annex A17 for CNP). IRN packets carry extension headers that RC
-//! packets lack, so IRN has opcodes of its own: `0xC0` plus the RC opcode, in the range that the specification reserves for
-//! manufacturers.
+//! The upper three bits of an opcode give the service, the lower five bits the operation. The opcodes of RC, UC, UD and
+//! CNP are those of the InfiniBand Architecture Specification (volume 1, table 38, and annex A17 for CNP). IRN packets
+//! carry extension headers that RC packets lack, so IRN has opcodes of its own: `0xC0` plus the RC opcode, in the range
+//! that the specification reserves for manufacturers.
 
 use std::fmt;
 
@@ -85,8 +85,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether the packet is a request to the responder. IRN's read acknowledgements, although the requester sends them, and CNPs are
-    /// not requests.
+    /// Whether the packet is a request to the responder. IRN's read acknowledgements, although the requester sends
+    /// them, and CNPs are not requests.
     pub const fn is_request(self) -> bool {
         matches!(
             self,
@@ -396,8 +396,8 @@ const fn extension_len(set: u16) -> u8 {
 }
 
 impl Opcode {
-    /// The opcode with this byte value; `None` if the value is reserved, or belongs to a service or operation that this crate does not
-    /// support (RD, XRC, FLUSH, ATOMIC WRITE).
+    /// The opcode with this byte value; `None` if the value is reserved, or belongs to a service or operation that this
+    /// crate does not support (RD, XRC, FLUSH, ATOMIC WRITE).
     pub const fn from_u8(code: u8) -> Option<Opcode> {
         if TABLE[code as usize].known { Some(Opcode(code)) } else { None }
     }
@@ -409,8 +409,8 @@ impl Opcode {
 
     /// The opcode with these properties; `None` if the service has no such packet.
     ///
-    /// Read requests, atomic requests, acknowledgements and CNPs are always one packet: their position is `Only` and their `extra` is
-    /// `None`.
+    /// Read requests, atomic requests, acknowledgements and CNPs are always one packet: their position is `Only` and
+    /// their `extra` is `None`.
     pub const fn new(service: Service, operation: Operation, position: Position, extra: Extra) -> Option<Opcode> {
         let low = match (operation, position, extra) {
             (Operation::Cnp, Position::Only, Extra::None) => 0x01,
@@ -510,8 +510,8 @@ impl Opcode {
     pub const fn has_invalidate(self) -> bool {
         matches!(self.extra(), Extra::Invalidate)
     }
-    /// Whether the packet's message consumes a posted receive at the responder. True for every packet of a Send, and for the last or
-    /// only packet of a Write with immediate data.
+    /// Whether the packet's message consumes a posted receive at the responder. True for every packet of a Send, and
+    /// for the last or only packet of a Write with immediate data.
     pub const fn consumes_receive(self) -> bool {
         match self.operation() {
             Operation::Send => true,

@@ -152,8 +152,8 @@ impl Headers {
         at
     }
 
-    /// Parses the headers at the start of `bytes` and ignores the bytes after them. Use it for a truncated packet, of which a capture
-    /// holds only the start.
+    /// Parses the headers at the start of `bytes` and ignores the bytes after them. Use it for a truncated packet, of
+    /// which a capture holds only the start.
     ///
     /// # Errors
     /// If `bytes` ends before the headers do, or a header has forbidden values.
@@ -168,7 +168,8 @@ impl Headers {
         Headers::parse_extensions(view.fields(opcode), bytes)
     }
 
-    /// Parses the extension headers of `bth.opcode` from `bytes`. The caller has checked that `bytes` holds all headers.
+    /// Parses the extension headers of `bth.opcode` from `bytes`. The caller has checked that `bytes` holds all
+    /// headers.
     #[inline]
     fn parse_extensions(bth: Bth, bytes: &[u8]) -> Result<Headers, Reject> {
         let set = bth.opcode.extensions();
@@ -256,8 +257,8 @@ impl<'a> Packet<'a> {
         self.headers.len() + self.payload.len() + pad_count(self.payload.len()) + ICRC_LEN
     }
 
-    /// Parses a packet from `bytes`, the payload of a UDP datagram. It checks everything that can be checked without knowing the queue
-    /// pair, except the ICRC, which also covers the IP header ([`IcrcSeed::check`]).
+    /// Parses a packet from `bytes`, the payload of a UDP datagram. It checks everything that can be checked without
+    /// knowing the queue pair, except the ICRC, which also covers the IP header ([`IcrcSeed::check`]).
     ///
     /// # Errors
     /// If the packet violates the specification. No input causes a panic.
@@ -291,8 +292,8 @@ impl<'a> Packet<'a> {
     /// Checks the payload's length against the path MTU.
     ///
     /// # Errors
-    /// [`Reject::NotMtu`] for a First or Middle packet whose payload is not exactly one MTU, [`Reject::OverMtu`] for a Last or Only
-    /// packet whose payload exceeds the MTU.
+    /// [`Reject::NotMtu`] for a First or Middle packet whose payload is not exactly one MTU, [`Reject::OverMtu`] for a
+    /// Last or Only packet whose payload exceeds the MTU.
     #[inline]
     pub fn check_mtu(&self, mtu: usize) -> Result<(), Reject> {
         let (opcode, len) = (self.headers.bth.opcode, self.payload.len());
@@ -303,8 +304,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Writes the packet with its ICRC to the start of `out` and returns its length in bytes. `seed` holds the addresses and ports of the
-    /// datagram; `id` is its IPv4 identification (ignored for IPv6).
+    /// Writes the packet with its ICRC to the start of `out` and returns its length in bytes. `seed` holds the
+    /// addresses and ports of the datagram; `id` is its IPv4 identification (ignored for IPv6).
     ///
     /// # Panics
     /// Like [`Headers::emit`], or if `out` is shorter than [`Packet::len`].
@@ -381,7 +382,8 @@ pub enum Reject {
     HeadersTruncated {
         /// The opcode.
         opcode: Opcode,
-        /// Length in bytes of the part of the packet that can hold headers: without the ICRC, except in a truncated packet.
+        /// Length in bytes of the part of the packet that can hold headers: without the ICRC, except in a truncated
+        /// packet.
         len: usize,
         /// Length of all headers in bytes.
         needed: usize,

@@ -55,7 +55,8 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, interfaces: interfaces.len() as u32 })
     }
 
-    /// Writes a frame with a timestamp of `ns` nanoseconds. `interface` is an index, from 0, into the interfaces of [`Writer::new`].
+    /// Writes a frame with a timestamp of `ns` nanoseconds. `interface` is an index, from 0, into the interfaces of
+    /// [`Writer::new`].
     ///
     /// # Errors
     /// If writing to the output fails.

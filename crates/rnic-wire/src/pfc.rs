@@ -1,4 +1,5 @@
-//! Priority flow control (PFC, IEEE 802.1Qbb): a MAC control frame that tells its receiver to stop transmitting given priorities.
+//! Priority flow control (PFC, IEEE 802.1Qbb): a MAC control frame that tells its receiver to stop transmitting given
+//! priorities.
 
 use crate::bytes::{array, put, read_u16};
 use crate::frame::{ETHERTYPE_MAC_CONTROL, MacAddr};
@@ -18,7 +19,8 @@ use crate::frame::{ETHERTYPE_MAC_CONTROL, MacAddr};
 pub struct Pfc {
     /// Bitmap of the priorities that the frame pauses or resumes; bit 0 is priority 0.
     pub enabled: u8,
-    /// Pause time by priority, in quanta of 512 bit times; 0 resumes the priority. Ignored for a priority whose `enabled` bit is clear.
+    /// Pause time by priority, in quanta of 512 bit times; 0 resumes the priority. Ignored for a priority whose
+    /// `enabled` bit is clear.
     pub quanta: [u16; 8],
 }
 

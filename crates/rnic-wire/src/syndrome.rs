@@ -1,6 +1,8 @@
-//! The syndrome of an acknowledgement: the first byte of the AETH (InfiniBand volume 1, section 9.7.5.1 and tables 44 to 47).
+//! The syndrome of an acknowledgement: the first byte of the AETH (InfiniBand volume 1, section 9.7.5.1 and tables 44
+//! to 47).
 
-/// The syndrome of an acknowledgement: ACK, RNR NAK or NAK. "The PSN" in the variants is the PSN in the acknowledgement's BTH.
+/// The syndrome of an acknowledgement: ACK, RNR NAK or NAK. "The PSN" in the variants is the PSN in the
+/// acknowledgement's BTH.
 ///
 /// ```
 /// use rnic_wire::{Credits, NakCode, Syndrome};
@@ -59,9 +61,11 @@ impl Syndrome {
 pub enum NakCode {
     /// A packet with an earlier PSN is missing.
     PsnSequenceError = 0,
-    /// The request is invalid: an unexpected opcode, a wrong length, or an operation that the queue pair does not allow.
+    /// The request is invalid: an unexpected opcode, a wrong length, or an operation that the queue pair does not
+    /// allow.
     InvalidRequest = 1,
-    /// The remote key is wrong, the range exceeds the memory region, or the region's access rights do not allow the operation.
+    /// The remote key is wrong, the range exceeds the memory region, or the region's access rights do not allow the
+    /// operation.
     RemoteAccessError = 2,
     /// The responder failed while it executed the request.
     RemoteOperationalError = 3,
@@ -138,7 +142,8 @@ impl Credits {
     }
 }
 
-/// The minimum time before the requester retries a message that found no posted receive, as the five-bit code that an RNR NAK carries.
+/// The minimum time before the requester retries a message that found no posted receive, as the five-bit code that an
+/// RNR NAK carries.
 ///
 /// ```
 /// use rnic_wire::RnrTimer;

@@ -188,8 +188,8 @@ fn a_capture_may_be_cut_off() {
     }
 }
 
-/// A hand-written RoCEv1 frame. Python's zlib computed the ICRC: the CRC-32 over 8 bytes 0xff, the GRH with ones for traffic class, flow
-/// label and hop limit, and the remaining bytes.
+/// A hand-written RoCEv1 frame. Python's zlib computed the ICRC: the CRC-32 over 8 bytes 0xff, the GRH with ones for
+/// traffic class, flow label and hop limit, and the remaining bytes.
 #[test]
 fn roce_v1_is_told_apart() {
     let bytes = hex("02000000000b 02000000000a 8915

@@ -3,7 +3,8 @@
 use rnic_wire::icrc::IcrcSeed;
 use rnic_wire::{Opcode, Packet, ROCE_PORT};
 
-/// A Send of "hello" that scapy built, from base transport header to ICRC, over IPv4 (identification 0x1234) and over IPv6.
+/// A Send of "hello" that scapy built, from base transport header to ICRC, over IPv4 (identification 0x1234) and over
+/// IPv6.
 const IPV4: [u8; 24] = *b"\x04\x30\xff\xff\0\0\0\x11\x80\xab\xcd\xefhello\0\0\0\xb0\x1a\xa0\xb5";
 const IPV6: [u8; 24] = *b"\x04\x30\xff\xff\0\0\0\x11\x80\xab\xcd\xefhello\0\0\0\x5d\x3b\x7a\x77";
 
@@ -91,8 +92,9 @@ fn too_few_bytes_are_wrong() {
     }
 }
 
-/// Corrupts a packet of 64 bytes 2^20 times at random. If the identification is unknown, one of 2^16 corrupted packets passes, so 16
-/// should pass, with a standard deviation of 4. One in 1024 of the packets that pass has an identification below 64.
+/// Corrupts a packet of 64 bytes 2^20 times at random. If the identification is unknown, one of 2^16 corrupted packets
+/// passes, so 16 should pass, with a standard deviation of 4. One in 1024 of the packets that pass has an
+/// identification below 64.
 #[test]
 fn an_unknown_identification_costs_16_of_32_bits() {
     let mut whole = [0x33; 64];

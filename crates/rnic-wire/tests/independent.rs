@@ -1,7 +1,8 @@
-//! Checks frames of every opcode with independent software: tshark must decode the same opcode and fields, and scapy must compute the same
-//! ICRC.
+//! Checks frames of every opcode with independent software: tshark must decode the same opcode and fields, and scapy
+//! must compute the same ICRC.
 //!
-//! The tests need tshark 4 and scapy 2.8. Where one is not installed, its tests print a message and pass without checking anything.
+//! The tests need tshark 4 and scapy 2.8. Where one is not installed, its tests print a message and pass without
+//! checking anything.
 
 mod common;
 
@@ -118,7 +119,8 @@ fn write(folder: &Path, frames: impl Iterator<Item = Vec<u8>>) -> PathBuf {
     path
 }
 
-/// The values that tshark decodes for these fields, one row per frame. Prints a message and returns `None` if tshark is not installed.
+/// The values that tshark decodes for these fields, one row per frame. Prints a message and returns `None` if tshark is
+/// not installed.
 fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark").arg("--version").output().is_err() {
         eprintln!("SKIPPED: tshark is not installed (Debian: tshark)");
@@ -157,8 +159,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The fields that tshark should decode from a frame, as (field, value). For opcodes that tshark does not know (IRN and CNP) it decodes
-/// nothing after the base transport header.
+/// The fields that tshark should decode from a frame, as (field, value). For opcodes that tshark does not know (IRN and
+/// CNP) it decodes nothing after the base transport header.
 fn expected(sample: &Sample) -> Vec<(&'static str, String)> {
     let (headers, bth, bytes) = (&sample.headers, &sample.headers.bth, &sample.bytes);
     let flag = |flag: bool| u8::from(flag).to_string();
@@ -296,7 +298,8 @@ fn tshark_sees_the_time_to_the_nanosecond() {
     assert_eq!(rows, [["1700000000.000000000", "wire"], ["1700000000.000000001", "wire"]]);
 }
 
-/// The path of a Python interpreter with scapy, and of the script to run. Prints a message and returns `None` if there is none.
+/// The path of a Python interpreter with scapy, and of the script to run. Prints a message and returns `None` if there
+/// is none.
 fn python() -> Option<(PathBuf, PathBuf)> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = home.join("tests/scapy_icrc.py");

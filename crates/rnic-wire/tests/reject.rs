@@ -146,7 +146,8 @@ fn headers_without_the_rest_of_their_packet() {
     assert_eq!(Headers::parse(&whole[..11]), Err(Reject::TooShort { len: 11 }));
 }
 
-/// Checks that no parser panics on `bytes`, and that a packet that `Packet::parse` accepts is equal after emitting and parsing it again.
+/// Checks that no parser panics on `bytes`, and that a packet that `Packet::parse` accepts is equal after emitting and
+/// parsing it again.
 fn holds_for(bytes: &[u8]) {
     let _ = (BthView::new(bytes).map(|view| view.opcode()), Headers::parse(bytes));
     let seed = IcrcSeed::ipv4([1, 2, 3, 4].into(), [5, 6, 7, 8].into(), 9, ROCE_PORT);

@@ -7,8 +7,8 @@ use rnic_wire::{
     RecvEth, Reth, SackEth, SendEth, Service, Syndrome,
 };
 
-/// Headers with this opcode and with extension headers filled from `words`. The choice of extension headers repeats the specification's
-/// table of operations instead of using the code under test.
+/// Headers with this opcode and with extension headers filled from `words`. The choice of extension headers repeats the
+/// specification's table of operations instead of using the code under test.
 pub(crate) fn headers_of(opcode: Opcode, words: [u32; 14]) -> Headers {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = words;
     let long = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
