@@ -217,8 +217,8 @@ impl<const N: usize> Pipeline for P4Pipeline<N> {
         };
         let outcome = vm::run(executable, &mut self.egress, input, &mut context);
         let len = if let Outcome::Done(len) = outcome { len } else { 0 };
-        let band = self.egress[usize::from(executable.code.outputs[0])] as u8;
-        Framed { header: P4Header { bytes, len: len as u16 }, band }
+        let priority = self.egress[usize::from(executable.code.outputs[0])] as u8;
+        Framed { header: P4Header { bytes, len: len as u16 }, priority }
     }
 
     fn faults(&self) -> Vec<(u64, &'static str)> {

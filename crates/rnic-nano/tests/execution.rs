@@ -112,7 +112,7 @@ fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
         ..Departure::default()
     };
     let framed = nic.egress(&data);
-    assert_eq!((framed.header.len, framed.band), (25, 1));
+    assert_eq!((framed.header.len, framed.priority), (25, 1));
     let expected = [0, 0, 0, 7, 0, 11, 0, 12, 0, 1, 0, 2, 0, 0, 0x13, 0x88, 0, 0, 0, 4, 0, 0, 0, 9, 1];
     assert_eq!(framed.header.bytes[..25], expected);
     assert_eq!(framed.header.bytes[25..], [0; 39]);
@@ -161,7 +161,7 @@ fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
     let mut blocks = Recorder::default();
     for bits in [flags::ACK | flags::PULL, flags::NACK] {
         let framed = nic.egress(&answer(bits));
-        assert_eq!(framed.band, 0);
+        assert_eq!(framed.priority, 0);
         assert_eq!(nic.ingress(&mut blocks, &framed.header, &arrival()), Verdict::Consumed);
     }
     assert_eq!(blocks.delivered, [DeliveredEvent { tx_msg_id: 0x10002, before: 0, pkt_offset: 4, bitmap: 1 }]);
@@ -218,8 +218,8 @@ fn a_scheduler_and_shared_registers() {
     nic.ingress(&mut blocks, &header, &arrival());
     assert_eq!(blocks.credit, [CreditToBtxEvent { tx_msg_id: 0x30005, rtx: None, credit: Some(12) }]);
     let data = Departure { tx_msg_id: 0x40005, flags: flags::DATA, ..Departure::default() };
-    assert_eq!(nic.egress(&data).band, 3);
-    assert_eq!(nic.egress(&Departure { tx_msg_id: 6, ..data }).band, 0);
+    assert_eq!(nic.egress(&data).priority, 3);
+    assert_eq!(nic.egress(&Departure { tx_msg_id: 6, ..data }).priority, 0);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn in_bad_weather(text: &str) -> (u64, u64) {
     let nic = |ip| NicParameters { ip, rtt_pkts: 9, mtu: 1_024, ..NicParameters::default() };
     let plan = [1, 2].map(|src| Planned { at: Time::ZERO, src, dst: 0, bytes: 300 * 1_024 });
     let weather = Weather { trim: 200, heals_at: Time::from_ms(100), ..Weather::default() };
-    let cfg = NicConfig { timeout: Time::from_us(20), garbage: Time::from_ms(10), ..NicConfig::default() };
+    let cfg = NicConfig { timeout: Time::from_us(20), rx_timeout: Time::from_ms(10), ..NicConfig::default() };
     let mut network =
         Network::new(cfg, 3, |ip| P4Pipeline::<64>::new(&program, &nic(ip)).unwrap(), plan.to_vec(), weather, 1);
     assert!(network.run(Time::from_ms(100)), "{:?}", network.totals);

@@ -116,10 +116,10 @@ where
     let of = |out: (u8, u32, bool, bool, u32)| out;
     let (left, right) = (native.trace.as_ref().unwrap(), p4.trace.as_ref().unwrap());
     for (number, (a, b)) in left.iter().zip(right).enumerate() {
-        let Outgoing { dst_ip, header, band, payload, is_rtx, is_control, tag } = a.2;
-        let a = packet(a.0, a.1, dst_ip, header.says(telemetry), of((band, payload, is_rtx, is_control, tag)));
-        let Outgoing { dst_ip, header, band, payload, is_rtx, is_control, tag } = b.2;
-        let b = packet(b.0, b.1, dst_ip, header.says(telemetry), of((band, payload, is_rtx, is_control, tag)));
+        let Outgoing { dst_ip, header, priority, payload, is_rtx, is_control, tag } = a.2;
+        let a = packet(a.0, a.1, dst_ip, header.says(telemetry), of((priority, payload, is_rtx, is_control, tag)));
+        let Outgoing { dst_ip, header, priority, payload, is_rtx, is_control, tag } = b.2;
+        let b = packet(b.0, b.1, dst_ip, header.says(telemetry), of((priority, payload, is_rtx, is_control, tag)));
         prop_assert_eq!(a, b, "packet {}", number);
     }
     prop_assert_eq!(left.len(), right.len());
@@ -145,7 +145,7 @@ const HPCC_SETTINGS: HpccSettings = HpccSettings {
     base_rtt_ns: BASE_RTT_NS,
     additive_bytes: 80,
     target: 62_259,
-    most_stages: 5,
+    max_stages: 5,
 };
 
 fn hpcc(case: &Case) -> Result<(), TestCaseError> {
@@ -221,7 +221,7 @@ fn rush(seed: u64, weather: Weather) -> Case {
         }
     };
     let order = if seed.is_multiple_of(2) { Order::RoundRobin } else { Order::ShortestFirst };
-    let cfg = NicConfig { order, most_timeouts: 50, garbage: Time::from_ms(1), ..NicConfig::default() };
+    let cfg = NicConfig { order, max_timeouts: 50, rx_timeout: Time::from_ms(1), ..NicConfig::default() };
     Case { cfg, hosts: 9, plan: (0..50).map(message).collect(), weather, seed }
 }
 

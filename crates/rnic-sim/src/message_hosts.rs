@@ -235,7 +235,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
         let host = &mut self.hosts[index as usize];
         let (tag, noticed): (u32, fn(u32) -> Noticed) = match event {
             NicEvent::Sent { tag } => (tag, Noticed::Sent),
-            NicEvent::GaveUp { tag } => (tag, Noticed::GaveUp),
+            NicEvent::Aborted { tag } => (tag, Noticed::GaveUp),
             NicEvent::Timeout { tag } => {
                 self.totals.timeouts += 1;
                 host.senders[tag].timeouts += 1;
@@ -263,7 +263,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             self.strays.nowhere += 1;
             return None;
         }
-        self.strays.beyond += u64::from(out.band >= bands);
+        self.strays.beyond += u64::from(out.priority >= bands);
         let host = &mut self.hosts[host as usize];
         let src = host.number;
         let (flow, flow_hash, flags) = if out.is_control {
@@ -280,7 +280,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             dst,
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
-            priority: (bands - 1).saturating_sub(out.band),
+            priority: (bands - 1).saturating_sub(out.priority),
             flags,
             body: Carried { src, flow, header: out.header, in_band: T::default() },
         })
@@ -557,7 +557,7 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T
         if given_up > 0 {
             let messages =
                 if given_up == 1 { "1 message was".to_string() } else { format!("{given_up} messages were") };
-            let timeouts = self.parts[0].cfg.most_timeouts;
+            let timeouts = self.parts[0].cfg.max_timeouts;
             warnings.push(format!("{messages} given up after {timeouts} timeouts in a row without an answer"));
         }
         for (count, what) in [

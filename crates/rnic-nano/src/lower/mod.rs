@@ -23,7 +23,7 @@ use code::{Code, Op, Pair};
 use std::collections::BTreeMap;
 
 /// Bytes that telemetry adds to a packet at most.
-pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MOST as u32;
+pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MAX_HOPS as u32;
 
 /// Most instructions of a pipeline. What optimises them takes memory by the square.
 const MOST_OPS: usize = 1 << 13;
