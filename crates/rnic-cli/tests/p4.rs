@@ -27,7 +27,7 @@ fn a_right_program_is_summed_up() {
     ] {
         assert!(out.lines().any(|found| found == line), "{line} is missing in\n{out}");
     }
-    assert!(out.contains("REGISTERS = 64, CONTROL_BAND = 0, DATA_BAND = 1"), "{out}");
+    assert!(out.contains("REGISTERS = 64, CONTROL_PRIORITY = 0, DATA_PRIORITY = 1"), "{out}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn a_transport_is_compiled() {
     // Two addresses of 4 bytes, two contexts of 2, four words of 4 and the flags.
     assert_eq!(program.emitted_bytes(), 29);
     let names: Vec<&str> = program.hir().constants.iter().map(|(name, _)| name.as_str()).collect();
-    assert!(names.contains(&"REGISTERS") && names.contains(&"DATA_BAND"), "{names:?}");
+    assert!(names.contains(&"REGISTERS") && names.contains(&"DATA_PRIORITY"), "{names:?}");
     let given = compile_file(&file("accepted/receiver_driven.p4"), &[("REGISTERS".into(), 16)]).unwrap();
     assert!(given.hir().constants.contains(&("REGISTERS".to_string(), 16)));
 }

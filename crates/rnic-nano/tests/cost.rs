@@ -128,13 +128,16 @@ fn notes(ingress: &str, egress: &str) -> Vec<String> {
 fn what_hardware_cannot_do_is_noted() {
     let once = "one.execute(hdr.h.a, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);";
     let twice = notes(&format!("{once} {once}"), "");
-    assert_eq!(twice, ["'one' is used 2 times by one packet in ingress; a memory has one such access per packet"]);
+    assert_eq!(
+        twice,
+        ["'one' is used 2 times for one packet in ingress; the hardware supports one such access per packet"]
+    );
     assert_eq!(stages(&format!("{once} {once}")), ["one.execute", "one.execute", ""]);
     assert_eq!(notes(&format!("if (hdr.h.b == 0) {{ {once} }} else {{ {once} }}"), ""), Vec::<String>::new());
     assert_eq!(notes(&format!("if (hdr.h.b == 0) {{ {once} return; }} {once}"), ""), Vec::<String>::new());
-    assert_eq!(notes(once, once), ["'one' is used in both pipelines; only a DualPort can be"]);
+    assert_eq!(notes(once, once), ["'one' is used in both pipelines; only a DualPort supports this"]);
     let read = "hdr.h.b = two.read(1);";
-    assert_eq!(notes(read, read), ["'two' is read in both pipelines; it has one port to read"]);
+    assert_eq!(notes(read, read), ["'two' is read in both pipelines; it has one read port"]);
     assert_eq!(notes("two.write(hdr.h.a, 1);", read), Vec::<String>::new());
     let other = "more.execute(hdr.h.b, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);";
     let read = |array: &str| format!("hdr.h.b = {array}.execute(hdr.h.b, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);");
@@ -142,7 +145,7 @@ fn what_hardware_cannot_do_is_noted() {
     let opposite = notes(&both, "");
     assert_eq!(
         opposite,
-        ["branches of ingress access memories in different orders; no order of stages is right for all of them"]
+        ["branches of ingress access the same memories in different orders, so no order of stages suits all branches"]
     );
 }
 

@@ -409,7 +409,7 @@ fn long_headers_need_room() {
     let program = program(&wide);
     assert_eq!((program.emitted_bytes(), program.header_room()), (72, 192));
     let refused = P4Pipeline::<64>::new(&program, &NIC).expect_err("72 bytes").to_string();
-    assert_eq!(refused, "the program needs room for headers of 192 bytes, there is room for 64");
+    assert_eq!(refused, "the program needs room for headers of 192 bytes, the pipeline has room for 64 bytes");
     let mut nic = P4Pipeline::<256>::new(&program, &NIC).expect("room");
     assert_eq!(nic.egress(&Departure::default()).header.len, 72);
     let too_wide = (0..16).fold(String::new(), |text, n| format!("{text} bit<128> c{n};"));

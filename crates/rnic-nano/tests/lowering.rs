@@ -69,7 +69,7 @@ fn slots_are_named_after_the_architecture() {
     let out = ["reassembly.drop", "reassembly.rx_msg_id", "reassembly.pkt_offset", "reassembly.is_last_pkt"];
     assert_eq!(names(&program.ingress.outputs), out);
     assert!(inputs.ends_with(&out.map(String::from)), "what is `inout` goes both ways");
-    assert_eq!(names(&program.egress.outputs), ["link.band"]);
+    assert_eq!(names(&program.egress.outputs), ["link.priority"]);
     assert_eq!(program.egress.inputs[0].0, "departure.now_ns");
     let mut run = Run::ingress(&program);
     run.set("arrival.trimmed", 1);
@@ -121,7 +121,7 @@ fn types_of_the_package_may_be_written() {
     let text = around("", "", "").replace("NanoTransport(P()", "NanoTransport<headers_t, _>(P()");
     compile(&text);
     let what = compile_with(&text.replace("<headers_t, _>", "<meta_t, _>"), &[]).unwrap_err();
-    assert!(what.contains("parameter 2 of `P` does not fit `IngressParser`"), "{what}");
+    assert!(what.contains("parameter 2 of `P` does not match `IngressParser`"), "{what}");
     assert!(what.contains("expected `out meta_t hdr`, found `out headers_t hdr`"), "{what}");
 }
 

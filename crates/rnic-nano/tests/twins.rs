@@ -160,8 +160,8 @@ type ByLevels = [Program; LEVELS.len()];
 fn by_levels(name: &str) -> ByLevels {
     LEVELS.map(|(unscheduled, scheduled, overcommitment)| {
         let constants = [
-            ("UNSCHEDULED_LEVELS", unscheduled.into()),
-            ("SCHEDULED_LEVELS", scheduled.into()),
+            ("UNSCHEDULED_PRIORITIES", unscheduled.into()),
+            ("SCHEDULED_PRIORITIES", scheduled.into()),
             ("OVERCOMMITMENT", overcommitment.into()),
         ];
         program(name, &constants)

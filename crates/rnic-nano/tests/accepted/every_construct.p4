@@ -158,7 +158,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arriv
 
 @interface("a", 1)
 control MyEgress(inout headers_t hdr, inout metadata_t meta, in departure_t departure, in nic_t nic, inout link_t link) {
-    apply { link.band = (departure.flags & DATA) == 0 ? 8w0 : 1; }
+    apply { link.priority = (departure.flags & DATA) == 0 ? 8w0 : 1; }
 }
 
 control MyDeparser(packet_out packet, in headers_t hdr) {

@@ -4,8 +4,8 @@
 #include <nanotransport.p4>
 
 const bit<32> REGISTERS = 1024;
-const bit<8> CONTROL_BAND = 0;
-const bit<8> DATA_BAND = 1;
+const bit<8> CONTROL_PRIORITY = 0;
+const bit<8> DATA_PRIORITY = 1;
 
 header frame_t {
     ip_t      src_ip;
@@ -124,7 +124,7 @@ control Send(inout headers_t hdr, inout metadata_t meta, in departure_t departur
         hdr.frame.pkt_offset = departure.pkt_offset;
         hdr.frame.credit = departure.credit;
         hdr.frame.flags = departure.flags;
-        link.band = departure.flags == DATA ? DATA_BAND : CONTROL_BAND;
+        link.priority = departure.flags == DATA ? DATA_PRIORITY : CONTROL_PRIORITY;
     }
 }
 

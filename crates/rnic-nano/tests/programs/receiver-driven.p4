@@ -58,7 +58,7 @@ control MyEgress(inout headers_t hdr, inout metadata_t meta, in departure_t depa
         hdr.h.setValid();
         hdr.h = {nic.ip, departure.src_context, departure.dst_context, departure.tx_msg_id, departure.msg_len, departure.pkt_offset, departure.credit, departure.flags};
         if ((departure.flags & DATA) > 0) {
-            link.band = 1;
+            link.priority = 1;
         }
     }
 }

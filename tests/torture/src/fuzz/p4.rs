@@ -142,7 +142,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// Constants that may be given other values.
-const CONSTANTS: &[&str] = &["REGISTERS", "DATA_BAND", "LIMIT", "WIDE", "FLAG", "SIGNED", "DATA", "NONE"];
+const CONSTANTS: &[&str] = &["REGISTERS", "DATA_PRIORITY", "LIMIT", "WIDE", "FLAG", "SIGNED", "DATA", "NONE"];
 
 /// What a run has done.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]

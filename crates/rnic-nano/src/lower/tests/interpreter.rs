@@ -1,4 +1,5 @@
-//! What a checked program means, executed as it stands: slow, and without anything in common with the code under test but the checked program.
+//! What a checked program means, executed as it stands: slow, and without anything in common with the code under test
+//! but the checked program.
 
 use crate::hir::*;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The machine against an interpreter of the checked program.
+//! Tests the virtual machine against an interpreter of the HIR.
 
 mod generator;
 mod interpreter;
@@ -24,7 +24,7 @@ impl Blocks for Nobody {
     fn ctrl_pkt(&mut self, _: &CtrlPktEvent) {}
 }
 
-/// A program with one pipeline, whose slots can all be seen: the first `inputs` of them are inputs.
+/// A program with one pipeline whose slots can all be observed: the first `inputs` slots are its inputs.
 struct Seen {
     program: Program,
     executable: Executable,
@@ -35,13 +35,14 @@ struct Seen {
 const ROOM: u32 = 64;
 
 impl Seen {
-    /// Nothing if a random parser goes in such circles that its states, one for each position, are too many.
+    /// Returns `None` if the parser of a random program has too many combinations of state and position to be
+    /// compiled.
     fn new(generator: Generator, inputs: usize) -> Option<Seen> {
         let mut pipeline = generator.pipeline;
         let slots = pipeline.slots.clone();
         let name = |at: usize| format!("in.{at}");
         pipeline.inputs = (0..inputs).map(|at| (name(at), SlotId(at as u32))).collect();
-        // Each slot, and the upper halves of the wide ones as slots of their own, written at the end.
+        // Every slot is an output; the upper half of a wide slot is copied to a slot of its own at the end.
         let mut outputs = Vec::new();
         for (at, slot) in slots.iter().enumerate() {
             let id = SlotId(at as u32);
@@ -75,7 +76,8 @@ impl Seen {
         Some(Seen { program, executable, emitted, outputs })
     }
 
-    /// Runs it over packets with the same inputs both ways, and compares all slots, registers by their later effects, and what is emitted.
+    /// Runs the program on packets in the virtual machine and in the interpreter with the same inputs, and compares
+    /// all slots, the emitted bytes, and, through later packets, the registers.
     fn compare(&self, inputs: &[u128], packets: &[Vec<u8>]) {
         let pipeline = &self.program.ingress;
         let tables = |table: &Table| {
@@ -136,7 +138,7 @@ fn packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Expressions, statements, tables and registers.
+    /// Random expressions, statements, tables and registers.
     #[test]
     fn controls_do_what_they_mean(
         dice in prop::collection::vec(any::<u32>(), 0..400),
@@ -149,7 +151,7 @@ proptest! {
         Seen::new(generator, inputs.len()).expect("not too large").compare(&inputs, &[vec![], vec![]]);
     }
 
-    /// Parsers, and headers of odd widths in and out.
+    /// Random parsers, and headers with fields of odd widths.
     #[test]
     fn parsers_and_deparsers_do_what_they_mean(dice in prop::collection::vec(any::<u32>(), 0..300), packets in packets()) {
         let mut generator = Generator::new(dice);
