@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overflow_wraps_or_stays_at_the_end() {
+    fn overflow_wraps_or_saturates() {
         let of = |op, a, b| binary(op, 4, 4, a, b);
         assert_eq!((of(BinaryOp::Add, 15, 3), of(BinaryOp::SatAdd, 15, 3)), (2, 15));
         assert_eq!((of(BinaryOp::Sub, 2, 3), of(BinaryOp::SatSub, 2, 3)), (15, 0));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn shifts_by_the_width_or_more_leave_nothing_or_signs() {
+    fn shifts_by_the_width_or_more_give_zero_or_sign_bits() {
         let of = |op, a, b| binary(op, 8, 32, a, b);
         assert_eq!((of(BinaryOp::Shl, 0x81, 1), of(BinaryOp::Shl, 0x81, 8), of(BinaryOp::Shl, 1, 1 << 31)), (2, 0, 0));
         assert_eq!((of(BinaryOp::Shr, 0x81, 1), of(BinaryOp::Shr, 0x81, 8), of(BinaryOp::Shr, 1, 200)), (0x40, 0, 0));

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_its_promises_passes() {
+    fn well_formed_programs_pass() {
         assert_eq!(check(&program()), Ok(()));
         assert_eq!(assigned(of(BinaryOp::Concat, slot(2, 4), constant(15, 4), 8)), Ok(()));
         assert_eq!(assigned(of(BinaryOp::Shl, slot(0, 8), slot(2, 4), 8)), Ok(()));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_do_not_are_found() {
+    fn malformed_expressions_are_found() {
         let broken = [
             constant(256, 8),
             constant(0, 4),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_do_not_are_found() {
+    fn malformed_statements_are_found() {
         let call = |instance, slot| ExternCall {
             function: "f".into(),
             instance,
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_headers_and_states_that_do_not_are_found() {
+    fn malformed_tables_headers_and_states_are_found() {
         let changes: [fn(&mut Pipeline); 10] = [
             |pipeline| pipeline.slots[0].width = 129,
             |pipeline| pipeline.headers[0].valid = SlotId(0),

@@ -128,7 +128,7 @@ mod tests {
     /// The table application reads its key from register 0, writes an unread argument there, and writes the hit bit to
     /// register 1. The argument and the hit bit must not share a register.
     #[test]
-    fn arguments_and_the_hit_have_different_places() {
+    fn arguments_and_the_hit_bit_have_different_registers() {
         let mut code = code(vec![Op::Apply(0), Op::End], &[0], &[1]);
         let actions = vec![(1, vec![0])];
         code.applies = vec![Apply { table: 0, keys: vec![0], hit: Some(1), action: None, actions, end: 1 }];
@@ -138,7 +138,7 @@ mod tests {
 
     /// The comparison writes the upper half of its result, although no instruction reads it.
     #[test]
-    fn both_halves_of_a_result_have_places() {
+    fn both_halves_of_a_result_have_registers() {
         let mut code = code(vec![Op::Wide(0), Op::End], &[0], &[3]);
         let (a, d) = (Pair { lo: 0, hi: 1 }, Pair { lo: 3, hi: 2 });
         code.wide = vec![Wide { op: BinaryOp::LtSigned, width: 100, second: 100, d, a, b: a }];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_values_at_once_are_refused() {
+    fn too_many_live_values_are_rejected() {
         let inputs: Vec<u32> = (0..257).collect();
         let refused = allocate(&code(vec![Op::End], &inputs[..1], &inputs)).expect_err("more than 256");
         assert!(refused.message.contains("256 registers"), "{}", refused.message);

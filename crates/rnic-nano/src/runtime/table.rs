@@ -88,7 +88,7 @@ impl Table {
             parameters,
         };
         for entry in &table.entries {
-            made.place(entry.keys.clone(), 0, entry.action, entry.arguments.clone());
+            made.insert_row(entry.keys.clone(), 0, entry.action, entry.arguments.clone());
         }
         made.settle();
         made.set_default(table.default.clone());
@@ -97,11 +97,11 @@ impl Table {
 
     /// Adds an entry whose keys are not in the table yet.
     pub(crate) fn insert(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
-        self.place(keys, priority, action, arguments);
+        self.insert_row(keys, priority, action, arguments);
         self.settle();
     }
 
-    fn place(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
+    fn insert_row(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
         let row = self.row(keys, priority, action, arguments);
         let at = self.rows.partition_point(|other| self.order(other, &row) != Ordering::Greater);
         self.rows.insert(at, row);
@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exact_finds_what_is_equal(
+        fn exact_lookup_finds_the_equal_entry(
             entries in prop::collection::btree_set((number(8), number(100)), 0..30),
             keys in prop::collection::vec((number(8), number(100)), 1..30),
         ) {
@@ -275,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn ternary_finds_the_first_that_matches(
+        fn ternary_lookup_finds_the_first_match(
             entries in prop::collection::vec((number(8), number(8), any::<bool>(), number(100)), 0..30),
             keys in prop::collection::vec((number(8), number(100)), 1..30),
         ) {

@@ -105,7 +105,7 @@ fn sign_extended(value: u128, width: u32) -> u128 {
 fn evaluate(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
     let (signed_a, signed_b) = (sign_extended(a, width) as i128, sign_extended(b, width_b) as i128);
     // Shift counts above 32 bits are clamped; any count of 128 or more has the same effect.
-    let lvalues = b.min(u128::from(u32::MAX)) as u32;
+    let count = b.min(u128::from(u32::MAX)) as u32;
     match op {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
@@ -114,9 +114,9 @@ fn evaluate(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
         BinaryOp::SatSub => a.saturating_sub(b),
         BinaryOp::SatAddSigned => clamp(signed_a.saturating_add(signed_b), width),
         BinaryOp::SatSubSigned => clamp(signed_a.saturating_sub(signed_b), width),
-        BinaryOp::Shl => a.checked_shl(lvalues).unwrap_or(0),
-        BinaryOp::Shr => a.checked_shr(lvalues).unwrap_or(0),
-        BinaryOp::ShrSigned => (signed_a >> lvalues.min(127)) as u128,
+        BinaryOp::Shl => a.checked_shl(count).unwrap_or(0),
+        BinaryOp::Shr => a.checked_shr(count).unwrap_or(0),
+        BinaryOp::ShrSigned => (signed_a >> count.min(127)) as u128,
         BinaryOp::And => a & b,
         BinaryOp::Or => a | b,
         BinaryOp::Xor => a ^ b,

@@ -82,16 +82,16 @@ impl Integer {
         Some(Integer::new(false, self.magnitude.checked_rem(other.magnitude)?))
     }
 
-    pub(super) fn shl(self, lvalues: u32) -> Option<Integer> {
-        let shifted = self.magnitude.checked_shl(lvalues).unwrap_or(0);
-        let whole = self.magnitude == 0 || (lvalues < 128 && shifted >> lvalues == self.magnitude);
+    pub(super) fn shl(self, count: u32) -> Option<Integer> {
+        let shifted = self.magnitude.checked_shl(count).unwrap_or(0);
+        let whole = self.magnitude == 0 || (count < 128 && shifted >> count == self.magnitude);
         whole.then(|| Integer::new(self.negative, shifted))
     }
 
     /// Shifts to the right: divides by a power of two and rounds down.
-    pub(super) fn shr(self, lvalues: u32) -> Integer {
-        let shifted = self.magnitude.checked_shr(lvalues).unwrap_or(0);
-        let lost = self.magnitude != 0 && self.magnitude.trailing_zeros() < lvalues;
+    pub(super) fn shr(self, count: u32) -> Integer {
+        let shifted = self.magnitude.checked_shr(count).unwrap_or(0);
+        let lost = self.magnitude != 0 && self.magnitude.trailing_zeros() < count;
         Integer::new(self.negative, shifted + u128::from(self.negative && lost))
     }
 }
@@ -140,13 +140,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arithmetic_is_that_of_i128(a in -(1i128 << 62)..1 << 62, b in -(1i128 << 62)..1 << 62, lvalues in 0u32..64) {
+        fn arithmetic_is_that_of_i128(a in -(1i128 << 62)..1 << 62, b in -(1i128 << 62)..1 << 62, count in 0u32..64) {
             let (x, y) = (from_i128(a), from_i128(b));
             prop_assert_eq!(x.add(y), Some(from_i128(a + b)));
             prop_assert_eq!(x.sub(y), Some(from_i128(a - b)));
             prop_assert_eq!(x.mul(y), Some(from_i128(a * b)));
-            prop_assert_eq!(x.shl(lvalues), Some(from_i128(a << lvalues)));
-            prop_assert_eq!(x.shr(lvalues), from_i128(a >> lvalues));
+            prop_assert_eq!(x.shl(count), Some(from_i128(a << count)));
+            prop_assert_eq!(x.shr(count), from_i128(a >> count));
             prop_assert_eq!(x.cmp(&y), a.cmp(&b));
             prop_assert_eq!(x.wrap(64), u128::from(a as u64));
             prop_assert_eq!(Integer::from_bits(x.wrap(64), 64, true), x);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_more_than_128_bits_is_none() {
+    fn overflow_beyond_128_bits_is_none() {
         let greatest = Integer::new(false, u128::MAX);
         assert_eq!(greatest.add(Integer::new(false, 1)), None);
         assert_eq!(greatest.negate().sub(Integer::new(false, 1)), None);
