@@ -11,8 +11,9 @@ use std::sync::Arc;
 /// The registers of a pipeline. A byte names a register, so an access needs no bounds check.
 pub(crate) type Frame = [u64; crate::lower::REGISTERS];
 
-/// Maximum number of backward jumps for one packet. Only parsers jump backwards.
-pub(crate) const MAX_BACKWARD_JUMPS: usize = 4096;
+/// Maximum number of instructions that the pipeline repeats for one packet by jumping backwards. Only parsers jump
+/// backwards.
+pub(crate) const MAX_REPEATED_INSTRUCTIONS: usize = 4096;
 
 /// The end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +22,7 @@ pub(crate) enum Outcome {
     Done(usize),
     /// The parser rejected the packet.
     Rejected,
-    /// The parser looped more often than allowed.
+    /// The parser's loops repeated more instructions than allowed.
     Exhausted,
 }
 
@@ -75,7 +76,7 @@ macro_rules! jump {
 
 fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut Context<'_, B>) -> Outcome {
     let code = &executable.code;
-    let (mut next, mut base, mut budget) = (0, 0, MAX_BACKWARD_JUMPS);
+    let (mut next, mut base, mut budget) = (0, 0, MAX_REPEATED_INSTRUCTIONS);
     macro_rules! r {
         ($register:expr) => {
             frame[usize::from($register)]

@@ -207,7 +207,7 @@ ingress stage 5: reassembly, credit_to_btx_event, ctrl_pkt_event, delivered_even
 egress stage 1: granted_ranks.read
 egress stage 2: header
 
-least interval between packets: 2.6 ns
+minimum interval between packets: 2.6 ns
   link: 2.6 ns, 65 bytes at 200 Gbps; pipelines: 0.6 ns
 
 memory for 16 messages of 38912 bytes each way: 1247500 bytes

@@ -16,10 +16,10 @@ const SEND_BITS: u64 = 3 * 32 + 8 + 32 + 2 * 16 + 16 + 24 + 97;
 const RECEIVE_BITS: u64 = 32 + 16 + 32 + 32 + 16 + 24 + 65;
 
 /// Size of a scheduler's entry in bits: valid 1, message id 16; rank, granted and grantable 32 each.
-const SCHEDULED_BITS: u64 = 1 + 16 + 3 * 32;
+const SCHEDULER_ENTRY_BITS: u64 = 1 + 16 + 3 * 32;
 
 /// Number of entries that a scheduler compares in parallel. The NanoTransport document: 16.
-const SCHEDULED: u64 = 16;
+const COMPARED_ENTRIES: u64 = 16;
 
 /// Memory on the NIC in bytes. The NanoTransport document: 1.2 MB for 16 messages of 39 kB, which are two buffers each
 /// (1.25 MB); and 8.4 MB for 128 messages, whose buffers would take 10 MB by the same calculation.
@@ -44,11 +44,11 @@ pub struct Memory {
 impl Memory {
     /// Returns the total memory in bytes.
     pub fn total(&self) -> u64 {
-        self.parts().iter().map(|(_, bytes)| bytes).sum()
+        self.by_component().iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// Returns the memory of each component, by name.
-    pub fn parts(&self) -> [(&'static str, u64); 5] {
+    pub fn by_component(&self) -> [(&'static str, u64); 5] {
         [
             ("buffers", self.buffers),
             ("state of messages", self.message_state),
@@ -81,7 +81,9 @@ fn registers(binding: &Binding, messages: u64) -> u64 {
             ((*size).min(messages), widths.iter().map(|width| u64::from(*width)).sum())
         }
         // A scheduler's waiting entries are in its FIFO.
-        Binding::Scheduler { .. } => return (SCHEDULED * SCHEDULED_BITS + messages * SCHEDULED_BITS).div_ceil(8),
+        Binding::Scheduler { .. } => {
+            return (COMPARED_ENTRIES * SCHEDULER_ENTRY_BITS + messages * SCHEDULER_ENTRY_BITS).div_ceil(8);
+        }
     };
     (entries * bits).div_ceil(8)
 }

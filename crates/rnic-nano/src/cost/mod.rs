@@ -222,11 +222,11 @@ impl fmt::Display for Cost {
             }
         }
         let (link, pipelines) = (ns(self.link_interval), ns(self.pipeline_interval));
-        writeln!(f, "\nleast interval between packets: {}", ns(self.interval()))?;
+        writeln!(f, "\nminimum interval between packets: {}", ns(self.interval()))?;
         writeln!(f, "  link: {link}, {} bytes at {gbps} Gbps; pipelines: {pipelines}", self.header_bytes + 1)?;
         let (count, bytes) = (hardware.messages, hardware.message_bytes);
         writeln!(f, "\nmemory for {count} messages of {bytes} bytes each way: {} bytes", self.memory.total())?;
-        for (name, bytes) in self.memory.parts() {
+        for (name, bytes) in self.memory.by_component() {
             writeln!(f, "  {name:<18}{bytes:>12}")?;
         }
         for note in &self.notes {

@@ -56,7 +56,8 @@ pub enum Op<R> {
     Wide(u16),
     /// Jumps.
     Jump { to: u32 },
-    /// Jumps backwards. The machine counts these jumps, because a loop might be infinite.
+    /// Jumps backwards. The machine limits the number of instructions that such jumps repeat, because a loop might be
+    /// infinite.
     JumpBack { to: u32 },
     /// Jumps if `a == b`.
     JumpEq { a: R, b: R, to: u32 },

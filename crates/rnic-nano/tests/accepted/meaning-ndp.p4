@@ -1,4 +1,4 @@
-// A transport with trimming and pulls: what analysis must take.
+// A transport with trimming and PULLs, which the semantic analysis must accept.
 #include <core.p4>
 #include <nanotransport.p4>
 

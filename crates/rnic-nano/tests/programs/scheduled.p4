@@ -1,4 +1,5 @@
-// A receiver that grants by the least remaining, in the manner of Homa: registers of two ports, a scheduler, a register shared with egress.
+// A transport similar to Homa: the receiver grants packets to the message with the fewest remaining packets. It uses DualPort
+// registers, a scheduler, and a register that both pipelines access.
 #include <core.p4>
 #include <nanotransport.p4>
 
@@ -20,7 +21,7 @@ header transport_t {
 struct headers_t { transport_t h; }
 struct metadata_t { }
 
-// What is known of a message that arrives.
+// The receiver's state of a message.
 struct message_t {
     ip_t      src_ip;
     context_t src_context;
