@@ -4,6 +4,26 @@ use crate::source::{SourceMap, Span};
 use std::fmt::Write;
 
 /// One error of a program.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::diagnostic::Diagnostic;
+/// use rnic_nano::source::{SourceFile, SourceMap, Span};
+///
+/// let file = SourceFile { name: "main.p4".into(), text: "const bit<8> A = 1;\n".into() };
+/// let sources = SourceMap { files: vec![file] };
+/// let error = Diagnostic::new(Span { file: 0, start: 13, end: 14 }, "`A` is too short", "one letter");
+/// let rendered = error.with_help("choose a longer name").render(&sources);
+/// assert_eq!(
+///     rendered,
+///     "error: `A` is too short
+///  --> main.p4:1:14
+/// 1 | const bit<8> A = 1;
+///   |              ^ one letter
+///   help: choose a longer name
+/// "
+/// );
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
     /// The error in one sentence, without a full stop.

@@ -369,7 +369,9 @@ impl Preprocessor<'_> {
         let kinds = |tokens: &[Token]| tokens.iter().map(|token| token.kind.clone()).collect::<Vec<_>>();
         if let Some(old) = self.macros.get(name).filter(|old| kinds(&old.body) != kinds(body)) {
             let error = Diagnostic::new(first.span, format!("`{name}` is defined twice"), "the definition differs");
-            let error = error.with_related(old.span, "the first definition").with_help("`#undef` it first");
+            let error = error
+                .with_related(old.span, "the first definition")
+                .with_help("write `#undef` before the second definition");
             self.report(error);
         }
         self.macros.insert(name.clone(), Macro { body: body.into(), span: first.span, expanding: false });

@@ -29,6 +29,16 @@ pub struct SourceFile {
 }
 
 /// All source files of a program.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::source::{SourceFile, SourceMap, Span};
+///
+/// let file = SourceFile { name: "main.p4".into(), text: "#include <core.p4>\nconst bit<8> A = 1;\n".into() };
+/// let sources = SourceMap { files: vec![file] };
+/// let span = Span { file: 0, start: 32, end: 33 };
+/// assert_eq!((sources.text(span), sources.position(span)), ("A", (2, 14)));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceMap {
     /// The files, in order of inclusion.

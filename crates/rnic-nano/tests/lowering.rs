@@ -220,7 +220,9 @@ fn values_of_constants_can_be_replaced() {
     assert!(
         run(&[("WINDOW", 256)]).unwrap_err().contains("256 given for the constant `WINDOW` does not fit in `bit<8>`")
     );
-    assert!(run(&[("WINDOV", 1)]).unwrap_err().contains("did you mean `WINDOW`? it has: FLAG, TWICE, WINDOW, BOGUS"));
+    assert!(
+        run(&[("WINDOV", 1)]).unwrap_err().contains("did you mean `WINDOW`? available: FLAG, TWICE, WINDOW, BOGUS")
+    );
 }
 
 #[test]

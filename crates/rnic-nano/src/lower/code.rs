@@ -115,7 +115,7 @@ pub struct Wide<R> {
     pub width: u8,
     /// The width of the second operand.
     pub second: u8,
-    /// The result. The register of its upper half may never be read.
+    /// The result. If its upper half is not used, no instruction reads the register of that half.
     pub d: Pair<R>,
     /// The first operand.
     pub a: Pair<R>,

@@ -83,7 +83,7 @@ struct Lowering<'a> {
     code: Code<u32>,
     registers: u32,
     slots: Vec<Pair<u32>>,
-    /// The registers of constants by value, and the values by register.
+    /// The register of each constant, by the constant's value; `values` is the inverse map.
     constants: BTreeMap<u64, u32>,
     values: BTreeMap<u32, u64>,
     /// The labels. The targets of jumps are indices into this list until `finish` replaces them.

@@ -6,8 +6,8 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::{Token, TokenKind};
 use crate::source::Span;
 
-/// Operator precedences, from 0 for the operator that binds min_precedence. As the P4_16 specification says, and
-/// unlike in C, `&`, `^` and `|` bind tighter than comparisons.
+/// Operator precedences; an operator with a higher precedence binds tighter. As the P4_16 specification says, and unlike
+/// in C, `&`, `^` and `|` bind tighter than comparisons.
 const CONDITIONAL: u8 = 0;
 const SHIFT: u8 = 8;
 const SUM: u8 = 9;
@@ -39,14 +39,14 @@ impl Parser {
         if self.operators > MAX_OPERATORS {
             let message = format!("an expression with more than {MAX_OPERATORS} operators");
             let error = Diagnostic::new(self.span(), message, "this operator exceeds the limit");
-            self.report(error.with_help("put parts of it into variables"));
+            self.report(error.with_help("assign parts of the expression to variables"));
             self.stop();
             return Err(Failed);
         }
         Ok(())
     }
 
-    /// Parses an expression whose operators have at min_precedence the precedence `least` (precedence climbing).
+    /// Parses an expression whose operators have a precedence of at least `min_precedence` (precedence climbing).
     fn binding(&mut self, min_precedence: u8) -> Parsed<Expr> {
         let mut left = self.unary()?;
         while let Some((op, precedence, tokens)) =

@@ -88,16 +88,21 @@ pub enum TableError {
 /// Read and write access to a table of one NIC.
 ///
 /// # Examples
+/// A control plane removes an entry of a table; later packets with this key run the default action:
 /// ```
 /// use rnic_nano::runtime::Key;
-/// use rnic_nano::{NicParameters, P4Pipeline, compile_file};
-/// use std::path::Path;
+/// use rnic_nano::source::SourceFile;
+/// use rnic_nano::{NicParameters, P4Pipeline, compile};
 ///
-/// let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4")), &[])?;
+/// let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/window.p4"))?;
+/// let text = text.replace("const entries", "entries"); // entries that the control plane may change
+/// let program = compile(SourceFile { name: "window.p4".into(), text }, &|_path| None, &[])?;
 /// let mut pipeline = P4Pipeline::<64>::new(&program, &NicParameters::default())?;
-/// let error = pipeline.table("no_such_table").expect_err("NDP has no table of this name");
-/// assert!(error.to_string().starts_with("the program has no table 'no_such_table'"));
-/// # let _ = Key::Any;
+///
+/// let mut table = pipeline.table("kind")?;
+/// assert_eq!(table.entries()[0].action, "data");
+/// table.delete(&[Key::Exact(1)])?;
+/// assert_eq!(table.entries().len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -75,9 +75,9 @@ impl<'a> Analyser<'a> {
         self.report(match symbol {
             Symbol::Table(_) | Symbol::Instance(_) => what.with_help(format!("write `{}.apply()`", name.name)),
             Symbol::Control(_) => {
-                what.with_help(format!("declare an object, `{0}() name;`, and call `name.apply(...)`", name.name))
+                what.with_help(format!("declare an instance, `{0}() name;`, and call `name.apply(...)`", name.name))
             }
-            Symbol::Extern(_) | Symbol::Object(_) => what.with_help("call one of its methods"),
+            Symbol::Extern(_) | Symbol::Object(_) => what.with_help("call one of the object's methods"),
             _ => what,
         });
     }
@@ -90,7 +90,7 @@ impl<'a> Analyser<'a> {
             let message = format!("`{name}` takes {}, found {}", count(parameters.len(), "argument"), arguments.len());
             let what = Diagnostic::new(span, message, "wrong number of arguments");
             let names: Vec<String> = parameters.iter().map(|parameter| self.describe(parameter)).collect();
-            self.report(what.with_help(format!("it takes: ({})", names.join(", "))));
+            self.report(what.with_help(format!("the parameters are: ({})", names.join(", "))));
             return None;
         }
         if !arguments.iter().any(|argument| argument.name.is_some()) {

@@ -52,7 +52,9 @@ impl<'a> Analyser<'a> {
                 what.with_help(format!("write `({expected}) value`"))
             }
             (Type::Bool, Type::Bit(width)) => what.with_help(format!("write `condition ? {width}w1 : 0`")),
-            (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Bool) => what.with_help("compare it: `value != 0`"),
+            (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Bool) => {
+                what.with_help("compare the value: `value != 0`")
+            }
             (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Enum(_)) => {
                 what.with_help(format!("write a member, `{expected}.NAME`, or cast a value of the underlying type"))
             }
@@ -177,10 +179,10 @@ impl<'a> Analyser<'a> {
             let what = Diagnostic::new(span, message, "both must have the same type");
             self.report(match (first, second) {
                 (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => {
-                    what.with_help(format!("cast one of them: `({a}) value`"))
+                    what.with_help(format!("cast one operand: `({a}) value`"))
                 }
                 (Type::Bit(x), Type::Int(y)) | (Type::Int(x), Type::Bit(y)) if x == y => {
-                    what.with_help(format!("cast one of them: `({a}) value`"))
+                    what.with_help(format!("cast one operand: `({a}) value`"))
                 }
                 _ => what,
             });
@@ -265,7 +267,7 @@ impl<'a> Analyser<'a> {
             (Type::Bit(width), Type::Int(_)) => what.with_help(format!("cast to `int<{width}>` first, then to `{b}`")),
             (Type::Int(width), Type::Bit(_)) => what.with_help(format!("cast to `bit<{width}>` first, then to `{b}`")),
             (Type::Bool, Type::Bit(_)) => what.with_help(format!("cast to `bit<1>` first, then to `{b}`")),
-            (Type::Bit(_) | Type::Int(_), Type::Bool) => what.with_help("compare it: `value != 0`"),
+            (Type::Bit(_) | Type::Int(_), Type::Bool) => what.with_help("compare the value: `value != 0`"),
             _ => what,
         });
         Typed::error(span)

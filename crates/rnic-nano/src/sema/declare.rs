@@ -308,7 +308,7 @@ impl<'a> Analyser<'a> {
         for given in given {
             let ty = self.stored_type(given);
             if self.types.has_header(ty) || (self.types.size(ty) == 0 && ty != Type::Error) {
-                let message = format!("an object cannot hold `{}`", self.types.display(ty));
+                let message = format!("an extern object cannot hold `{}`", self.types.display(ty));
                 self.error(given.span, message, "expected a scalar, or a struct of scalars");
             }
             types.push(ty);

@@ -161,7 +161,7 @@ impl<'a> Analyser<'a> {
                 let message = format!("a slice of `{}` is not possible", self.types.display(value.ty));
                 let what = Diagnostic::new(span, message, "only `bit` and `int` with a width have bits");
                 self.report(match value.ty {
-                    Type::Integer => what.with_help("give it a width: `(bit<32>) value`"),
+                    Type::Integer => what.with_help("give the number a width: `(bit<32>) value`"),
                     _ => what,
                 });
             }
@@ -229,7 +229,7 @@ impl<'a> Analyser<'a> {
             let message = format!("expected `bool`, found `{}`", self.types.display(value.ty));
             let what = Diagnostic::new(expr.span, message, "expected a condition");
             self.report(match value.ty {
-                Type::Bit(_) | Type::Int(_) | Type::Integer => what.with_help("compare it: `value != 0`"),
+                Type::Bit(_) | Type::Int(_) | Type::Integer => what.with_help("compare the value: `value != 0`"),
                 _ => what,
             });
         }

@@ -209,8 +209,10 @@ impl<'a> Analyser<'a> {
             return None;
         };
         if let Some(declared) = lvalue.fixed {
-            let what = Diagnostic::new(expr.span, "an `in` parameter cannot be changed", "read only");
-            self.report(what.with_related(declared, "declared `in` here").with_help("copy it to a variable first"));
+            let what = Diagnostic::new(expr.span, "an `in` parameter cannot be assigned to", "read only");
+            self.report(
+                what.with_related(declared, "declared `in` here").with_help("copy the parameter to a variable first"),
+            );
             return None;
         }
         (lvalue.ty != Type::Error).then_some(lvalue)
@@ -220,7 +222,7 @@ impl<'a> Analyser<'a> {
         let width = match whole.ty {
             Type::Bit(width) | Type::Int(width) => width,
             ty => {
-                let message = format!("bits of `{}` cannot be taken", self.types.display(ty));
+                let message = format!("a slice of `{}` is not possible", self.types.display(ty));
                 self.error(expr.span, message, "only `bit` and `int` have bits");
                 return None;
             }
@@ -234,7 +236,7 @@ impl<'a> Analyser<'a> {
             ExprKind::Name(name) | ExprKind::TopName(name) => match self.lookup(name) {
                 Symbol::Broken => return,
                 symbol => {
-                    let message = format!("`{}` is {}: it cannot be changed", name.name, symbol.what());
+                    let message = format!("`{}` is {}: it cannot be assigned to", name.name, symbol.what());
                     let first = self.span_of_name(&name.name).unwrap_or(name.span);
                     let what = Diagnostic::new(expr.span, message, "not a variable");
                     return self.report(what.with_related(first, "declared here"));
@@ -246,9 +248,11 @@ impl<'a> Analyser<'a> {
                 if self.errors.len() > before || value.is_error() {
                     return;
                 }
-                ("this cannot be changed", "only variables, their fields and bits can")
+                ("this expression cannot be assigned to", "only variables, their fields and slices can be assigned to")
             }
-            _ => ("this cannot be changed", "only variables, their fields and bits can"),
+            _ => {
+                ("this expression cannot be assigned to", "only variables, their fields and slices can be assigned to")
+            }
         };
         self.report(Diagnostic::new(expr.span, message, "not a variable").with_help(help));
     }

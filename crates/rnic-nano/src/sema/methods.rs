@@ -232,7 +232,7 @@ impl<'a> Analyser<'a> {
             _ => {
                 let message = format!("the result of a table has no member `{}`", member.name);
                 let what = Diagnostic::new(member.span, message, "unknown member");
-                self.report(what.with_help("it has: hit, miss, action_run"));
+                self.report(what.with_help("available: hit, miss, action_run"));
                 Some(Typed::error(span))
             }
         }

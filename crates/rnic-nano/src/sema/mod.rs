@@ -233,7 +233,8 @@ impl<'a> Analyser<'a> {
         if self.depth >= MAX_DEPTH {
             let message = format!("nested too deeply: at most {MAX_DEPTH} levels");
             self.stop(
-                Diagnostic::new(span, message, "the limit is exceeded here").with_help("use variables for parts of it"),
+                Diagnostic::new(span, message, "the limit is exceeded here")
+                    .with_help("assign parts of the expression to variables"),
             );
         }
         if !self.spend(1, span) {

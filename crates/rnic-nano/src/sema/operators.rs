@@ -38,7 +38,9 @@ impl Analyser<'_> {
                         what.with_help("`~` inverts all bits; `value == 0` is a `bool`")
                     }
                     (UnaryOp::BitNot, Type::Bool) => what.with_help("`!` negates a `bool`"),
-                    (UnaryOp::BitNot, Type::Integer) => what.with_help("give it a width: `32w1` or `(bit<32>) value`"),
+                    (UnaryOp::BitNot, Type::Integer) => {
+                        what.with_help("give the number a width: `32w1` or `(bit<32>) value`")
+                    }
                     _ => what,
                 });
                 Typed::error(span)
@@ -211,7 +213,7 @@ impl Analyser<'_> {
             None => {
                 let message = format!("a shift count cannot be of type `{}`", self.types.display(b.ty));
                 let what = Diagnostic::new(b.span, message, "expected `bit` or a constant");
-                self.report(what.with_help("cast it to `bit` first"));
+                self.report(what.with_help("cast the shift count to `bit` first"));
                 return Typed::error(span);
             }
         };
@@ -233,7 +235,7 @@ impl Analyser<'_> {
         let (Some(number), Some(lvalues)) = (a.as_integer(), fold::known(lvalues)) else {
             let message = "an `int` without a width can only be shifted by a compile-time constant";
             let what = Diagnostic::new(a.span, message, "no width");
-            self.report(what.with_help("give it a width: `32w1`"));
+            self.report(what.with_help("give the number a width: `32w1`"));
             return Typed::error(span);
         };
         match op {
@@ -251,7 +253,7 @@ impl Analyser<'_> {
                 let message = format!("`++` does not work on `{}`", self.types.display(value.ty));
                 let what = Diagnostic::new(value.span, message, "expected `bit` or `int` with a width");
                 self.report(match value.ty {
-                    Type::Integer => what.with_help("give it a width: `8w1`"),
+                    Type::Integer => what.with_help("give the number a width: `8w1`"),
                     _ => what,
                 });
                 return Typed::error(span);
@@ -290,7 +292,7 @@ impl Analyser<'_> {
                     format!("`{}` does not work on `{}`", symbol(op), self.types.display(ty)),
                     "wrong type",
                 );
-                self.report(what.with_help("cast one of them to a struct"));
+                self.report(what.with_help("cast one operand to a struct"));
                 return Typed::error(span);
             }
         };

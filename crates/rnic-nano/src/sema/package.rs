@@ -153,7 +153,7 @@ impl<'a> Analyser<'a> {
             let all: Vec<String> = expected.iter().map(|parameter| self.describe(parameter)).collect();
             let what = Diagnostic::new(name.span, message, "wrong number of parameters");
             let what = what.with_related(prototype.name.span, "the architecture's declaration");
-            return self.report(what.with_help(format!("it takes ({})", all.join(", "))));
+            return self.report(what.with_help(format!("the parameters are: ({})", all.join(", "))));
         }
         for (number, (parameter, expected)) in parameters.iter().zip(expected).enumerate() {
             let found = self.type_of(&parameter.ty);

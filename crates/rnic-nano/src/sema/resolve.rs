@@ -59,7 +59,7 @@ impl<'a> Analyser<'a> {
         self.stored_with(ty, &Vec::new())
     }
 
-    /// Resolves such a type; names may be type parameters in `bindings`.
+    /// Resolves a type like [`Self::stored_type`]; names may be type parameters in `bindings`.
     fn stored_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
         match self.type_with(ty, bindings) {
             Type::Integer => {

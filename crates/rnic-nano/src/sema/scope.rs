@@ -229,13 +229,13 @@ pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     }
 }
 
-/// Returns `it has: ` and a list of names, of limited length.
+/// Returns `available: ` and a list of names, of limited length.
 pub(super) fn list_of_names(names: &[&str]) -> String {
     let shown = names.get(..MAX_LISTED).unwrap_or(names).join(", ");
     match names.len().saturating_sub(MAX_LISTED) {
-        0 if names.is_empty() => "there are none".to_string(),
-        0 => format!("it has: {shown}"),
-        more => format!("it has: {shown} and {more} more"),
+        0 if names.is_empty() => "none are available".to_string(),
+        0 => format!("available: {shown}"),
+        more => format!("available: {shown} and {more} more"),
     }
 }
 

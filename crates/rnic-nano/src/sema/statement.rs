@@ -126,7 +126,7 @@ impl<'a> Analyser<'a> {
                     let message = format!("`switch` does not work on `{}`", self.types.display(ty));
                     let what = Diagnostic::new(value.span, message, "expected `bit`, `int`, `bool` or an enumeration");
                     self.report(match ty {
-                        Type::Integer => what.with_help("give it a width"),
+                        Type::Integer => what.with_help("give the number a width"),
                         _ => what,
                     });
                 }
