@@ -173,8 +173,8 @@ control HomaEgress(inout headers_t hdr, inout metadata_t meta, in departure_t de
             priorities.write(slot, is_small ? 0 : UNSCHEDULED_PRIORITIES - 1);
         }
         bit<8> granted_priority = priorities.read(slot);
-        bool is_demoted = departure.is_rtx && granted_priority < UNSCHEDULED_PRIORITIES;
-        link.priority = is_demoted ? UNSCHEDULED_PRIORITIES : granted_priority;
+        link.priority =
+            departure.is_rtx && granted_priority < UNSCHEDULED_PRIORITIES ? UNSCHEDULED_PRIORITIES : granted_priority;
     }
 
     apply {
