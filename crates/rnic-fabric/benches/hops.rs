@@ -1,11 +1,13 @@
-//! What the fabric alone costs: a fat-tree under full load, by hosts that know no transport. Each has `WINDOW` packets under way to random others, who
-//! answer each with a small one.
+//! What the fabric alone costs: a fat-tree under full load, by hosts that know no transport. Each has `WINDOW` packets
+//! under way to random others, who answer each with a small one.
 //!
-//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output|input] [PARTS]`, all optional; prints packet-hops per second.
+//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output|input] [PARTS]`, all optional; prints packet-hops
+//! per second.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_fabric::config::{
-    FabricSpec, LinkSpec, OutputSpec, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
+    BufferSpec, FabricSpec, InputSpec, LinkSpec, OutputBuffers, OutputSpec, Paths, PfcThresholds, SwitchSpec,
+    TopologySpec,
 };
 use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition, Topology};
 use rnic_transport::{BitRate, Bytes, Time};
@@ -114,22 +116,20 @@ fn main() {
     let (k, most, threads) = (number(0, 6) as u32, number(1, 10) * 1_000_000, number(2, 1) as usize);
     let kind = arguments.get(3).map_or("", String::as_str);
     let (rate, delay) = if k > 16 { (400, 1_000) } else { (100, 2_000) };
+    let (size, xoff) = (Bytes(600_000), Bytes(200_000));
+    let buffer = match kind {
+        "output" => BufferSpec::Output(OutputSpec { buffers: OutputBuffers::Equal(size), trim: None }),
+        _ => {
+            let pfc = PfcThresholds { xoff, xon: xoff, headroom: Bytes(400_000) };
+            BufferSpec::Input(InputSpec { buffer: size, pfc: (kind == "pfc").then_some(pfc) })
+        }
+    };
     let spec = FabricSpec {
         topology: TopologySpec::FatTree { k },
         link: LinkSpec { rate: BitRate::from_gbps(rate), delay: Time::from_ns(delay), loss: 0.0 },
         links: Vec::new(),
         routes: Vec::new(),
-        switch: SwitchSpec {
-            queueing: if kind == "output" { QueueingSpec::Output(OutputSpec::default()) } else { QueueingSpec::Input },
-            buffer: Bytes(600_000),
-            pfc: (kind == "pfc").then_some(PfcThresholds {
-                xoff: Bytes(200_000),
-                xon: Bytes(200_000),
-                headroom: Bytes(400_000),
-            }),
-            marking: None,
-            priorities: 1,
-        },
+        switch: SwitchSpec::new(buffer),
         paths: Paths::Ecmp,
         frame_gap: 20,
     };

@@ -57,21 +57,23 @@ pub struct Paused {
     pub depth: u32,
 }
 
-/// Every paused transmitter of a fabric at an instant, and why. With one cause each they form trees, with causes as their roots.
+/// Every paused transmitter of a fabric at an instant, and why. With one cause each they form trees, with causes as
+/// their roots.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PauseTree {
     /// Those that are paused now, in order of port and priority; then those that lie between them and their causes.
     pub ports: Vec<Paused>,
-    /// A cyclic buffer dependency: paused ports of which each waits for the next and the last for the first, whatever else they wait for.
-    /// Empty if there is none.
+    /// A cyclic buffer dependency: paused ports of which each waits for the next and the last for the first, whatever
+    /// else they wait for. Empty if there is none.
     pub cycle: Vec<usize>,
 }
 
 /// Looks at the pauses of a fabric as it stands.
 ///
-/// A paused transmitter waits for buffer at its peer's input. That input waits for the outputs that it holds packets for, first of all
-/// for the one for which it holds the most. An output that is paused, or was shortly before, waits in turn: pauses come and go, and what a
-/// pause piled up takes a while to drain. Any other output is where packets come out too slowly.
+/// A paused transmitter waits for buffer at its peer's input. That input waits for the outputs that it holds packets
+/// for, first of all for the one for which it holds the most. An output that is paused, or was shortly before, waits in
+/// turn: pauses come and go, and what a pause piled up takes a while to drain. Any other output is where packets come
+/// out too slowly.
 pub fn pause_tree<B: Body>(fabric: &Fabric<B>) -> PauseTree {
     let mut tree = PauseTree::default();
     if !fabric.any_paused() {
@@ -141,8 +143,8 @@ fn most_held<B: Body>(fabric: &Fabric<B>, asking: &Paused) -> Wait {
     Wait::Root(most.map_or(Cause::Released, |(_, port)| Cause::Congestion { port }))
 }
 
-/// Whether a port that is not paused now was when the pause of `asking` was sent for, or later, or not longer before than its own pause had
-/// lasted: what that piled up may not have drained by then.
+/// Whether a port that is not paused now was when the pause of `asking` was sent for, or later, or not longer before
+/// than its own pause had lasted: what that piled up may not have drained by then.
 fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: usize, asking: &Paused) -> bool {
     let priority = usize::from(asking.priority);
     let asked = asking.since.saturating_sub(fabric.topology().ports[asking.port].link.delay);
@@ -194,8 +196,8 @@ impl PauseTree {
         self.ports.iter().filter(|port| port.on)
     }
 
-    /// Whether a port is what holds others up in the end: the congested output, the switch's port that a NIC pauses, a port on the
-    /// cycle.
+    /// Whether a port is what holds others up in the end: the congested output, the switch's port that a NIC pauses, a
+    /// port on the cycle.
     pub fn is_at_root(&self, cause: Cause, port: usize) -> bool {
         match cause {
             Cause::Congestion { port: root } => port == root,

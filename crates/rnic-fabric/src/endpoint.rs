@@ -5,9 +5,9 @@ use crate::packet::{Body, Packet};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
-/// The hosts of one part of a fabric, numbered within it ([`Partition::hosts_of`](crate::Partition::hosts_of)). The fabric calls the
-/// methods of one host in order of time; between hosts there is no order but the windows of the engine, so a method must touch only the state
-/// of the host that it is called for, and what is in no order: counts.
+/// The hosts of one part of a fabric, numbered within it ([`Partition::hosts_of`](crate::Partition::hosts_of)). The
+/// fabric calls the methods of one host in order of time; between hosts there is no order but the windows of the
+/// engine, so a method must touch only the state of the host that it is called for, and what is in no order: counts.
 pub trait Endpoint: Send {
     /// What a packet carries for the hosts.
     type Body: Body;
@@ -33,8 +33,8 @@ pub trait Endpoints {
     fn parts(&mut self) -> &mut Vec<Self::Part>;
     /// The earliest start of a flow that no host knows of yet, [`Time::MAX`] for none.
     fn next_start(&self) -> Time;
-    /// Every flow that starts before `end` must now be known to its hosts; `wake` tells the fabric that a host (numbered over all parts) has
-    /// something to do at a time.
+    /// Every flow that starts before `end` must now be known to its hosts; `wake` tells the fabric that a host
+    /// (numbered over all parts) has something to do at a time.
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time));
     /// Everything before `end` has happened, `hops` packet transmissions in all. `Break` ends the run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;
@@ -43,15 +43,16 @@ pub trait Endpoints {
 /// What packets carry for the hosts of `E`.
 pub type BodyOf<E> = <<E as Endpoints>::Part as Endpoint>::Body;
 
-/// Looks at a run from outside, at instants that it chooses. The engine cuts its windows there: every node has then handled exactly
-/// what happens before the instant. Looking changes no result.
+/// Looks at a run from outside, at instants that it chooses. The engine cuts its windows there: every node has then
+/// handled exactly what happens before the instant. Looking changes no result.
 pub trait Watcher<E: Endpoints> {
     /// The next instant at which it wants to look, [`Time::MAX`] for never.
     fn next(&self) -> Time;
-    /// The instant has come; [`Watcher::next`] must be later afterwards. A change that it makes to the fabric takes effect now; what
-    /// that sends must need at least the engine's lookahead to arrive, as every frame does.
+    /// The instant has come; [`Watcher::next`] must be later afterwards. A change that it makes to the fabric takes
+    /// effect now; what that sends must need at least the engine's lookahead to arrive, as every frame does.
     fn look(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, endpoints: &mut E);
-    /// Whether what it will do at a later instant can make something happen, so that a run in which nothing is left must go on.
+    /// Whether what it will do at a later instant can make something happen, so that a run in which nothing is left
+    /// must go on.
     fn acts(&self) -> bool {
         false
     }

@@ -1,12 +1,14 @@
 //! The event engine.
 //!
-//! Nothing that a node does is felt by another before a frame has crossed a cable, so every node can be simulated alone, with its
-//! state in cache, for as long as the shortest frame needs on the shortest cable: the *lookahead*. A run is a sequence of windows
-//! of that length. In each, every node that has something to do handles its own events in order of (time, class, port); what it
-//! sends arrives in a later window. So results do not depend on the order in which nodes are simulated, or on who simulates them: the
-//! parts of a fabric ([`Partition`]) go through a window at the same time, on as many threads as there are. What crosses from one part to
-//! another waits in a mailbox until all have reached the end of the window.
+//! Nothing that a node does is felt by another before a frame has crossed a cable, so every node can be simulated
+//! alone, with its state in cache, for as long as the shortest frame needs on the shortest cable: the *lookahead*. A
+//! run is a sequence of windows of that length. In each, every node that has something to do handles its own events in
+//! order of (time, class, port); what it sends arrives in a later window. So results do not depend on the order in
+//! which nodes are simulated, or on who simulates them: the parts of a fabric ([`Partition`]) go through a window at
+//! the same time, on as many threads as there are. What crosses from one part to another waits in a mailbox until all
+//! have reached the end of the window.
 
+use crate::buffer::Buffer;
 use crate::config::FabricSpec;
 use crate::endpoint::{Endpoint, Endpoints, Watcher};
 use crate::headroom::required_headroom;
@@ -15,7 +17,6 @@ use crate::part::Part;
 use crate::partition::Partition;
 use crate::port::{Pause, PriorityCounters, Tapped};
 use crate::routing::Routes;
-use crate::switch::Queueing;
 use crate::team::{Leader, Team};
 use crate::topology::{Topology, TopologyError};
 use rnic_transport::{Bytes, Time};
@@ -75,8 +76,8 @@ impl<B: Body> Fabric<B> {
         Fabric::in_parts(Arc::new(Topology::build(spec)?), spec, seed, 1, Partition::whole)
     }
 
-    /// As [`Fabric::new`], for so many threads, in the parts that `cut` makes. Neither changes any result. `topology` is what
-    /// [`Topology::build`] makes of `spec`; several fabrics can share it.
+    /// As [`Fabric::new`], for so many threads, in the parts that `cut` makes. Neither changes any result. `topology`
+    /// is what [`Topology::build`] makes of `spec`; several fabrics can share it.
     pub fn in_parts(
         topology: Arc<Topology>, spec: &FabricSpec, seed: u64, threads: usize, cut: impl FnOnce(&Topology) -> Partition,
     ) -> Result<Fabric<B>, TopologyError> {
@@ -113,8 +114,8 @@ impl<B: Body> Fabric<B> {
         self.run_watched(endpoints, &mut (), Time::MAX)
     }
 
-    /// As [`run`](Fabric::run), with a watcher, and at most until `until`: everything before it happens, nothing at it or later. A
-    /// fabric in which nothing is left to happen waits for that time.
+    /// As [`run`](Fabric::run), with a watcher, and at most until `until`: everything before it happens, nothing at it
+    /// or later. A fabric in which nothing is left to happen waits for that time.
     ///
     /// # Panics
     /// If the endpoints have not as many parts as the fabric.
@@ -316,7 +317,8 @@ impl<B: Body> Fabric<B> {
         let (part, port) = self.at_mut(port);
         part.links.lose_frames(port, frames);
     }
-    /// Notes every frame that a port transmits from now on, pause frames and those that the cable loses included. It takes memory for each.
+    /// Notes every frame that a port transmits from now on, pause frames and those that the cable loses included. It
+    /// takes memory for each.
     pub fn tap(&mut self, port: usize) {
         let (part, port) = self.at_mut(port);
         part.links.tap(port);
@@ -326,8 +328,8 @@ impl<B: Body> Fabric<B> {
         let (part, port) = self.at(port);
         part.links.tapped(port)
     }
-    /// A host's NIC pauses exactly the priorities in `mask` of its switch from now on: its pause frame leaves as soon as the transmitter is
-    /// free, ahead of data. Switches obey it whether or not they have PFC.
+    /// A host's NIC pauses exactly the priorities in `mask` of its switch from now on: its pause frame leaves as soon
+    /// as the transmitter is free, ahead of data. Switches obey it whether or not they have PFC.
     pub fn pause_from_host(&mut self, host: u32, mask: u8) {
         let now = self.now;
         let (part, port) = self.at_mut(self.topology.host_port(host));
@@ -366,16 +368,16 @@ impl<B: Body> Fabric<B> {
     }
     /// Bytes that came by a switch's input port in a priority and wait there.
     pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
-        self.look(port, |queueing, input| queueing.occupancy(input, priority)).unwrap_or(0)
+        self.inspect(port, |buffer, input| buffer.occupancy(input, priority)).unwrap_or(0)
     }
     /// Bytes that a switch holds for an output port in a priority.
     pub fn egress(&self, port: usize, priority: usize) -> u64 {
-        self.look(port, |queueing, output| queueing.waiting(output, priority)).unwrap_or(0)
+        self.inspect(port, |buffer, output| buffer.queued_bytes(output, priority)).unwrap_or(0)
     }
     /// Bytes of a priority that came by a switch's input port and wait for one of its output ports.
     pub fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
         let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
-        self.look(input, |queueing, input| queueing.held(input, output, priority)).unwrap_or(0)
+        self.inspect(input, |buffer, input| buffer.held(input, output, priority)).unwrap_or(0)
     }
     /// Whether any transmitter is paused.
     pub fn any_paused(&self) -> bool {
@@ -404,21 +406,23 @@ impl<B: Body> Fabric<B> {
             part.links.ended_pauses = Some(Vec::new());
         }
     }
-    /// The pauses that have ended since the last call, window by window in order of the nodes where they were, and how many more there were.
+    /// The pauses that have ended since the last call, window by window in order of the nodes where they were, and how
+    /// many more there were.
     pub fn take_pauses(&mut self) -> (Vec<Pause>, u64) {
         let take = |log: &mut PauseLog| (std::mem::take(&mut log.ended), std::mem::take(&mut log.left_out));
         self.pause_log.as_mut().map(take).unwrap_or_default()
     }
-    /// Calls `look` with the queueing of a port's switch and the port's number there; `None` for a host's.
-    fn look<R>(&self, port: usize, look: impl FnOnce(&dyn Queueing<B>, usize) -> R) -> Option<R> {
+    /// Calls `inspect` with the buffer of a port's switch and the port's number there; `None` for a host's port.
+    fn inspect<R>(&self, port: usize, inspect: impl FnOnce(&dyn Buffer<B>, usize) -> R) -> Option<R> {
         let node = self.topology.ports[port].node;
         let number = port - self.topology.first_port[node as usize] as usize;
         let place = self.partition.node(node);
-        self.parts[place.part as usize].look(place.index as usize, |queueing| look(queueing, number))
+        self.parts[place.part as usize].inspect(place.index as usize, |buffer| inspect(buffer, number))
     }
 }
 
-/// The headroom that the most demanding switch port of a fabric needs for PFC to be lossless, for frames of at most `max_frame` bytes.
+/// The headroom that the most demanding switch port of a fabric needs for PFC to be lossless, for frames of at most
+/// `max_frame` bytes.
 pub fn lossless_headroom(topology: &Topology, max_frame: u32, frame_gap: u32) -> Bytes {
     let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
     let need = switch_ports.map(|port| required_headroom(&topology.ports[port].link, max_frame, frame_gap));

@@ -1,8 +1,9 @@
 //! The future-event list of one node: a tournament tree over its few event sources.
 //!
-//! A node has one possible arrival per incoming link and one possible "transmitter free" per port, so the list is an array of
-//! keys indexed by source, and the tree above it finds the smallest without branches. A key holds time and source, which
-//! makes the order total: earlier first; at the same instant arrivals before transmitters, lower ports before higher.
+//! A node has one possible arrival per incoming link and one possible "transmitter free" per port, so the list is an
+//! array of keys indexed by source, and the tree above it finds the smallest without branches. A key holds time and
+//! source, which makes the order total: earlier first; at the same instant arrivals before transmitters, lower ports
+//! before higher.
 
 use crate::topology::MAX_PORTS;
 
@@ -11,12 +12,13 @@ const NEVER: u64 = u64::MAX;
 /// Bits of a key that hold the source.
 const SOURCE_BITS: u32 = MAX_PORTS.ilog2() + 1;
 
-/// The events of a node, of which each source has one at most. Sources have numbers from 0 on; of events at the same instant the one with the
-/// lowest number comes first.
+/// The events of a node, of which each source has one at most. Sources have numbers from 0 on; of events at the same
+/// instant the one with the lowest number comes first.
 pub(crate) trait EventList {
     /// For nodes of up to so many sources.
     fn new(max_sources: usize) -> Self;
-    /// Forgets everything; `sources` sources follow, set with [`EventList::load`], then [`EventList::build`]. No event is before `origin`.
+    /// Forgets everything; `sources` sources follow, set with [`EventList::load`], then [`EventList::build`]. No event
+    /// is before `origin`.
     fn reset(&mut self, sources: usize, origin: u64);
     /// Sets a source's time, `u64::MAX` for no event, as one of many.
     fn load(&mut self, source: usize, time: u64);

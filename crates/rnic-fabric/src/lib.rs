@@ -2,9 +2,11 @@
 //!
 //! It knows no transport: hosts are [`Endpoints`], and a packet's body is theirs.
 
+mod buffer;
 pub mod config;
 mod detours;
 mod diagnose;
+mod ecn;
 mod endpoint;
 mod engine;
 mod event;
@@ -13,11 +15,13 @@ mod ideal;
 mod packet;
 mod part;
 mod partition;
+mod path;
 mod paths;
 mod port;
 mod prefetch;
 pub mod rng;
 mod routing;
+mod scheduler;
 mod switch;
 mod team;
 pub mod topology;

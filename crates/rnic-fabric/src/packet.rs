@@ -18,7 +18,8 @@ pub trait Body: Copy + Default + Send {
 /// A number of the owner's choice.
 impl Body for u32 {}
 
-/// What the fabric knows of a packet, around a body that only the hosts understand. Kept small: it is copied at every hop.
+/// What the fabric knows of a packet, around a body that only the hosts understand. Kept small: it is copied at every
+/// hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Packet<B> {

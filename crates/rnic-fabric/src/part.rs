@@ -1,60 +1,16 @@
 //! A part of a fabric: hosts and switches with their ports, which one thread simulates through a window.
 
-use crate::config::{FabricSpec, QueueingSpec};
+use crate::buffer::Buffer;
+use crate::config::FabricSpec;
 use crate::endpoint::Endpoint;
 use crate::event::{EventList, EventTree};
 use crate::packet::Body;
 use crate::partition::Partition;
 use crate::port::Ports;
 use crate::routing::Routes;
-use crate::switch::{InputQueued, OutputQueued, Queueing, SharedBuffer, Switch};
+use crate::switch::Switches;
 use crate::topology::Topology;
 use rnic_transport::Time;
-
-/// The switches of a part; those of a fabric are of one kind.
-enum Switches<B> {
-    InputQueued(Vec<Switch<B, InputQueued<B>>>),
-    SharedBuffer(Vec<Switch<B, SharedBuffer<B>>>),
-    OutputQueued(Vec<Switch<B, OutputQueued<B>>>),
-}
-
-impl<B: Body> Switches<B> {
-    fn new(topology: &Topology, partition: &Partition, part: usize, spec: &FabricSpec, seed: u64) -> Switches<B> {
-        let build = Builder { topology, partition, part, spec, seed };
-        match spec.switch.queueing {
-            QueueingSpec::Input => Switches::InputQueued(build.switches()),
-            QueueingSpec::Shared(_) => Switches::SharedBuffer(build.switches()),
-            QueueingSpec::Output(_) => Switches::OutputQueued(build.switches()),
-        }
-    }
-
-    fn look<R>(&self, index: usize, look: impl FnOnce(&dyn Queueing<B>) -> R) -> R {
-        match self {
-            Switches::InputQueued(switches) => look(&switches[index].queueing),
-            Switches::SharedBuffer(switches) => look(&switches[index].queueing),
-            Switches::OutputQueued(switches) => look(&switches[index].queueing),
-        }
-    }
-}
-
-/// What switches are made of.
-struct Builder<'s> {
-    topology: &'s Topology,
-    partition: &'s Partition,
-    part: usize,
-    spec: &'s FabricSpec,
-    seed: u64,
-}
-
-impl Builder<'_> {
-    fn switches<B: Body, Q: Queueing<B>>(&self) -> Vec<Switch<B, Q>> {
-        let switch = |node: &u32| {
-            let ports = self.partition.ports_of(self.topology, *node);
-            Switch::new(*node, ports, self.topology.ports_of(*node).start, self.spec, self.seed)
-        };
-        self.partition.switches_of(self.part).iter().map(switch).collect()
-    }
-}
 
 /// A part of a fabric.
 pub(crate) struct Part<B, L = EventTree> {
@@ -93,17 +49,15 @@ impl<B: Body, L: EventList> Part<B, L> {
         self.next = self.next.min(at);
     }
 
-    /// Calls `look` with the queueing of the switch that is this node of the part; `None` for a host.
-    pub(crate) fn look<R>(&self, node: usize, look: impl FnOnce(&dyn Queueing<B>) -> R) -> Option<R> {
+    /// Calls `inspect` with the buffer of the switch that is this node of the part; `None` for a host.
+    pub(crate) fn inspect<R>(&self, node: usize, inspect: impl FnOnce(&dyn Buffer<B>) -> R) -> Option<R> {
         let switch = node.checked_sub(self.armed.len())?;
-        Some(self.switches.look(switch, look))
+        Some(self.switches.inspect(switch, inspect))
     }
 
-    /// Packets queued in switches or on their way here, pause frames not included.
+    /// Number of packets that wait in switches or are on their way to nodes of the part, pause frames not included.
     pub(crate) fn in_flight(&self) -> usize {
-        let switches = self.links.next_event.len() - self.armed.len();
-        let queued: usize = (0..switches).map(|switch| self.switches.look(switch, |queueing| queueing.queued())).sum();
-        queued + self.links.arriving()
+        self.switches.queued() + self.links.arriving()
     }
 
     /// Simulates every event before `end`, none of which is before `start`.
@@ -119,19 +73,13 @@ impl<B: Body, L: EventList> Part<B, L> {
                 self.run_host(hosts, host, end);
             }
         }
-        let Part { links, events, .. } = self;
-        let first = self.armed.len();
-        match &mut self.switches {
-            Switches::InputQueued(switches) => run_switches(switches, first, links, routes, events, start, end),
-            Switches::SharedBuffer(switches) => run_switches(switches, first, links, routes, events, start, end),
-            Switches::OutputQueued(switches) => run_switches(switches, first, links, routes, events, start, end),
-        }
+        self.switches.run(self.armed.len(), &mut self.links, routes, &mut self.events, start, end);
         self.next = self.links.earliest();
         self.lately = self.links.hops - before;
     }
 
-    /// Simulates every event of one host before `end`. At the same instant arrivals come before timers; after each, the transmitter
-    /// sends if it is free.
+    /// Simulates every event of one host before `end`. At the same instant arrivals come before timers; after each, the
+    /// transmitter sends if it is free.
     fn run_host<E: Endpoint<Body = B>>(&mut self, hosts: &mut E, host: usize, end: u64) {
         // A host has one port, and hosts come first.
         let number = host;
@@ -168,23 +116,13 @@ impl<B: Body, L: EventList> Part<B, L> {
     }
 }
 
-/// Simulates every event before `end` of the switches, the first of which is node `first`.
-fn run_switches<B: Body, Q: Queueing<B>, L: EventList>(
-    switches: &mut [Switch<B, Q>], first: usize, links: &mut Ports<B>, routes: &Routes, events: &mut L, start: u64,
-    end: u64,
-) {
-    for (index, switch) in switches.iter_mut().enumerate() {
-        if links.next_event[first + index] < end {
-            let next = switch.run(links, routes, events, start, end);
-            links.next_event[first + index] = next;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LinkSpec, OutputSpec, Paths, PfcThresholds, SwitchSpec, TopologySpec, TrimSpec};
+    use crate::config::{
+        BufferSpec, EcnSpec, InputSpec, LinkSpec, MarkOn, OutputBuffers, OutputSpec, Paths, PfcThresholds,
+        SchedulerSpec, SwitchSpec, TopologySpec, TrimSpec, TrimmedPriority,
+    };
     use crate::event::EventHeap;
     use crate::packet::Packet;
     use rnic_transport::congestion::Marking;
@@ -261,24 +199,24 @@ mod tests {
         let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_ns(500), loss: 0.01 };
         let pfc = PfcThresholds { xoff: Bytes(9_000), xon: Bytes(7_000), headroom: Bytes(30_000) };
         let marking = Marking { kmin: Bytes(2_000), kmax: Bytes(9_000), pmax: 0.5 };
-        let trim =
-            TrimSpec { to: 64, headers: crate::config::Headers::Highest, in_a_row: Some(3), return_to_sender: false };
-        let output = OutputSpec { trim: Some(trim), ..OutputSpec::default() };
+        let ecn = Some(EcnSpec { marking, mark_on: MarkOn::Enqueue });
+        let trim = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
+        let output = OutputSpec { buffers: OutputBuffers::Equal(Bytes(6_000)), trim: Some(trim) };
+        let input = |pfc| BufferSpec::Input(InputSpec { buffer: Bytes(12_000), pfc });
         let kinds = [
-            (QueueingSpec::Input, None, 12_000),
-            (QueueingSpec::Input, Some(pfc), 12_000),
-            (QueueingSpec::Output(output), None, 6_000),
+            (input(None), SchedulerSpec::STRICT),
+            (input(Some(pfc)), SchedulerSpec::STRICT),
+            (BufferSpec::Output(output), SchedulerSpec::Strict { max_in_a_row: Some(3) }),
         ];
         let mut seen = [0u64; 4];
-        for (queueing, pfc, buffer) in kinds {
+        for (buffer, scheduler) in kinds {
             for (seed, topology) in (1..).zip([
                 TopologySpec::SingleSwitch { hosts: 7 },
                 TopologySpec::FatTree { k: 4 },
                 TopologySpec::FatTree { k: 4 },
             ]) {
                 let (links, routes, paths) = (Vec::new(), Vec::new(), Paths::Ecmp);
-                let (queueing, marking) = (queueing, Some(marking));
-                let switch = SwitchSpec { queueing, buffer: Bytes(buffer), pfc, marking, priorities: 2 };
+                let switch = SwitchSpec { buffer, scheduler, ecn, priorities: 2 };
                 let spec = FabricSpec { topology, link, links, routes, switch, paths, frame_gap: 20 };
                 let (arrived, counters) = run::<EventTree>(&spec, seed);
                 assert!((arrived.clone(), counters.clone()) == run::<EventHeap>(&spec, seed));

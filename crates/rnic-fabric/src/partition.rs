@@ -1,7 +1,8 @@
 //! Which part of a fabric simulates which node.
 //!
-//! The parts of a fabric go through each window at the same time, so a partition decides how fast a run is, and nothing else. A cable
-//! between two parts costs a packet one more copy; so a host is where its switch is, and switches are where most of their cables go.
+//! The parts of a fabric go through each window at the same time, so a partition decides how fast a run is, and nothing
+//! else. A cable between two parts costs a packet one more copy; so a host is where its switch is, and switches are
+//! where most of their cables go.
 
 use crate::topology::{NodeId, Topology};
 use std::ops::Range;
@@ -34,8 +35,9 @@ impl Partition {
 
     /// At most `parts` parts with about as much to do each.
     ///
-    /// Switches with hosts are dealt out in their order, by the rate of their cables: neighbours in regular topologies have neighbouring
-    /// numbers. Each other switch, the nearest to hosts first, goes where most of its cables go among the parts that are not yet full.
+    /// Switches with hosts are dealt out in their order, by the rate of their cables: neighbours in regular topologies
+    /// have neighbouring numbers. Each other switch, the nearest to hosts first, goes where most of its cables go among
+    /// the parts that are not yet full.
     pub fn balanced(topology: &Topology, parts: usize) -> Partition {
         let switches = topology.hosts..topology.nodes();
         let loads: Vec<f64> = (0..topology.nodes()).map(|node| load(topology, node)).collect();
@@ -172,13 +174,12 @@ fn best_part(topology: &Topology, switch: NodeId, part_of: &[u32], filled: &[f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{FabricSpec, LinkSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
+    use crate::config::{FabricSpec, LinkSpec, Paths, SwitchSpec, TopologySpec};
     use rnic_transport::{BitRate, Bytes, Time};
 
     fn build(topology: TopologySpec) -> Topology {
         let link = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
-        let queueing = QueueingSpec::Input;
-        let switch = SwitchSpec { queueing, buffer: Bytes(1_000), pfc: None, marking: None, priorities: 1 };
+        let switch = SwitchSpec::input_queued(Bytes(1_000));
         let (links, routes) = (Vec::new(), Vec::new());
         let spec = FabricSpec { topology, link, links, routes, switch, paths: Paths::Ecmp, frame_gap: 20 };
         Topology::build(&spec).unwrap()

@@ -115,8 +115,8 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
     longest
 }
 
-/// The leaves of a tree but for those that are like an earlier one, so that paths to them are as long. Two leaves of a pod, or two pods, can change
-/// places if all of their cables are like most on their level.
+/// The leaves of a tree but for those that are like an earlier one, so that paths to them are as long. Two leaves of a
+/// pod, or two pods, can change places if all of their cables are like most on their level.
 fn distinct_leaves(topology: &Topology, tree: &Tree) -> Vec<NodeId> {
     let leaves = tree.pods * tree.leaves;
     let mut plain_leaf = vec![true; leaves as usize];
@@ -158,8 +158,8 @@ fn unusual(cables: &[Cable]) -> impl Iterator<Item = &Cable> {
     cables.iter().filter(move |cable| usual != Some(kind(cable)))
 }
 
-/// The first host from which the way to `switch` is longest, and the first of the others: the longest path from a host is that of the one or, for
-/// the one itself, of the other.
+/// The first host from which the way to `switch` is longest, and the first of the others: the longest path from a host
+/// is that of the one or, for the one itself, of the other.
 fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(NodeId, PathFacts)>; 2] {
     let facts = facts_to(topology, switch);
     let mut farthest: [Option<(NodeId, PathFacts)>; 2] = [None; 2];

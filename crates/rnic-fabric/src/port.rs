@@ -299,8 +299,8 @@ impl<B> Port<B> {
     }
 }
 
-/// All ports of a part, their counters, what is on its way to them, and the time of each node's next event. Ports and nodes are numbered within
-/// the part.
+/// All ports of a part, their counters, what is on its way to them, and the time of each node's next event. Ports and
+/// nodes are numbered within the part.
 pub(crate) struct Ports<B> {
     pub(crate) ports: Vec<Port<B>>,
     /// Per port: what is on its way to it.
@@ -435,8 +435,8 @@ impl<B: Body> Ports<B> {
         self.put(number, end, packet);
     }
 
-    /// The host's port `number` tells its peer to pause exactly the priorities in `mask`. What it transmits now ends first, and nothing else
-    /// can come between, so the frame can be put on the cable at once.
+    /// The host's port `number` tells its peer to pause exactly the priorities in `mask`. What it transmits now ends
+    /// first, and nothing else can come between, so the frame can be put on the cable at once.
     pub(crate) fn pause_from_host(&mut self, number: usize, now: u64, mask: u8) {
         let port = &mut self.ports[number];
         port.pause_wanted = mask;

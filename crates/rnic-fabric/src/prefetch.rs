@@ -3,8 +3,8 @@
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The cache lines of `place`, as many as it fills, are needed soon. Does nothing where the compiler offers no way to say
-/// so.
+/// The cache lines of `place`, as many as it fills, are needed soon. Does nothing where the compiler offers no way to
+/// say so.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]

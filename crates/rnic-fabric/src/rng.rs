@@ -1,7 +1,8 @@
 //! Random streams: one per entity, derived from the run's seed and what the entity is.
 //!
-//! A stream depends on nothing else, so adding a flow or a link elsewhere changes nothing here, and the order in which entities
-//! are simulated does not matter. Only integer arithmetic is used: a seed gives the same numbers on every machine.
+//! A stream depends on nothing else, so adding a flow or a link elsewhere changes nothing here, and the order in which
+//! entities are simulated does not matter. Only integer arithmetic is used: a seed gives the same numbers on every
+//! machine.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -47,7 +48,8 @@ pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
 pub struct Stream(Pcg64Mcg);
 
 impl Stream {
-    /// The stream of the entity that these numbers name. The generator's 128-bit state is two further scrambles of their hash.
+    /// The stream of the entity that these numbers name. The generator's 128-bit state is two further scrambles of
+    /// their hash.
     pub fn new(seed: u64, purpose: Purpose, entity: &[u64]) -> Stream {
         let state = mix(seed, purpose, entity);
         let (high, low) = (scramble(state), scramble(state.wrapping_add(GOLDEN)));

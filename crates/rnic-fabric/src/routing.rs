@@ -1,19 +1,21 @@
 //! Shortest-path routing with per-flow ECMP, or with a choice for each packet.
 //!
-//! A host has an address of digits: its place at its switch and, in a tree of pods, its leaf's place in the pod and the pod. Each is the
-//! number of the port that leads down to it. A switch compares the digits above its own with those that all hosts below it have in common:
-//! where they agree the next digit is the port, else any port up will do. So routes in a tree take a few words for each switch.
+//! A host has an address of digits: its place at its switch and, in a tree of pods, its leaf's place in the pod and the
+//! pod. Each is the number of the port that leads down to it. A switch compares the digits above its own with those
+//! that all hosts below it have in common: where they agree the next digit is the port, else any port up will do. So
+//! routes in a tree take a few words for each switch.
 //!
-//! Elsewhere hosts under the same switch share their routes: a switch keeps one entry per such *group*, and each entry names one of
-//! the few distinct sets of equal-cost ports that the switch has. So it is, in a tree too, for a host to which some switch has a route of its own;
-//! it is a group of its own.
+//! Elsewhere hosts under the same switch share their routes: a switch keeps one entry per such *group*, and each entry
+//! names one of the few distinct sets of equal-cost ports that the switch has. So it is, in a tree too, for a host to
+//! which some switch has a route of its own; it is a group of its own.
 //!
 //! Where several ports will do, a flow's hash, salted per switch, picks one.
 
 use crate::config::NamedRoute;
 use crate::detours::{detoured, detours};
+use crate::path::Candidates;
 use crate::paths::{Distances, first_host_of, next_hops, switches_with_hosts};
-use crate::rng::{Purpose, Stream, mix};
+use crate::rng::{Purpose, mix};
 use crate::topology::{NodeId, Topology, TopologyError, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +38,8 @@ const STORED: u64 = 1 << (3 * DIGIT);
 /// The routes of one switch.
 #[derive(Clone, Debug)]
 struct SwitchRoutes {
-    /// What addresses of the hosts below it have above their next digit, the rest zero; [`u64::MAX`] if that is never so.
+    /// What addresses of the hosts below it have above their next digit, the rest zero; [`u64::MAX`] if that is never
+    /// so.
     below: u64,
     salt: u32,
     /// Bits below that digit.
@@ -164,35 +167,32 @@ impl Routes {
         Ok(())
     }
 
-    /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst`.
+    /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst` under ECMP.
     #[inline]
     pub fn port(&self, switch: NodeId, dst: u32, flow_hash: u32) -> u32 {
-        self.pick(switch, dst, |salt, len| choose(flow_hash ^ salt, len))
+        self.pick(switch, dst, |candidates| candidates.by_hash(flow_hash))
     }
 
-    /// The port on which `switch` sends a single packet to host `dst` if it sprays: any of its equal-cost ports, all as likely. A random
-    /// number is drawn only where there is a choice.
-    pub(crate) fn spray(&self, switch: NodeId, dst: u32, stream: &mut Stream) -> u32 {
-        self.pick(switch, dst, |_, len| ((u128::from(stream.next_u64()) * u128::from(len)) >> 64) as u32)
-    }
-
-    /// The port towards host `dst`; where there are several, `choose` picks one by the switch's salt and their number.
+    /// The port towards host `dst`; where there are several, `select` picks one of them.
     #[inline(always)]
-    fn pick(&self, switch: NodeId, dst: u32, choose: impl FnOnce(u32, u32) -> u32) -> u32 {
+    pub(crate) fn pick(&self, switch: NodeId, dst: u32, select: impl FnOnce(&Candidates<'_>) -> u32) -> u32 {
         let index = (switch - self.hosts) as usize;
         let (routes, address) = (&self.switches[index], self.addresses[dst as usize]);
-        // What differs above the digit leaves a number that is no digit.
+        // If the addresses differ above the digit, the result is too large for a digit.
         let down = (address ^ routes.below) >> routes.shift;
         if down < 1 << DIGIT {
             return down as u32;
         }
-        let is_stored = address & STORED != 0;
-        let (first, len) = match is_stored {
-            false => (u32::from(routes.up.0), u32::from(routes.up.1)),
-            true => self.stored[index].towards(address),
+        let (first, len, ports) = match address & STORED {
+            0 => (u32::from(routes.up.0), u32::from(routes.up.1), None),
+            _ => {
+                let sets = &self.stored[index];
+                let (first, len) = sets.towards(address);
+                (first, len, Some(&sets.ports[..]))
+            }
         };
-        let choice = first + if len == 1 { 0 } else { choose(routes.salt, len) };
-        if is_stored { u32::from(self.stored[index].ports[choice as usize]) } else { choice }
+        let candidates = Candidates { ports, first, len, salt: routes.salt };
+        if len == 1 { candidates.port(0) } else { select(&candidates) }
     }
 
     /// The equal-cost ports of a switch towards a host, as a number that is the same for the same ports.
@@ -238,11 +238,11 @@ impl Routes {
     }
 }
 
-/// Ports of switches that may come to wait for each other in a circle under PFC, by the routes alone: a cyclic buffer dependency. `None`
-/// if there are no such ports; then pauses cannot end in a deadlock.
+/// Ports of switches that may come to wait for each other in a circle under PFC, by the routes alone: a cyclic buffer
+/// dependency. `None` if there are no such ports; then pauses cannot end in a deadlock.
 ///
-/// A port depends on another if some packet leaves by the one and, at the switch that it leads to, by the other (Dally and Seitz, 1987).
-/// Networks in which packets go up and then down, as in regular trees, have no cycle.
+/// A port depends on another if some packet leaves by the one and, at the switch that it leads to, by the other (Dally
+/// and Seitz, 1987). Networks in which packets go up and then down, as in regular trees, have no cycle.
 pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> {
     // One host for all that packets go to in the same way.
     let ways: BTreeMap<u64, u64> = routes.addresses.iter().map(|address| (*address >> DIGIT, *address)).collect();
@@ -281,14 +281,6 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
         })
         .collect();
     find_cycle(&edges, 0..edges.len())
-}
-
-/// A number below `len` from a flow's salted hash.
-#[inline]
-fn choose(salted: u32, len: u32) -> u32 {
-    let mut z = u64::from(salted).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (((z >> 32) * u64::from(len)) >> 32) as u32
 }
 
 /// A cycle of a directed graph that can be reached from one of `starts`, as the nodes along it.

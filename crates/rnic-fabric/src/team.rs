@@ -1,13 +1,15 @@
 //! Threads that share the work of a window.
 //!
-//! A window takes from microseconds to milliseconds, and between two of them one thread must decide what comes next. So whoever has
-//! nothing to do looks for more for a short while, and then sleeps: threads of a run that has little to do leave the processor to others.
+//! A window takes from microseconds to milliseconds, and between two of them one thread must decide what comes next. So
+//! whoever has nothing to do looks for more for a short while, and then sleeps: threads of a run that has little to do
+//! leave the processor to others.
 
 use cpu_time::ThreadTime;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How often a thread looks for work, or for the end of it, before it sleeps: some tens of microseconds, as long as waking it would take.
+/// How often a thread looks for work, or for the end of it, before it sleeps: some tens of microseconds, as long as
+/// waking it would take.
 const PATIENCE: u32 = 4_000;
 
 /// What becomes of a task in a round.
@@ -96,8 +98,8 @@ impl<T: Send> Team<T> {
         }
     }
 
-    /// Does tasks until none is open: first the thread's own share, which is the same in each round, so that what they work with is
-    /// in its cache; then those that others have not begun.
+    /// Does tasks until none is open: first the thread's own share, which is the same in each round, so that what they
+    /// work with is in its cache; then those that others have not begun.
     fn work_through(&self, number: usize, work: &impl Fn(&mut T)) {
         let tasks = self.slots.len();
         let first = number * tasks / self.threads;
@@ -140,7 +142,8 @@ impl<'t, T: Send> Leader<'t, T> {
         Leader { team }
     }
 
-    /// Has every task done by somebody, and hands them back in their order. There must be as many as the team was made for.
+    /// Has every task done by somebody, and hands them back in their order. There must be as many as the team was made
+    /// for.
     ///
     /// # Panics
     /// If another thread has.

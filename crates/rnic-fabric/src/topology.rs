@@ -62,8 +62,8 @@ pub struct PortInfo {
     pub link: LinkSpec,
 }
 
-/// Numbers of a tree of pods: hosts, leaves (or edges), spines (or aggregation switches), cores. A switch's ports lead down first, in the
-/// order of what is below it, and then up, in the order of what is above it.
+/// Numbers of a tree of pods: hosts, leaves (or edges), spines (or aggregation switches), cores. A switch's ports lead
+/// down first, in the order of what is below it, and then up, in the order of what is above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {
     pub(crate) pods: u32,
@@ -196,7 +196,8 @@ impl Plan {
         self.cables.push(Cable { a, b, link });
     }
 
-    /// Pod p has k/2 edge and k/2 aggregation switches; core switch c connects to aggregation switch c / (k/2) of each pod.
+    /// Pod p has k/2 edge and k/2 aggregation switches; core switch c connects to aggregation switch c / (k/2) of each
+    /// pod.
     fn fat_tree(&mut self, k: u32, link: LinkSpec) -> Result<(), TopologyError> {
         if k < 2 || !k.is_multiple_of(2) {
             return invalid(format!("a fat-tree needs an even k of at least 2, not {k}"));
@@ -207,8 +208,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Three tiers of switches, the lower two in pods and called by `names`; `links` of the hosts, between the tiers in the pods, and to
-    /// the cores.
+    /// Three tiers of switches, the lower two in pods and called by `names`; `links` of the hosts, between the tiers in
+    /// the pods, and to the cores.
     fn tree(&mut self, shape: Tree, names: [&str; 2], links: [LinkSpec; 3]) {
         self.tree = Some(shape);
         let (all_leaves, all_spines) = (shape.pods * shape.leaves, shape.pods * shape.spines);

@@ -1,4 +1,5 @@
-//! Routes and longest paths that are computed from a tree's shape, against those of the same nodes and cables searched as a graph.
+//! Routes and longest paths that are computed from a tree's shape, against those of the same nodes and cables searched
+//! as a graph.
 
 mod common;
 
@@ -69,8 +70,8 @@ fn with_changes(tree: TopologySpec, changes: &[(usize, u64, u64)]) -> FabricSpec
     spec
 }
 
-/// The longest path by trying every pair: of the paths with fewest links that with most delay, the first pair of switch, destination and
-/// source that has it.
+/// The longest path by trying every pair: of the paths with fewest links that with most delay, the first pair of
+/// switch, destination and source that has it.
 fn longest_of_all_pairs(topology: &Topology) -> PathFacts {
     let nodes = topology.nodes();
     let mut longest = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };

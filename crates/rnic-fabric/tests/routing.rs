@@ -28,7 +28,8 @@ fn ring(n: usize) -> FabricSpec {
     spec
 }
 
-/// Pods, leaves and spines of each, cores of each plane, hosts of each leaf. Uplinks of 10 Gbps and 5 us in a pod, of 25 Gbps and 7 us above.
+/// Pods, leaves and spines of each, cores of each plane, hosts of each leaf. Uplinks of 10 Gbps and 5 us in a pod, of
+/// 25 Gbps and 7 us above.
 fn pods([pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf]: [u32; 5]) -> TopologySpec {
     TopologySpec::LeafSpineCore {
         pods,
@@ -416,8 +417,8 @@ fn broken_routes_that_close_a_circle_are_found() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever routes are asked for: they are refused, or every packet arrives. What packets really do can wait in a circle only where
-    /// the routes are said to allow it.
+    /// Whatever routes are asked for: they are refused, or every packet arrives. What packets really do can wait in a
+    /// circle only where the routes are said to allow it.
     #[test]
     fn routes_by_hand_lead_somewhere_or_are_refused(
         kind in 0usize..3,

@@ -20,7 +20,7 @@ use crate::results::stats::mean;
 use crate::scenario::RunSpec;
 use crate::workload::{self, FlowSpec};
 use rnic_fabric::Routes;
-use rnic_fabric::config::Paths;
+use rnic_fabric::config::{EcnSpec, MarkOn, Paths};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
@@ -212,10 +212,10 @@ fn model(resolved: &Resolved, place: &Place, flows: u32) -> Result<(Dcqcn, Fixed
     let on_cable = frame + u64::from(resolved.hosting.frame_gap);
     let capacity = (u128::from(place.rate.as_bps()) * u128::from(frame) / u128::from(on_cable)) as u64;
     let parameters = Dcqcn::new(BitRate::from_bps(capacity), &resolved.settings).map_err(|error| error.to_string())?;
-    let marking = resolved.fabric.switch.marking.ok_or("the switches mark nothing")?;
+    let EcnSpec { marking, mark_on } = resolved.fabric.switch.ecn.ok_or("the switches mark nothing")?;
     let mut model = Dcqcn { packet: Bytes(frame), marking, delay: place.loop_time, ..parameters };
     let fixed_point = model.fixed_point(flows).map_err(|error| error.to_string())?;
-    if !resolved.fabric.switch.queueing.mark_departures() {
+    if mark_on == MarkOn::Enqueue {
         let queue = fixed_point.queue.min(marking.kmax.0 as f64) as u64;
         model.delay += BitRate::from_bps(capacity).time_for(queue);
     }

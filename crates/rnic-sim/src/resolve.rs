@@ -12,7 +12,7 @@ use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
 use message::MessagePlan;
-use rnic_fabric::config::{FabricSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, Paths, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
@@ -116,13 +116,7 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
         link: run.fabric.link,
         links: run.fabric.links.clone(),
         routes: run.fabric.routes.clone(),
-        switch: SwitchSpec {
-            queueing: QueueingSpec::Input,
-            buffer: Bytes(0),
-            pfc: None,
-            marking: None,
-            priorities: switch::priorities(run)?,
-        },
+        switch: SwitchSpec { priorities: switch::priorities(run)?, ..SwitchSpec::input_queued(Bytes(0)) },
         paths: run.fabric.paths.unwrap_or_else(|| message::paths(&run.transport)),
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
@@ -146,14 +140,13 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
 
     let mut warnings = Vec::new();
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
-    let lossless = fabric.switch.pfc.is_some_and(|pfc| pfc.headroom >= needed) && !random_loss;
+    let lossless = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= needed) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
-    if let Some(pfc) = fabric.switch.pfc {
-        switch::warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
-    }
+    switch::warn_of_headroom(&fabric.switch, needed, timeouts, &mut warnings);
     warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
     warn_of_storms(run, fabric.switch.priorities, &mut warnings);
     switch::warn_of_trimming(run, &fabric.switch, &mut warnings);
+    switch::warn_of_scheduler(&fabric.switch, &mut warnings);
     warn_of_many_paths(run, &fabric, &mut warnings);
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
@@ -194,7 +187,7 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
     let demands = (cc.demands)(&run.transport.cc_settings, &flow)
         .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
     flow.cnp_interval = demands.cnp_interval;
-    fabric.switch.marking = marking(&run.fabric.switch.ecn, demands.marking)?;
+    fabric.switch.ecn = marking(&run.fabric.switch.ecn, demands.marking)?.map(|marking| switch::ecn(run, marking));
     switch::warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
     if run.transport.transport == "irn" {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
@@ -232,9 +225,9 @@ fn resolve_beside(run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, S
     }
     let settings = run.transport.cc_settings.clone();
     let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
-    let storms = match fabric.switch.pfc {
-        Some(_) => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
-        None => Vec::new(),
+    let storms = match fabric.switch.buffer.has_pfc() {
+        true => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
+        false => Vec::new(),
     };
     Ok(Resolved {
         fabric,
@@ -371,7 +364,7 @@ fn timeouts(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, lossless: bool, random_loss: bool,
 ) -> Option<Timeouts> {
     let transport = &run.transport;
-    let meant_lossless = fabric.switch.pfc.is_some() && !random_loss;
+    let meant_lossless = fabric.switch.buffer.has_pfc() && !random_loss;
     let low_packets = transport.rto_low_packets.unwrap_or(3);
     match transport.timeouts {
         Some(false) => return None,
@@ -407,7 +400,7 @@ fn warn_of_cycle(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
 ) -> Result<(), SetupError> {
     let regular = !matches!(fabric.topology, TopologySpec::Graph { .. }) && fabric.routes.is_empty();
-    if fabric.switch.pfc.is_none() || regular {
+    if !fabric.switch.buffer.has_pfc() || regular {
         return Ok(());
     }
     let routes = Routes::with(topology, &fabric.routes, run.seed)?;
@@ -510,11 +503,7 @@ fn parameters(
             value.map_or("derived from the fabric".to_string(), |value| value.to_string()),
         );
     }
-    if let Some(marking) = fabric.switch.marking {
-        put("ecn.kmin", marking.kmin.to_string());
-        put("ecn.kmax", marking.kmax.to_string());
-        put("ecn.pmax", marking.pmax.to_string());
-    }
+    switch::put_ecn(&fabric.switch, &mut put);
     put("nic_burst", format!("{} packets", hosting.burst));
     let acks = match (flow.acks, run.transport.delayed_acks) {
         (false, _) => "none (all Reads)".to_string(),

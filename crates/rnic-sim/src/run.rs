@@ -350,7 +350,7 @@ pub(crate) fn run_hosts<H: RunHosts>(fabric: &mut Fabric<BodyOf<H>>, resolved: &
         status(fabric, ending, stop, unfinished, end)
     };
     let mut warnings = resolved.warnings.clone();
-    if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
+    if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });

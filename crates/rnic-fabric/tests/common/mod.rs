@@ -3,9 +3,11 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use rnic_fabric::config::{
-    FabricSpec, LinkSpec, NamedLink, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
+    BufferSpec, EcnSpec, FabricSpec, InputSpec, LinkSpec, MarkOn, NamedLink, Paths, PfcThresholds, SwitchSpec,
+    TopologySpec,
 };
 use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition, Topology};
+use rnic_transport::congestion::Marking;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -26,13 +28,7 @@ pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
         link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
         links: Vec::new(),
         routes: Vec::new(),
-        switch: SwitchSpec {
-            queueing: QueueingSpec::Input,
-            buffer: Bytes(240_000),
-            pfc: None,
-            marking: None,
-            priorities: 1,
-        },
+        switch: SwitchSpec::input_queued(Bytes(240_000)),
         paths: Paths::Ecmp,
         frame_gap: 20,
     }
@@ -59,9 +55,20 @@ pub(crate) fn with_rate(mut link: NamedLink, rate: BitRate) -> NamedLink {
 
 /// Turns PFC on.
 pub(crate) fn with_pfc(mut spec: FabricSpec, buffer: u64, xoff: u64, xon: u64) -> FabricSpec {
-    spec.switch.buffer = Bytes(buffer);
-    spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(xoff), xon: Bytes(xon), headroom: Bytes(buffer - xoff) });
+    let pfc = PfcThresholds { xoff: Bytes(xoff), xon: Bytes(xon), headroom: Bytes(buffer - xoff) };
+    spec.switch.buffer = BufferSpec::Input(InputSpec { buffer: Bytes(buffer), pfc: Some(pfc) });
     spec
+}
+
+/// A lossy buffer of this size for each input port and priority.
+pub(crate) fn input_buffer(buffer: u64) -> BufferSpec {
+    BufferSpec::Input(InputSpec { buffer: Bytes(buffer), pfc: None })
+}
+
+/// A mark for every packet by whose queue of more than `threshold` bytes the switch decides.
+pub(crate) fn mark_above(threshold: u64, mark_on: MarkOn) -> Option<EcnSpec> {
+    let marking = Marking { kmin: Bytes(threshold), kmax: Bytes(threshold), pmax: 1.0 };
+    Some(EcnSpec { marking, mark_on })
 }
 
 /// The port of `node` towards `peer`, by name; the first one if there are several.

@@ -19,7 +19,9 @@ mod overrides;
 mod p4;
 mod read;
 mod reader;
+mod renamed;
 pub(crate) mod sweep;
+mod switch;
 mod traffic;
 mod transport;
 mod tree;
@@ -29,8 +31,8 @@ pub use fabric::hosts;
 pub use message::MessageSpec;
 pub(crate) use message::homa_levels;
 pub use model::{
-    EcnSetup, FabricSetup, Incast, Limits, OutputSetup, QueueingSetup, Recovery, RunSpec, Scenario, SharedSetup, Storm,
-    SwitchSetup, Traffic, TrafficPattern, TransportSpec, Watch, WatchedQueues,
+    EcnSetup, FabricSetup, Incast, Limits, OutputSetup, QueueingSetup, Recovery, RunSpec, Scenario, SchedulerSetup,
+    SharedSetup, Storm, SwitchSetup, Traffic, TrafficPattern, TransportSpec, Watch, WatchedQueues,
 };
 pub use names::{PATTERNS, TOPOLOGIES};
 pub use p4::P4Program;
