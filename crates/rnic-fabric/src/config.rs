@@ -1,4 +1,4 @@
-//! What a fabric is made of, before it is built: plain data.
+//! The specification of a fabric: plain data.
 
 pub use crate::buffer::{
     BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, SharedLimits, SharedPfc,
@@ -10,18 +10,18 @@ pub use crate::scheduler::{ChooseScheduler, SCHEDULERS, SchedulerEntry, Schedule
 
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// One full-duplex cable; both directions have the same properties.
+/// One full-duplex link; both directions have the same properties.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinkSpec {
     /// Rate of each direction.
     pub rate: BitRate,
     /// Propagation delay of each direction.
     pub delay: Time,
-    /// Probability that a frame is lost on the cable, each direction drawing from its own random stream.
+    /// Probability that the link loses a frame; each direction draws from its own random stream.
     pub loss: f64,
 }
 
-/// How nodes are wired.
+/// The nodes and links of a fabric.
 ///
 /// Node names: hosts `h0`, `h1`, ...; fat-tree switches `edge0..`, `agg0..`, `core0..`; leaf-spine `leaf0..`,
 /// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dumbbell `left` and `right`; a
@@ -41,10 +41,10 @@ pub enum TopologySpec {
         spines: u32,
         /// Hosts under each leaf.
         hosts_per_leaf: u32,
-        /// Rate of each leaf-spine cable, `None`: as the host links. Oversubscription is
+        /// Rate of each leaf-spine link, `None`: as the host links. Oversubscription is
         /// `hosts_per_leaf * rate / (spines * uplink_rate)`.
         uplink_rate: Option<BitRate>,
-        /// Delay of each leaf-spine cable, `None`: as the host links.
+        /// Delay of each leaf-spine link, `None`: as the host links.
         uplink_delay: Option<Time>,
     },
     /// Pods of leaves and spines, with core switches above: a three-level Clos network.
@@ -63,15 +63,15 @@ pub enum TopologySpec {
         cores_per_plane: u32,
         /// Hosts under each leaf.
         hosts_per_leaf: u32,
-        /// Rate of each leaf-spine cable, `None`: as the host links. Oversubscription of a leaf is
+        /// Rate of each leaf-spine link, `None`: as the host links. Oversubscription of a leaf is
         /// `hosts_per_leaf * rate / (spines_per_pod * uplink_rate)`.
         uplink_rate: Option<BitRate>,
-        /// Delay of each leaf-spine cable, `None`: as the host links.
+        /// Delay of each leaf-spine link, `None`: as the host links.
         uplink_delay: Option<Time>,
-        /// Rate of each spine-core cable, `None`: as the leaf-spine cables. Oversubscription of a spine is
+        /// Rate of each spine-core link, `None`: as the leaf-spine links. Oversubscription of a spine is
         /// `leaves_per_pod * uplink_rate / (cores_per_plane * core_rate)`.
         core_rate: Option<BitRate>,
-        /// Delay of each spine-core cable, `None`: as the leaf-spine cables.
+        /// Delay of each spine-core link, `None`: as the leaf-spine links.
         core_delay: Option<Time>,
     },
     /// All hosts on one switch.
@@ -79,27 +79,27 @@ pub enum TopologySpec {
         /// Number of hosts.
         hosts: u32,
     },
-    /// Two switches joined by one cable.
+    /// Two switches joined by one link.
     Dumbbell {
         /// Hosts on the left switch.
         left: u32,
         /// Hosts on the right switch.
         right: u32,
-        /// Rate of the cable in the middle, `None`: as the host links.
+        /// Rate of the link in the middle, `None`: as the host links.
         bottleneck_rate: Option<BitRate>,
-        /// Delay of the cable in the middle, `None`: as the host links.
+        /// Delay of the link in the middle, `None`: as the host links.
         bottleneck_delay: Option<Time>,
     },
-    /// Any graph; its cables are [`FabricSpec::links`].
+    /// Any graph; its links are [`FabricSpec::links`].
     Graph {
-        /// Names of the hosts; each has exactly one cable, to a switch.
+        /// Names of the hosts; each has exactly one link, to a switch.
         hosts: Vec<String>,
         /// Names of the switches.
         switches: Vec<String>,
     },
 }
 
-/// A cable named by its ends: defines one (in a graph) or changes an existing one (elsewhere).
+/// A link named by its ends: a new link in a graph, a change to an existing link in other topologies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NamedLink {
     /// Name of one end.
@@ -114,14 +114,14 @@ pub struct NamedLink {
     pub loss: Option<f64>,
 }
 
-/// A route that a switch takes instead of the shortest one.
+/// A route of one switch that replaces the shortest one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamedRoute {
     /// Name of the switch.
     pub at: String,
-    /// Names of the hosts to which its packets go that way.
+    /// Names of the hosts whose packets take the route.
     pub to: Vec<String>,
-    /// Name of the neighbour that it sends them to, over all cables between the two.
+    /// Name of the neighbour to which the switch sends them, over all links between the two.
     pub via: String,
 }
 
@@ -153,18 +153,18 @@ impl SwitchSpec {
 /// A whole fabric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FabricSpec {
-    /// The wiring.
+    /// Its nodes and links.
     pub topology: TopologySpec,
-    /// Every cable, unless [`FabricSpec::links`] says otherwise.
+    /// Properties of every link without its own in [`FabricSpec::links`].
     pub link: LinkSpec,
-    /// Cables of a graph, or changes to single cables.
+    /// Links of a graph, or changes to single links.
     pub links: Vec<NamedLink>,
-    /// Routes that differ from the shortest.
+    /// Routes that replace the shortest ones.
     pub routes: Vec<NamedRoute>,
-    /// Every switch.
+    /// Properties of every switch.
     pub switch: SwitchSpec,
-    /// Which of several shortest paths packets take.
+    /// The path selection of every switch.
     pub paths: Paths,
-    /// Bytes that each frame takes on a cable beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).
+    /// Bytes that each frame takes on a link beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).
     pub frame_gap: u32,
 }

@@ -1,13 +1,13 @@
-//! How long a flow takes alone on an empty fabric.
+//! The completion time of a flow alone on an empty fabric.
 
 use crate::topology::Topology;
 use rnic_transport::Time;
 
-/// Time from handing a flow to its NIC until the last bit of its last packet arrives, when nothing else is on the
-/// fabric and packets follow each other without pause: store and forward over the transmitting ports of `path`.
+/// Time from the start of a flow until the last bit of its last packet arrives, if no other packet is on the fabric and
+/// the sender sends without pause: store and forward over the transmitting ports of `path`.
 ///
-/// At most [`Time::MAX`]. The flow is `packets` frames, all of `full` bytes on the cable but the last, which has
-/// `last`; both include the frame gap.
+/// At most [`Time::MAX`]. The flow has `packets` frames. The last takes `last` bytes on the link and each of the others
+/// `full` bytes, frame gap included.
 pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: u64, last: u64) -> Time {
     let mut sum_full: u128 = 0; // serialisations of a full frame so far
     let mut slowest_full = 0; // longest of them

@@ -115,8 +115,8 @@ fn shares(buffer: BufferSpec, scheduler: SchedulerSpec) -> [u64; 2] {
 }
 
 /// A share of all bytes, within 1 %.
-fn assert_share(part: u64, of: [u64; 2], expected: f64) {
-    let share = part as f64 / of.iter().sum::<u64>() as f64;
+fn assert_share(partition: u64, of: [u64; 2], expected: f64) {
+    let share = partition as f64 / of.iter().sum::<u64>() as f64;
     assert!((share - expected).abs() < 0.01, "{share} instead of {expected}");
 }
 

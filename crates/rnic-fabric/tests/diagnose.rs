@@ -11,8 +11,8 @@ const F: u64 = FRAME as u64;
 
 /// a - s1 - s2 - s3 - b, and c on s2; pauses at the third frame queued.
 fn chain() -> FabricSpec {
-    let cables = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b"), ("c", "s2")];
-    let spec = graph(&["a", "b", "c"], &["s1", "s2", "s3"], &cables);
+    let links = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b"), ("c", "s2")];
+    let spec = graph(&["a", "b", "c"], &["s1", "s2", "s3"], &links);
     with_pfc(spec, 100_000, 2 * F, F)
 }
 
@@ -27,7 +27,7 @@ impl Watcher<Script> for Look {
     fn next(&self) -> Time {
         Time::from_ps(self.storm.into_iter().chain(self.at).min().unwrap_or(u64::MAX))
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         if self.storm.take_if(|at| *at <= now.as_ps()).is_some() {
             fabric.pause_from_host(1, 1);
         }

@@ -157,8 +157,8 @@ fn neighbouring_hashes_are_spread_as_well() {
 
 #[test]
 fn parallel_links_share_the_flows() {
-    let cables = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "t"), ("b", "t")];
-    let topology = Topology::build(&graph(&["a", "b"], &["s", "t"], &cables)).unwrap();
+    let links = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "t"), ("b", "t")];
+    let topology = Topology::build(&graph(&["a", "b"], &["s", "t"], &links)).unwrap();
     let routes = Routes::new(&topology, 1).unwrap();
     let ports = hashes(3_000).map(|hash| local(&topology, routes.path(&topology, 0, 1, hash)[1]) - 1);
     let statistic = chi_square(&count(ports, 3));

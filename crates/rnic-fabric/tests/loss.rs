@@ -1,4 +1,4 @@
-//! What is dropped at full buffers and lost on cables, and that every packet is accounted for.
+//! What is dropped at full buffers and lost on links, and that every packet is accounted for.
 
 mod common;
 
@@ -89,7 +89,7 @@ fn a_buffer_is_per_input_port_and_priority() {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts: 2 });
     spec.switch.priorities = 2;
     spec.switch.buffer = input_buffer(3 * F);
-    spec.links = vec![with_rate(cable("h1", "s0"), rnic_transport::BitRate::from_gbps(1))];
+    spec.links = vec![with_rate(link("h1", "s0"), rnic_transport::BitRate::from_gbps(1))];
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(2);
     for k in 0..10 {

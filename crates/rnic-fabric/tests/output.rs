@@ -13,7 +13,7 @@ use rnic_transport::Bytes;
 const F: u64 = FRAME as u64;
 /// When the first frames that hosts send at 0 have arrived at their switch.
 const A: u64 = T + 2 * US;
-/// Time of a trimmed packet on a 40 Gbps cable: 64 + 20 bytes at 200 ps.
+/// Time of a trimmed packet on a 40 Gbps link: 64 + 20 bytes at 200 ps.
 const H: u64 = 16_800;
 
 /// A body that names its sender.

@@ -9,11 +9,11 @@ use rnic_transport::{BitRate, Bytes, Time};
 
 const F: u64 = FRAME as u64;
 
-/// a - s1 - s2 - s3 - b with 1 us cables; the last one is four times slower than the others. Pause at the third queued
+/// a - s1 - s2 - s3 - b with 1 us links; the last one is four times slower than the others. Pause at the third queued
 /// frame, resume at one.
 fn chain() -> FabricSpec {
-    let cables = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b")];
-    let mut spec = graph(&["a", "b"], &["s1", "s2", "s3"], &cables);
+    let links = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b")];
+    let mut spec = graph(&["a", "b"], &["s1", "s2", "s3"], &links);
     spec.link.delay = Time::from_us(1);
     spec.links[3].rate = Some(BitRate::from_gbps(10));
     with_pfc(spec, 100_000, 2 * F, F)
@@ -128,7 +128,7 @@ fn a_resumption_follows_at_xon_and_not_before() {
     assert_eq!(fabric.counters(transmitter)[0].paused_ps, resume - by_hand.pause[2]);
 }
 
-/// a and c on a switch; b behind a cable so slow that its output is blocked for the whole test. Host a sends to b
+/// a and c on a switch; b behind a link so slow that its output is blocked for the whole test. Host a sends to b
 /// without end; c sends one frame to a, so that it has just begun when the pause for a is due.
 struct Blocked {
     dropped: u64,
@@ -159,7 +159,7 @@ fn all_outputs_blocked(headroom: u64) -> Blocked {
 
 /// The pause leaves at 13T + D - 1, is at a at 13T + 2D + P - 1 = 31.16 T, so a sends frames 0 to 31: 31 frames queue,
 /// 21 above xoff, 22,806 bytes. The bound is 20,000 + 2 x 1,106 + 84 + 1,086 = 23,382 bytes: 576 more, since it counts
-/// the frame gaps of what is on the cable, which take no buffer, and does not round to whole frames.
+/// the frame gaps of what is on the link, which take no buffer, and does not round to whole frames.
 #[test]
 fn the_required_headroom_is_enough_and_within_a_packet_of_the_least() {
     let link = spec(rnic_fabric::config::TopologySpec::SingleSwitch { hosts: 2 }).link;
@@ -222,9 +222,9 @@ fn a_pause_holds_its_own_priority_only() {
 /// Pause frames go before data, and while the transmitter is itself paused.
 #[test]
 fn a_paused_transmitter_still_sends_pauses() {
-    // Both directions of the middle cable are overloaded by slow hosts on either side.
-    let cables = [("a", "l"), ("b", "l"), ("l", "r"), ("c", "r"), ("d", "r")];
-    let mut spec = graph(&["a", "b", "c", "d"], &["l", "r"], &cables);
+    // Both directions of the middle link are overloaded by slow hosts on either side.
+    let links = [("a", "l"), ("b", "l"), ("l", "r"), ("c", "r"), ("d", "r")];
+    let mut spec = graph(&["a", "b", "c", "d"], &["l", "r"], &links);
     for slow in [1, 4] {
         spec.links[slow].rate = Some(BitRate::from_gbps(1));
     }
@@ -256,7 +256,7 @@ impl Watcher<Script> for Storm {
     fn next(&self) -> Time {
         self.later.first().map_or(Time::MAX, |(at, _)| Time::from_ps(*at))
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         while self.later.first().is_some_and(|(at, _)| *at <= now.as_ps()) {
             fabric.pause_from_host(self.host, self.later.remove(0).1);
         }

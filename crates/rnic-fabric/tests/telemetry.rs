@@ -78,7 +78,7 @@ fn every_switch_adds_its_record() {
         let mut script = Script::new(2);
         (0..2).for_each(|number| script.send(0, 0, probe(1, number)));
         assert_eq!(fabric.run(&mut script), Ending::Idle);
-        // The cable in the middle takes four times as long: the second frame waits there for 3 T, and nowhere else.
+        // The link in the middle takes four times as long: the second frame waits there for 3 T, and nowhere else.
         let middle = T + 2 * US;
         let right = middle + 4 * T + 2 * US;
         for (number, packet) in (0u64..).zip(&script.packets) {

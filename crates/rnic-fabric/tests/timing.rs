@@ -1,4 +1,4 @@
-//! When packets arrive, to the picosecond. A frame takes (bytes + 20) x 200 ps on a 40 Gbps cable, then 2 us of
+//! When packets arrive, to the picosecond. A frame takes (bytes + 20) x 200 ps on a 40 Gbps link, then 2 us of
 //! propagation; a switch receives it whole before it sends it on, and takes no time itself.
 
 mod common;
@@ -159,7 +159,7 @@ fn the_frame_gap_takes_time_but_no_buffer() {
         let mut spec = spec(TopologySpec::SingleSwitch { hosts: 2 });
         spec.frame_gap = gap;
         spec.switch.buffer = input_buffer(4 * u64::from(FRAME));
-        spec.links = vec![with_rate(cable("h1", "s0"), BitRate::from_gbps(1))];
+        spec.links = vec![with_rate(link("h1", "s0"), BitRate::from_gbps(1))];
         let mut fabric = Fabric::new(&spec, 1).unwrap();
         let mut script = Script::new(2);
         script.send_burst(0, 0, 1, 5);

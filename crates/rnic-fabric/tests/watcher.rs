@@ -18,7 +18,7 @@ impl Watcher<Script> for Look {
     fn next(&self) -> Time {
         self.at.get(self.seen.len()).map_or(Time::MAX, |at| Time::from_ps(*at))
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         assert_eq!(fabric.now(), now);
         self.seen.push((now.as_ps(), fabric.egress(self.port, 0), fabric.in_flight()));
     }

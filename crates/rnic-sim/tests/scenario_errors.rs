@@ -198,7 +198,7 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\nhosts_per_leaf = 2\n",
             "a.toml:2:1: `cores_per_plane` is missing in [fabric]; write for example `cores_per_plane = 4`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2000\nleaves_per_pod = 2\nspines_per_pod = 1000\ncores_per_plane = 2000\nhosts_per_leaf = 2\n",
-            "a.toml:2:1: 2000 pods of 2 leaves and 1000 spines with 2000 cores in each plane need too many cables; accepted: at most 10000000 cables between them"),
+            "a.toml:2:1: 2000 pods of 2 leaves and 1000 spines with 2000 cores in each plane need too many links; accepted: at most 10000000 links between them"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_rate = \"40 Gbps\"\ncore_oversubscription = 2\n",
             "a.toml:10:25: `core_oversubscription` and `core_rate` are both given; the one follows from the other: remove one of them"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_oversubscription = -1\n",

@@ -38,7 +38,7 @@ pub(crate) struct Switch<B, U> {
 }
 
 impl<B: Body, U: Buffer<B>> Switch<B, U> {
-    /// The switch that is node `node`, with these ports of its part; `first_of_all` is the first of them in the
+    /// The switch that is node `node`, with these ports of its partition; `first_of_all` is the first of them in the
     /// topology.
     fn new(
         node: u32, ports: Range<usize>, first_of_all: usize, buffer: U, spec: &SwitchSpec, paths: Paths, seed: u64,
@@ -102,9 +102,9 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
 
     #[inline]
     fn arrival<L: EventList>(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, now: u64) {
-        let flight = &mut links.inbound[self.first_port + input];
-        let packet = flight.pop();
-        tree.set(input, flight.first_at());
+        let queue = &mut links.inbound[self.first_port + input];
+        let packet = queue.pop();
+        tree.set(input, queue.first_at());
         if packet.is_pause() {
             links.apply_pause(self.first_port + input, now, packet.paused_priorities());
             self.wake(links, tree, input, now);

@@ -1,16 +1,16 @@
-//! The switches of a part of a fabric, compiled for their buffer.
+//! The switches of a partition of a fabric, compiled for their buffer.
 
 use super::Switch;
 use crate::buffer::{Buffer, BufferSpec, InputBuffer, OutputBuffer, Shape, SharedBuffer};
 use crate::config::FabricSpec;
 use crate::event::EventList;
 use crate::packet::Body;
-use crate::partition::Partition;
+use crate::partition_plan::PartitionPlan;
 use crate::port::Ports;
 use crate::routing::Routes;
 use crate::topology::Topology;
 
-/// The switches of a part; all switches of a fabric have the same kind of buffer.
+/// The switches of a partition; all switches of a fabric have the same kind of buffer.
 pub(crate) enum Switches<B> {
     Input(Vec<Switch<B, InputBuffer<B>>>),
     Shared(Vec<Switch<B, SharedBuffer<B>>>),
@@ -30,9 +30,9 @@ macro_rules! each_kind {
 
 impl<B: Body> Switches<B> {
     pub(crate) fn new(
-        topology: &Topology, partition: &Partition, part: usize, spec: &FabricSpec, seed: u64,
+        topology: &Topology, plan: &PartitionPlan, partition: usize, spec: &FabricSpec, seed: u64,
     ) -> Switches<B> {
-        let build = Builder { topology, partition, part, spec, seed };
+        let build = Builder { topology, plan, partition, spec, seed };
         match &spec.switch.buffer {
             BufferSpec::Input(input) => Switches::Input(build.switches(|shape| InputBuffer::new(input, shape))),
             BufferSpec::Shared(shared) => Switches::Shared(build.switches(|shape| SharedBuffer::new(shared, shape))),
@@ -41,7 +41,7 @@ impl<B: Body> Switches<B> {
     }
 
     /// Simulates every event before `end`, none of which is before `start`. The first switch is node `first` of the
-    /// part.
+    /// partition.
     #[inline(always)]
     pub(crate) fn run<L: EventList>(
         &mut self, first: usize, links: &mut Ports<B>, routes: &Routes, events: &mut L, start: u64, end: u64,
@@ -63,8 +63,8 @@ impl<B: Body> Switches<B> {
 /// What switches are made from.
 struct Builder<'s> {
     topology: &'s Topology,
-    partition: &'s Partition,
-    part: usize,
+    plan: &'s PartitionPlan,
+    partition: usize,
     spec: &'s FabricSpec,
     seed: u64,
 }
@@ -73,7 +73,7 @@ impl Builder<'_> {
     fn switches<B: Body, U: Buffer<B>>(&self, buffer: impl Fn(Shape) -> U) -> Vec<Switch<B, U>> {
         let spec = &self.spec.switch;
         let switch = |node: &u32| {
-            let ports = self.partition.ports_of(self.topology, *node);
+            let ports = self.plan.ports_of(self.topology, *node);
             let shape = Shape {
                 ports: ports.len(),
                 priorities: spec.priorities as usize,
@@ -82,7 +82,7 @@ impl Builder<'_> {
             let first_of_all = self.topology.ports_of(*node).start;
             Switch::new(*node, ports, first_of_all, buffer(shape), spec, self.spec.paths, self.seed)
         };
-        self.partition.switches_of(self.part).iter().map(switch).collect()
+        self.plan.switches_of(self.partition).iter().map(switch).collect()
     }
 }
 

@@ -10,12 +10,12 @@ use super::switch;
 use rnic_fabric::config::{LinkSpec, NamedLink, PATHS, Paths, TopologySpec};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// Most hosts, and most of anything else that is counted in a topology.
-const MOST: u32 = 1_000_000;
-/// Most cables between switches.
-const MOST_UPLINKS: u64 = 10_000_000;
-/// Largest `k` of a fat-tree: 65,536 hosts.
-const LARGEST_K: u64 = 64;
+/// Maximum number of hosts, and of anything else that is counted in a topology.
+const MAX: u32 = 1_000_000;
+/// Maximum number of links between switches.
+const MAX_UPLINKS: u64 = 10_000_000;
+/// Maximum `k` of a fat-tree: 65,536 hosts.
+const MAX_K: u64 = 64;
 
 const COMMON: [&str; 11] =
     ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "paths", "switch", "link", "route", "storm"];
@@ -109,15 +109,15 @@ fn loss(item: &Item<'_>) -> Result<f64> {
 }
 
 fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<TopologySpec> {
-    let count = |key: &str| table.require(key, &format!("{key} = 4"))?.count(MOST);
+    let count = |key: &str| table.require(key, &format!("{key} = 4"))?.count(MAX);
     let rate_of = |key: &str| table.get(key).map(|item| item.rate()).transpose();
     let delay_of = |key: &str| table.get(key).map(|item| item.positive_time("2 us")).transpose();
     Ok(match topology {
         "fat-tree" => TopologySpec::FatTree { k: read_k(table)? },
         "leaf-spine" => {
             let (leaves, spines, hosts_per_leaf) = (count("leaves")?, count("spines")?, count("hosts_per_leaf")?);
-            if u64::from(leaves) * u64::from(spines) > MOST_UPLINKS {
-                return Err(too_many_cables(table, &format!("{leaves} leaves and {spines} spines")));
+            if u64::from(leaves) * u64::from(spines) > MAX_UPLINKS {
+                return Err(too_many_links(table, &format!("{leaves} leaves and {spines} spines")));
             }
             let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines)?;
             let uplink_delay = delay_of("uplink_delay")?;
@@ -141,7 +141,7 @@ fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<Top
 
 fn read_k(table: &Table<'_>) -> Result<u32> {
     let item = table.require("k", "k = 6")?;
-    let k = item.integer(2..=LARGEST_K)?;
+    let k = item.integer(2..=MAX_K)?;
     if !k.is_multiple_of(2) {
         return Err(
             item.error(format!("`k` is odd: {k}"), format!("a fat-tree needs an even number, for example {}", k + 1))
@@ -150,21 +150,21 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
     Ok(k as u32)
 }
 
-/// Keys of a switch's cables upwards: their rate, and the oversubscription that it follows from.
+/// Keys of a switch's links upwards: their rate, and the oversubscription from which the rate follows.
 const UPLINK: [&str; 2] = ["uplink_rate", "oversubscription"];
 const CORE: [&str; 2] = ["core_rate", "core_oversubscription"];
 
 fn read_pods(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
-    let count = |key: &str| table.require(key, &format!("{key} = 4"))?.count(MOST);
+    let count = |key: &str| table.require(key, &format!("{key} = 4"))?.count(MAX);
     let delay_of = |key: &str| table.get(key).map(|item| item.positive_time("2 us")).transpose();
     let (pods, leaves_per_pod, spines_per_pod) = (count("pods")?, count("leaves_per_pod")?, count("spines_per_pod")?);
     let (cores_per_plane, hosts_per_leaf) = (count("cores_per_plane")?, count("hosts_per_leaf")?);
     let of_a_spine = u64::from(leaves_per_pod) + u64::from(cores_per_plane);
-    if (u64::from(pods) * u64::from(spines_per_pod)).saturating_mul(of_a_spine) > MOST_UPLINKS {
+    if (u64::from(pods) * u64::from(spines_per_pod)).saturating_mul(of_a_spine) > MAX_UPLINKS {
         let what = format!(
             "{pods} pods of {leaves_per_pod} leaves and {spines_per_pod} spines with {cores_per_plane} cores in each plane"
         );
-        return Err(too_many_cables(table, &what));
+        return Err(too_many_links(table, &what));
     }
     let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines_per_pod)?;
     let of_leaves = (leaves_per_pod, uplink_rate.unwrap_or(rate));
@@ -181,13 +181,14 @@ fn read_pods(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
     })
 }
 
-fn too_many_cables(table: &Table<'_>, what: &str) -> ScenarioError {
-    let help = format!("accepted: at most {MOST_UPLINKS} cables between them");
-    table.error(format!("{what} need too many cables"), &help)
+fn too_many_links(table: &Table<'_>, what: &str) -> ScenarioError {
+    let help = format!("accepted: at most {MAX_UPLINKS} links between them");
+    table.error(format!("{what} need too many links"), &help)
 }
 
-/// The rate of each of `up` cables of a switch upwards: as one of `keys` says it, or so that the bandwidth of the
-/// cables `down`, so many of such a rate, is the wanted multiple of theirs.
+/// The rate of each of the `up` links of a switch upwards. The first of `keys` gives the rate; the second gives the
+/// ratio of the bandwidth of the links downwards, `down` being their number and rate, to the bandwidth of the links
+/// upwards.
 fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32) -> Result<Option<BitRate>> {
     let [rate, oversubscription] = keys;
     let Some(item) = table.get(oversubscription) else {
@@ -209,7 +210,7 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
 /// `["a", "b"]`, or a count that names them by letter and number.
 fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
     if !item.is_array() {
-        return Ok((0..item.count(MOST)?).map(|number| format!("{letter}{number}")).collect());
+        return Ok((0..item.count(MAX)?).map(|number| format!("{letter}{number}")).collect());
     }
     let name = |name: &Item<'_>| {
         let nameless =
@@ -222,8 +223,8 @@ fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
 fn check_hosts(topology: &TopologySpec, chosen: &Item<'_>) -> Result<()> {
     match hosts(topology) {
         0 | 1 => Err(chosen.error("the fabric has fewer than two hosts", "a flow needs a sender and a receiver")),
-        count if count > MOST => {
-            Err(chosen.error(format!("the fabric has {count} hosts"), format!("accepted: at most {MOST}")))
+        count if count > MAX => {
+            Err(chosen.error(format!("the fabric has {count} hosts"), format!("accepted: at most {MAX}")))
         }
         _ => Ok(()),
     }
@@ -247,5 +248,5 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
     item.tables("fabric.link")?.into_iter().map(read).collect()
 }
 
-/// Longest time that a whole traffic source may span, so that sums of times stay far from overflow.
+/// Maximum time that a whole traffic source may span, so that sums of times stay far from overflow.
 pub(super) const LONGEST_TRAFFIC: Time = Time::from_ms(60 * 24 * 3_600 * 1_000);
