@@ -174,9 +174,9 @@ impl Routes {
         self.pick(switch, dst, |candidates| candidates.by_hash(flow_hash))
     }
 
-    /// The port towards host `dst`; where there are several, `select` picks one of them.
+    /// The port towards host `dst`; where there are several, `select` returns the index of one of them.
     #[inline(always)]
-    pub(crate) fn pick(&self, switch: NodeId, dst: u32, select: impl FnOnce(&Candidates<'_>) -> u32) -> u32 {
+    pub(crate) fn pick(&self, switch: NodeId, dst: u32, select: impl FnOnce(Candidates<'_>) -> u32) -> u32 {
         let index = (switch - self.hosts) as usize;
         let (routes, address) = (&self.switches[index], self.addresses[dst as usize]);
         // If the addresses differ above the digit, the result is too large for a digit.
@@ -193,7 +193,7 @@ impl Routes {
             }
         };
         let candidates = Candidates { ports, first, len, salt: routes.salt };
-        if len == 1 { candidates.port(0) } else { select(&candidates) }
+        candidates.port(if len == 1 { 0 } else { select(candidates) })
     }
 
     /// The equal-cost ports of a switch towards a host, as a number that is equal for equal ports.

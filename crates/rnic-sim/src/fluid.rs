@@ -20,7 +20,7 @@ use crate::results::stats::mean;
 use crate::scenario::RunSpec;
 use crate::workload::{self, FlowSpec};
 use rnic_fabric::Routes;
-use rnic_fabric::config::{EcnSpec, MarkOn, Paths};
+use rnic_fabric::config::{EcnSpec, MarkOn};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
@@ -235,7 +235,7 @@ impl Place {
     fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Place, String> {
         let topology = &resolved.topology;
         let routes = Routes::with(topology, &resolved.fabric.routes, run.seed).map_err(|error| error.to_string())?;
-        if resolved.fabric.paths == Paths::Spray {
+        if !resolved.fabric.paths.is_per_flow() {
             return Err("each packet has a path of its own, and the model has one bottleneck".to_string());
         }
         let mut paths: Vec<Vec<usize>> = Vec::new();

@@ -12,7 +12,7 @@ use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use crate::workload::{self, Network};
 use message::MessagePlan;
-use rnic_fabric::config::{FabricSpec, Paths, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
@@ -347,15 +347,16 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
 
 /// Warns where something is worked out from a flow's path, but each packet has its own.
 fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
-    if fabric.paths != Paths::Spray {
+    if fabric.paths.is_per_flow() {
         return;
     }
+    let paths = fabric.paths.name();
     if run.watch.as_ref().is_some_and(|watch| watch.pauses) {
-        warnings.push("`paths` = \"spray\": victims of pauses are judged by one of each flow's paths".to_string());
+        warnings.push(format!("`paths` = \"{paths}\": victims of pauses are judged by one of each flow's paths"));
     }
     if run.transport.cc.telemetry {
         let name = run.transport.cc.name;
-        warnings.push(format!("`paths` = \"spray\": cc \"{name}\" takes what it hears of several links for one"));
+        warnings.push(format!("`paths` = \"{paths}\": cc \"{name}\" takes what it hears of several links for one"));
     }
 }
 
@@ -464,8 +465,8 @@ fn parameters(
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());
     put("frame_gap", Bytes(u64::from(fabric.frame_gap)).to_string());
-    if fabric.paths == Paths::Spray {
-        put("paths", "spray".to_string());
+    if !fabric.paths.is_per_flow() {
+        put("paths", fabric.paths.name().to_string());
     }
     switch::put_switch(&fabric.switch, &mut put);
     if let Some(plan) = messages {

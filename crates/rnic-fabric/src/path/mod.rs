@@ -23,6 +23,24 @@ pub enum Paths {
     Spray,
 }
 
+impl Paths {
+    /// Its name in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paths::Ecmp => "ecmp",
+            Paths::Spray => "spray",
+        }
+    }
+
+    /// Whether all packets of a flow take the same path.
+    pub fn is_per_flow(self) -> bool {
+        match self {
+            Paths::Ecmp => true,
+            Paths::Spray => false,
+        }
+    }
+}
+
 /// A path selection that can be chosen by name.
 #[derive(Clone, Copy, Debug)]
 pub struct PathEntry {
@@ -54,17 +72,17 @@ pub(crate) struct Candidates<'r> {
 impl Candidates<'_> {
     /// The port with this index, which is less than `len`.
     #[inline(always)]
-    pub(crate) fn port(&self, index: u32) -> u32 {
+    pub(crate) fn port(self, index: u32) -> u32 {
         match self.ports {
             Some(ports) => u32::from(ports[(self.first + index) as usize]),
             None => self.first + index,
         }
     }
 
-    /// The port that ECMP picks for a packet with this hash.
+    /// The index of the port that ECMP picks for a packet with this hash.
     #[inline(always)]
-    pub(crate) fn by_hash(&self, flow_hash: u32) -> u32 {
-        self.port(ecmp::index(flow_hash, self))
+    pub(crate) fn by_hash(self, flow_hash: u32) -> u32 {
+        ecmp::index(flow_hash, self.salt, self.len)
     }
 }
 
@@ -83,25 +101,25 @@ impl PathSelector {
         }
     }
 
-    /// The port by which a packet leaves. `queued` tells the bytes that wait for a port in the packet's priority.
-    #[inline(always)]
+    /// The index of the candidate by which a packet leaves. `queued` tells the bytes that wait for a port in the packet's
+    /// priority.
     pub(crate) fn select<B>(
-        &mut self, packet: &Packet<B>, candidates: &Candidates<'_>, queued: impl Fn(u32) -> u64,
-    ) -> u32 {
-        match self {
-            PathSelector::Ecmp => candidates.by_hash(packet.flow_hash),
-            _ => self.select_otherwise(packet, candidates, &queued),
-        }
-    }
-
-    /// As [`PathSelector::select`] without ECMP, away from its path.
-    #[inline(never)]
-    fn select_otherwise<B>(
-        &mut self, packet: &Packet<B>, candidates: &Candidates<'_>, _queued: &dyn Fn(u32) -> u64,
+        &mut self, packet: &Packet<B>, candidates: Candidates<'_>, _queued: impl Fn(u32) -> u64,
     ) -> u32 {
         match self {
             PathSelector::Ecmp => candidates.by_hash(packet.flow_hash),
             PathSelector::Spray(spray) => spray.select(candidates),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_names_every_path_selection_the_default_first() {
+        assert!(PATHS.iter().all(|entry| entry.paths.name() == entry.name));
+        assert_eq!(PATHS[0].paths, Paths::default());
     }
 }

@@ -11,9 +11,8 @@ impl Spray {
         Spray(Stream::new(seed, Purpose::Spray, &[u64::from(node)]))
     }
 
-    /// Any of the candidates, all equally likely.
-    pub(super) fn select(&mut self, candidates: &Candidates<'_>) -> u32 {
-        let index = (u128::from(self.0.next_u64()) * u128::from(candidates.len)) >> 64;
-        candidates.port(index as u32)
+    /// The index of any of the candidates, all equally likely.
+    pub(super) fn select(&mut self, candidates: Candidates<'_>) -> u32 {
+        ((u128::from(self.0.next_u64()) * u128::from(candidates.len)) >> 64) as u32
     }
 }

@@ -162,7 +162,7 @@ impl Scheduler {
 
 /// The highest priority in a bitmap that is not empty.
 #[inline(always)]
-fn highest(priorities: u8) -> usize {
+pub(crate) fn highest(priorities: u8) -> usize {
     7 - priorities.leading_zeros() as usize
 }
 

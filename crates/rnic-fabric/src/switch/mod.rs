@@ -21,7 +21,7 @@ use crate::packet::{Body, Packet};
 use crate::path::PathSelector;
 use crate::port::Ports;
 use crate::routing::Routes;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, highest};
 use std::ops::Range;
 
 /// One switch.
@@ -154,6 +154,15 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     /// The output by which a packet leaves.
     #[inline(always)]
     fn route(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
+        match self.path {
+            PathSelector::Ecmp => routes.port(self.node, packet.dst, packet.flow_hash) as usize,
+            _ => self.select_path(routes, packet),
+        }
+    }
+
+    /// As [`Switch::route`] for path selections other than ECMP, away from its path.
+    #[inline(never)]
+    fn select_path(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
         let (path, buffer) = (&mut self.path, &self.buffer);
         let queued = |port: u32| buffer.queued_bytes(port as usize, packet.priority as usize);
         routes.pick(self.node, packet.dst, |candidates| path.select(packet, candidates, queued)) as usize
@@ -212,8 +221,10 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         } else if port.must_tell_pause() {
             links.transmit_pause(number, now);
         } else if sendable != 0 {
-            let buffer = &self.buffer;
-            let priority = self.scheduler.next(output, sendable, |priority| buffer.head(output, priority));
+            let priority = match self.scheduler {
+                Scheduler::Strict => highest(sendable),
+                _ => self.schedule(output, sendable),
+            };
             let (mut packet, input) = self.buffer.pop(output, priority);
             self.mark(links, output, &mut packet, MarkOn::Dequeue);
             self.transmit(links, output, packet, now);
@@ -221,6 +232,13 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
         let again = self.needs_service(links, output);
         tree.set(self.ports + output, if again { links.ports[number].busy_until } else { u64::MAX });
+    }
+
+    /// The priority that an output serves next under a scheduler other than strict priority, away from its path.
+    #[inline(never)]
+    fn schedule(&mut self, output: usize, sendable: u8) -> usize {
+        let buffer = &self.buffer;
+        self.scheduler.next(output, sendable, |priority| buffer.head(output, priority))
     }
 
     /// A packet left the buffer.
