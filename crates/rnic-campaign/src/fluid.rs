@@ -22,9 +22,10 @@ use rnic_run::FlowSpec;
 use rnic_run::RunSpec;
 use rnic_run::Samples;
 use rnic_sim::flow_hash;
-use rnic_sim::resolve::{Resolved, Stack};
+use rnic_sim::resolve::Resolved;
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
-use rnic_transport::{BitRate, Bytes, Time};
+use rnic_transport::transports::WireFormat;
+use rnic_transport::{BitRate, Bytes, Psn, Time};
 
 /// Most flows that are modelled.
 const MOST_FLOWS: usize = 1_000;
@@ -184,11 +185,11 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
 
 /// What the equations do not have, wherever the flows go.
 fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
-    let name = run.transport.cc.name;
+    let name = run.transport.cc.name();
     if name != Algorithm::NAME {
         return Err(format!("the model is one of cc \"{}\", and the run has cc \"{name}\"", Algorithm::NAME));
     }
-    if run.transport.capped() || resolved.stack == Stack::Tcp {
+    if resolved.flow.bdp_cap != Psn::MAX_WINDOW || run.transport.declaration.wire == WireFormat::Other {
         return Err("the run limits the packets in flight, and the model does not".to_string());
     }
     if let Some(rate) = resolved.flow.max_rate.filter(|rate| *rate < resolved.flow.line_rate) {
@@ -211,7 +212,8 @@ fn model(resolved: &Resolved, place: &Place, flows: u32) -> Result<(Dcqcn, Fixed
     let frame = u64::from(resolved.flow.mtu + resolved.flow.header);
     let on_cable = frame + u64::from(resolved.hosting.frame_gap);
     let capacity = (u128::from(place.rate.as_bps()) * u128::from(frame) / u128::from(on_cable)) as u64;
-    let parameters = Dcqcn::new(BitRate::from_bps(capacity), &resolved.settings).map_err(|error| error.to_string())?;
+    let parameters =
+        Dcqcn::new(BitRate::from_bps(capacity), &resolved.transport.cc.settings).map_err(|error| error.to_string())?;
     let EcnSpec { marking, mark_on } = resolved.fabric.switch.ecn.ok_or("the switches mark nothing")?;
     let mut model = Dcqcn { packet: Bytes(frame), marking, delay: place.loop_time, ..parameters };
     let fixed_point = model.fixed_point(flows).map_err(|error| error.to_string())?;

@@ -1,7 +1,11 @@
 //! Flow sizes as a distribution: points of its CDF, samples, exact means.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// How large flows are.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SizeDistribution {
     /// What the scenario calls it: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB`, or a file's name.
     pub name: String,

@@ -5,7 +5,7 @@ use crate::flow_book::{FlowBook, Stop};
 use crate::hosts::FlowEnds;
 use crate::in_band::InBand;
 use crate::nic::HostTotals;
-use crate::resolve::message::{MessagePlan, Program};
+use crate::resolve::message::MessagePlan;
 use crate::run::{RunHosts, flow_book, run_hosts};
 use crate::slab::Slab;
 use rnic_fabric::{Body, HostPartition, Location, MIN_FRAME, Packet, PartitionPlan, PartitionedHosts};
@@ -16,9 +16,10 @@ use rnic_run::{FlowLog, FlowRecord, RunOutput};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
 use rnic_transport::message::nic::{Counters, Message, MessageNic, NicConfig, NicEvent, Outgoing, Received};
-use rnic_transport::message::programs::{Homa, Hpcc, Ndp};
 use rnic_transport::message::{Arrival, Pipeline};
+use rnic_transport::registry::visit_transports;
 use rnic_transport::telemetry::{HopRecord, Telemetry};
+use rnic_transport::transports::{FlowTransport, MessageTransport, ProgramVisitor, TransportVisitor};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -61,25 +62,59 @@ pub(crate) struct Framing {
     /// Length of a control packet.
     pub(crate) control: u32,
     /// Priorities that the transport uses: its last band travels in priority 0.
-    pub(crate) bands: u8,
+    pub(crate) priorities: u8,
 }
 
 /// Simulates a run by the code compiled for its program.
 pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutput {
-    let NicConfig { mtu, rtt_pkts, .. } = plan.nic;
-    match &plan.program {
-        Program::Ndp(paced) => simulate::<_, ()>(plan, job, |ip| {
-            let ndp = Ndp::new(ip, mtu, rtt_pkts);
-            if *paced { ndp.with_paced_nacks() } else { ndp }
-        }),
-        Program::Homa(settings) => simulate::<_, ()>(plan, job, |ip| Homa::new(ip, *settings)),
-        Program::Hpcc(settings) => simulate::<_, Telemetry>(plan, job, |ip| Hpcc::new(ip, *settings)),
-        Program::P4(p4, nic) => match (p4.program.header_room(), p4.telemetry) {
+    if let Some((p4, nic)) = &plan.p4 {
+        return match (p4.program.header_room(), p4.telemetry) {
             (64, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<64>(p4, nic, ip)),
             (..=192, true) => simulate::<_, Telemetry>(plan, job, |ip| p4_pipeline::<192>(p4, nic, ip)),
             (_, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
             (_, true) => simulate::<_, Telemetry>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
-        },
+        };
+    }
+    let name = job.resolved.transport.declaration.name;
+    let mut choice = Choice { plan, job: Some(job), output: None };
+    visit_transports(&mut choice);
+    choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
+}
+
+/// Simulates a run with the transport that it names.
+struct Choice<'a, 'o> {
+    plan: &'a MessagePlan,
+    /// Until its transport comes.
+    job: Option<Job<'a, 'o>>,
+    output: Option<RunOutput>,
+}
+
+impl TransportVisitor for Choice<'_, '_> {
+    fn flow_transport<F: FlowTransport>(&mut self) {}
+
+    fn message_transport<M: MessageTransport>(&mut self) {
+        if let Some(job) = self.job.take_if(|job| job.resolved.transport.declaration.name == M::NAME) {
+            let settings = &job.resolved.transport.settings;
+            self.output = Some(M::select(settings, &self.plan.facts, Messages { plan: self.plan, job }));
+        }
+    }
+}
+
+/// A run of messages, ready but for the program.
+struct Messages<'a, 'o> {
+    plan: &'a MessagePlan,
+    job: Job<'a, 'o>,
+}
+
+impl ProgramVisitor for Messages<'_, '_> {
+    type Output = RunOutput;
+
+    fn visit<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> RunOutput {
+        simulate::<_, ()>(self.plan, self.job, program)
+    }
+
+    fn visit_with_telemetry<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> RunOutput {
+        simulate::<_, Telemetry>(self.plan, self.job, program)
     }
 }
 
@@ -255,7 +290,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
 
     #[inline]
     fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Option<Packet<Carried<P::Header, T>>> {
-        let Framing { header, control, bands } = self.framing;
+        let Framing { header, control, priorities } = self.framing;
         let written = P::header_bytes(&out.header);
         let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
         let dst = out.dst_ip.wrapping_sub(FIRST_IP);
@@ -263,7 +298,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             self.strays.nowhere += 1;
             return None;
         }
-        self.strays.beyond += u64::from(out.priority >= bands);
+        self.strays.beyond += u64::from(out.priority >= priorities);
         let host = &mut self.hosts[host as usize];
         let src = host.number;
         let (flow, flow_hash, flags) = if out.is_control {
@@ -280,7 +315,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             dst,
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
-            priority: (bands - 1).saturating_sub(out.priority),
+            priority: (priorities - 1).saturating_sub(out.priority),
             flags,
             body: Carried { src, flow, header: out.header, in_band: T::default() },
         })

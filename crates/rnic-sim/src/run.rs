@@ -152,8 +152,7 @@ fn simulate_with(
     let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
     let duration = resolved.hosting.duration;
     events.estimate_flows(move |progress| expected(total, duration, progress));
-    let settings = &resolved.settings;
-    let job = Job { resolved, settings, seed, flows: stream, loops, events, capture, sharing };
+    let job = Job { resolved, seed, flows: stream, loops, events, capture, sharing };
     let output = (resolved.congestion.simulate)(job);
     let started = output.flows.len() as u64;
     if let Some(cut) = output.cut {

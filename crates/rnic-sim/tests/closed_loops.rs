@@ -6,15 +6,15 @@ use common::*;
 use proptest::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::CongestionDeclaration;
 use rnic_run::RunEvent;
+use rnic_run::{CongestionDeclaration, CongestionSpec};
 use rnic_run::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
 use rnic_run::{FlowSpec, SizeDistribution};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
-use rnic_transport::congestion::{Dcqcn, Settings};
+use rnic_transport::congestion::Dcqcn;
 use rnic_transport::{Bytes, Time};
 
 /// A minimal frame (64 + 20 bytes of gap) on a 40 Gbps cable, in picoseconds.
@@ -171,7 +171,7 @@ fn second_message(start: u64, think: Time, last: bool) -> (RunOutput, Time) {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     spec.transport.pfc = true;
     let entry = CongestionDeclaration::of::<Dcqcn>(false);
-    (spec.transport.cc, spec.transport.cc_settings) = (entry, Settings::new(entry.parameters));
+    spec.transport.cc = CongestionSpec::of(entry);
     spec.fabric.switch.ecn =
         EcnSetup { kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0), ..EcnSetup::default() };
     let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think);
@@ -256,10 +256,14 @@ fn hops_of(flow: &FlowRecord) -> u64 {
 fn a_late_packet_is_not_one_of_the_next_message() {
     for (transport, frame) in [("roce", ROCE), ("irn", IRN)] {
         let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, transport);
-        spec.transport.acks = (transport == "roce").then_some(true);
-        spec.transport.timeouts = Some(true);
-        spec.transport.rto_high = Some(Time::from_us(8));
-        spec.transport.rto_low = (transport == "irn").then_some(Time::from_us(8));
+        if transport == "roce" {
+            spec.transport.set("acks", true).unwrap();
+        }
+        spec.transport.set("timeouts", true).unwrap();
+        spec.transport.set("rto_high", Time::from_us(8)).unwrap();
+        if transport == "irn" {
+            spec.transport.set("rto_low", Time::from_us(8)).unwrap();
+        }
         let think = 2_500_000;
         spec.traffic = vec![lasting(pairs(1, (1_024.0, 1_024.0), Some(5), Time::from_ps(think)))];
         let output = run(&spec);
@@ -276,7 +280,7 @@ fn a_late_packet_is_not_one_of_the_next_message() {
 #[test]
 fn a_tcp_connection_is_set_up_once() {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "iwarp");
-    spec.transport.handshake = true;
+    spec.transport.set("handshake", true).unwrap();
     let traffic = pairs(1, (100_000.0, 100_000.0), Some(3), Time::ZERO);
     let times = |traffic: Traffic| -> Vec<u64> {
         let output = run(&RunSpec { traffic: vec![traffic], ..spec.clone() });
@@ -308,7 +312,7 @@ fn scenario() -> Scenario {
         for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
             let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);
             spec.name = format!("{transport} {} {last}", cc.name);
-            (spec.transport.cc, spec.transport.cc_settings) = (*cc, Settings::new(cc.parameters));
+            spec.transport.cc = CongestionSpec::of(*cc);
             spec.transport.pfc = transport == "roce";
             spec.limits.duration = duration;
             let end = |rounds| if duration.is_some() { None } else { Some(rounds) };

@@ -48,7 +48,7 @@ fn what_arrived_before_the_end_is_delivered() {
 #[test]
 fn a_stuck_flow_is_unfinished_at_the_end() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
-    run.transport.timeouts = Some(false);
+    run.transport.set("timeouts", false).unwrap();
     let flows = [flow(0, 0, 1, 3 * 1_024)];
     assert!(failure(&outcome_with_losses(&run, &flows, &[(0, &[2])])).contains("nothing is left to happen"));
     run.limits.duration = Some(Time::from_us(100));

@@ -7,7 +7,7 @@ fn flow(given: &[(&str, Value)]) -> (AimdParams, Aimd) {
     let flow = FlowConfig::default();
     let mut settings = Settings::new(Aimd::PARAMETERS);
     for (name, value) in given {
-        settings.set(name, *value).unwrap();
+        settings.set(name, value.clone()).unwrap();
     }
     let params = Aimd::params(&settings, &flow).unwrap();
     (params, Aimd::new(&params, &flow, Time::ZERO))

@@ -20,7 +20,7 @@ impl Flow {
     fn on(flow: &FlowConfig, given: &[(&str, Value)]) -> Flow {
         let mut settings = Settings::new(Dcqcn::PARAMETERS);
         for (name, value) in given {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = Dcqcn::params(&settings, flow).unwrap();
         Flow { params, rp: Dcqcn::new(&params, flow, Time::ZERO) }

@@ -15,7 +15,7 @@ impl Flow {
         let flow = FlowConfig::default();
         let mut settings = Settings::new(Dctcp::PARAMETERS);
         for (name, value) in given {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = Dctcp::params(&settings, &flow).unwrap();
         Flow { params, cc: Dctcp::new(&params, &flow, Time::ZERO) }

@@ -27,7 +27,7 @@ impl Flow {
         let mut settings = Settings::new(Hpcc::PARAMETERS);
         let usual = [("w_ai", Value::Bytes(Bytes(1_000))), ("eta", Value::Number(0.5))];
         for (name, value) in usual.iter().chain(given) {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = Hpcc::params(&settings, &config()).unwrap();
         Flow { params, cc: Hpcc::new(&params, &config(), Time::ZERO) }
@@ -125,7 +125,7 @@ fn records_that_say_nothing_change_nothing() {
 fn the_additive_step_follows_from_the_flows() {
     let step = |given: &[(&str, Value)]| {
         let mut settings = Settings::new(Hpcc::PARAMETERS);
-        given.iter().for_each(|(name, value)| settings.set(name, *value).unwrap());
+        given.iter().for_each(|(name, value)| settings.set(name, value.clone()).unwrap());
         let params = Hpcc::params(&settings, &config()).unwrap();
         let mut flow = Flow { params, cc: Hpcc::new(&params, &config(), Time::ZERO) };
         // All in use and a queue of 9 windows: W is 100,000 * 0.95 / 10 + W_AI.

@@ -16,7 +16,7 @@ impl<const PATCHED: bool> Flow<PATCHED> {
         let flow = FlowConfig { mtu: 1_000, ..FlowConfig::default() };
         let mut settings = Settings::new(DelayGradient::<PATCHED>::PARAMETERS);
         for (name, value) in given {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = DelayGradient::<PATCHED>::params(&settings, &flow).unwrap();
         Flow { params, cc: DelayGradient::new(&params, &flow, Time::ZERO) }

@@ -64,7 +64,7 @@ const LETTERS: [(&str, &str); 9] = [
 fn help() -> String {
     let mut text = "Parameters of --set and --sweep, named as in scenarios, and their defaults:\n".to_string();
     for parameter in Algorithm::PARAMETERS.iter().filter(|parameter| PARAMETERS.contains(&parameter.name)) {
-        let default = parameter.default.map_or(String::new(), |value| value.to_string());
+        let default = parameter.default_value().map_or(String::new(), |value| value.to_string());
         let key = format!("dcqcn.{}", parameter.name);
         text += &format!("  {key:21}  {default}: {}\n", parameter.about.split(';').next().unwrap_or_default());
     }

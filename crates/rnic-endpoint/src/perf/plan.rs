@@ -3,9 +3,9 @@
 use super::PerfError;
 use crate::device::Mode;
 use crate::port::{Faults, Probability};
-use rnic_transport::congestion::{CongestionControl, Kind, Settings, Value};
+use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
-use rnic_transport::{BitRate, Bytes, Time};
+use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Congestion, Service};
 use serde::{Deserialize, Serialize};
 
@@ -294,23 +294,10 @@ fn configure<C: CongestionControl>(given: &[(String, String)]) -> Result<Congest
                 if names.is_empty() { "it has none".to_string() } else { format!("there are: {}", names.join(", ")) };
             return Err(PlanError(format!("{} has no parameter `{key}`; {known}", C::NAME)));
         };
-        let value = value(parameter.kind, text).map_err(|why| PlanError(format!("`{key}`: {why}")))?;
+        let value = parameter.kind.parse(text).map_err(|why| PlanError(format!("`{key}`: {why}")))?;
         settings.set(key, value).map_err(PlanError)?;
     }
     Ok(Congestion::of::<C>(settings))
-}
-
-fn value(kind: Kind, text: &str) -> Result<Value, String> {
-    let unit = |error: rnic_transport::units::UnitError| error.to_string();
-    let plain = |what: &str| format!("`{text}` is not {what}");
-    match kind {
-        Kind::Rate => text.parse().map(Value::Rate).map_err(unit),
-        Kind::Time => text.parse().map(Value::Time).map_err(unit),
-        Kind::Bytes => text.parse::<Bytes>().map(Value::Bytes).map_err(unit),
-        Kind::Number { .. } => text.parse().map(Value::Number).map_err(|_| plain("a number")),
-        Kind::Count { .. } => text.parse().map(Value::Count).map_err(|_| plain("a whole number")),
-        Kind::Flag => text.parse().map(Value::Flag).map_err(|_| plain("true or false")),
-    }
 }
 
 #[cfg(test)]

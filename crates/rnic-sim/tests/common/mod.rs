@@ -40,7 +40,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             switch: SwitchSetup::default(),
         },
         traffic: Vec::new(),
-        transport: TransportSpec { transport: transport.to_string(), ..TransportSpec::default() },
+        transport: TransportSpec::named(transport).expect("a built-in transport"),
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
     }
@@ -111,7 +111,7 @@ pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(
     }
     let flows = flows.iter().copied();
     let events = &Events::ignored();
-    if run.transport.transport == "irn" {
+    if run.transport.name == "irn" {
         simulate_on::<Irn, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
     } else {
         simulate_on::<GoBackN, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
