@@ -27,7 +27,7 @@ use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// Most flows that are modelled.
-const MOST_FLOWS: usize = 1_000;
+const MAX_FLOWS: usize = 1_000;
 /// Kept values of the model in an interval of the samples.
 const VALUES_PER_INTERVAL: u64 = 16;
 
@@ -99,10 +99,10 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     }
     let flows: Vec<FlowSpec> = rnic_workload::generate(&run.traffic, &resolved.network, run.seed)
         .take_while(|flow| flow.start < end)
-        .take(MOST_FLOWS + 1)
+        .take(MAX_FLOWS + 1)
         .collect();
-    if flows.len() > MOST_FLOWS {
-        return Err(format!("more than {MOST_FLOWS} flows are too many for the model"));
+    if flows.len() > MAX_FLOWS {
+        return Err(format!("more than {MAX_FLOWS} flows are too many for the model"));
     }
     let finished = samples.flows.iter().find(|flow| {
         flows.get(flow.flow as usize).is_none_or(|spec| flow.delivered.last().is_some_and(|bytes| *bytes >= spec.bytes))

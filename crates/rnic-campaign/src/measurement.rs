@@ -49,7 +49,7 @@ pub struct Measurement {
     /// Dropped data packets as a fraction of those sent.
     pub drop_rate: Option<f64>,
     /// Data packets sent again as a fraction of those sent.
-    pub resent_rate: Option<f64>,
+    pub retransmission_rate: Option<f64>,
     /// PFC pauses.
     pub pauses: u64,
     /// Pauses that each switch received.
@@ -240,7 +240,8 @@ impl Measurement {
             tail_us: if ok { tail(&report.output.flows, run.fabric.mtu.0) } else { Vec::new() },
             requests_us: if ok { requests(&report.output.flows) } else { Vec::new() },
             drop_rate: summary.drop_rate.map(round6),
-            resent_rate: (ok && totals.data > 0).then(|| round6(totals.retransmitted as f64 / totals.data as f64)),
+            retransmission_rate: (ok && totals.data > 0)
+                .then(|| round6(totals.retransmitted as f64 / totals.data as f64)),
             pauses: totals.pause_frames,
             pauses_at: pauses_at(&report.output),
             goodput: if ok { goodputs(summary) } else { BTreeMap::new() },

@@ -75,8 +75,8 @@ fn describe_traffic(traffic: &Traffic) -> String {
         TrafficPattern::AllToAll { sizes, repeats, .. } => {
             format!("all-to-all, {}, {repeats} times", sizes.name)
         }
-        TrafficPattern::AllToAllLoop { sizes, repeats, at_once, .. } => {
-            format!("all-to-all, {}, {repeats} times, {at_once} at once from each host", sizes.name)
+        TrafficPattern::AllToAllLoop { sizes, repeats, outstanding, .. } => {
+            format!("all-to-all, {}, {repeats} times, {outstanding} at once from each host", sizes.name)
         }
         TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
             let messages =

@@ -60,7 +60,7 @@ fn output(faster: u64) -> RunOutput {
     RunOutput {
         status: RunStatus::Completed,
         offered: flows.len() as u64,
-        cut: None,
+        truncated: None,
         flows: flows.into_iter().collect(),
         ports: ports(),
         totals: totals(),
@@ -109,7 +109,7 @@ fn totals() -> Totals {
         lost: 1,
         marked: 2,
         notifications: 0,
-        given_up: 0,
+        aborted: 0,
         hops: 1_200,
         delivered: 610,
         in_flight: 4,

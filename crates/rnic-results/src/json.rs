@@ -44,13 +44,16 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
         put("failure", json!(failure));
     }
     let flows = run.flows;
-    if let Some(cut) = run.cut {
+    if let Some(truncation) = run.truncated {
         let unfinished = flows.offered - flows.completed;
-        put("cut", json!({"at_us": cut.at.as_us(), "unfinished": unfinished, "not_started": cut.not_started}));
+        put(
+            "truncated",
+            json!({"at_us": truncation.at.as_us(), "unfinished": unfinished, "not_started": truncation.not_started}),
+        );
     }
-    let (completed, given_up) = (flows.completed, run.totals.given_up);
+    let (completed, aborted) = (flows.completed, run.totals.aborted);
     let counts =
-        json!({"offered": flows.offered, "completed": completed, "measured": flows.measured, "given_up": given_up});
+        json!({"offered": flows.offered, "completed": completed, "measured": flows.measured, "aborted": aborted});
     put("flows", counts);
     put("slowdown", distribution(run.slowdown));
     put("fct_us", distribution(run.fct_us));
@@ -183,7 +186,7 @@ fn utilisation(of: Option<Utilisation>) -> Value {
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use rnic_run::{Cut, RunStatus};
+    use rnic_run::{RunStatus, Truncation};
 
     #[test]
     fn the_contract_by_hand() {
@@ -201,7 +204,7 @@ mod tests {
 
     const EXPECTED_FIRST_RUN: &str = r#"{
         "name": "RoCE + PFC", "transport": "roce", "cc": "none", "pfc": true, "status": "completed",
-        "flows": {"offered": 5, "completed": 5, "measured": 4, "given_up": 0},
+        "flows": {"offered": 5, "completed": 5, "measured": 4, "aborted": 0},
         "slowdown": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
         "fct_us": {"mean": 187.5, "p50": 40.0, "p95": 400.0, "p99": 400.0, "p999": 400.0},
         "sizes": [
@@ -255,7 +258,7 @@ mod tests {
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][1];
         assert_eq!((&run["status"], &run["failure"]), (&json!("failed"), &json!("flow 3 is stuck")));
-        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "aborted": 0}));
         for key in ["slowdown", "fct_us", "rct_us", "requests", "drop_rate"] {
             assert_eq!(run.get(key), Some(&Value::Null), "{key}");
         }
@@ -270,20 +273,20 @@ mod tests {
     fn a_cut_run_has_statistics_and_tells_what_is_missing() {
         let (scenario, mut reports) = fixture::two_runs();
         let output = &mut reports[0].output;
-        output.cut = Some(Cut { at: output.end, not_started: Some(7) });
+        output.truncated = Some(Truncation { at: output.end, not_started: Some(7) });
         // Started at 110 us, the run ended at 600.000001 us.
         output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 49_000));
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][0];
         assert_eq!(run["status"], "completed");
-        assert_eq!(run["cut"], json!({"at_us": 600.000001, "unfinished": 1, "not_started": 7}));
-        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
+        assert_eq!(run["truncated"], json!({"at_us": 600.000001, "unfinished": 1, "not_started": 7}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "aborted": 0}));
         assert_eq!(run["goodput_bps"]["flows"], 4);
         let incast = &run["traffic"][1];
         assert_eq!((&incast["flows"], &incast["unfinished"]), (&json!(1), &json!(1)));
         assert_eq!((&incast["goodput_bps"]["min"], &incast["goodput_bps"]["flows"]), (&json!(8e8), &json!(2)));
         assert_eq!(run["rct_us"], Value::Null, "the only request is unfinished");
-        assert!(json["runs"][1].get("cut").is_none());
+        assert!(json["runs"][1].get("truncated").is_none());
     }
 
     #[test]
@@ -293,7 +296,7 @@ mod tests {
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         let json: Value = serde_json::from_str(&text).unwrap();
         let run = &json["runs"][0];
-        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0, "given_up": 0}));
+        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0, "aborted": 0}));
         assert_eq!(run["sizes"], json!([]));
         assert!(run["slowdown"].is_null() && run["drop_rate"].is_null() && run["requests"].is_null());
     }

@@ -29,7 +29,7 @@ pub struct PauseSummary {
     /// Number of samples.
     pub samples: u64,
     /// Most transmitters paused at one sample, each priority counted.
-    pub most_paused: u32,
+    pub max_paused: u32,
     /// What they waited for in the end, longest first.
     pub roots: Vec<RootSummary>,
     /// A cycle of pauses.
@@ -58,7 +58,7 @@ pub struct RootSummary {
     /// For how long it held ports: samples times interval.
     pub held: Time,
     /// Most ports that it held at one sample.
-    pub most_ports: u32,
+    pub max_ports: u32,
 }
 
 /// Ports that waited for each other in a circle.
@@ -71,7 +71,7 @@ pub struct CycleSummary {
     /// Whether the run ended with one.
     pub at_end: bool,
     /// Whether the run's `duration` cut it.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// A flow that was held up without having a part in it.
@@ -166,7 +166,7 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
             priority: root.priority,
             first: root.first,
             held: records.interval * root.samples,
-            most_ports: root.most_ports,
+            max_ports: root.max_ports,
         })
         .collect();
     roots.sort_by_key(|root| std::cmp::Reverse(root.held));
@@ -192,13 +192,13 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
     Some(PauseSummary {
         interval: records.interval,
         samples: records.samples,
-        most_paused: records.most_paused,
+        max_paused: records.max_paused,
         roots,
         cycle: records.cycle.as_ref().map(|cycle| CycleSummary {
             first: cycle.first,
             ports: cycle.ports.iter().map(name).collect(),
             at_end: cycle.at_end,
-            cut: cycle.cut,
+            truncated: cycle.truncated,
         }),
         victims: records.victim_count,
         longest: records.victims.iter().take(VICTIMS).map(victim).collect(),
@@ -216,7 +216,7 @@ impl PauseSummary {
         let mut sentences = Vec::new();
         if let Some(cycle) = &self.cycle {
             let (at, ports) = (duration(cycle.first.as_us()), cycle.ports.join(", "));
-            sentences.push(match (cycle.at_end, cycle.cut) {
+            sentences.push(match (cycle.at_end, cycle.truncated) {
                 (true, false) => format!("deadlock from {at} on: {ports} wait for each other"),
                 (true, true) => {
                     format!("a cycle of pauses at the end of the run, from {at} on: {ports} wait for each other")
@@ -229,7 +229,7 @@ impl PauseSummary {
                 "{} paused others for {}, up to {} at once, first seen at {}",
                 root.name,
                 duration(root.held.as_us()),
-                root.most_ports,
+                root.max_ports,
                 duration(root.first.as_us())
             ));
         }
@@ -259,14 +259,14 @@ impl PauseSummary {
         json!({
             "interval_us": self.interval.as_us(),
             "samples": self.samples,
-            "most_paused": self.most_paused,
+            "max_paused": self.max_paused,
             "roots": self.roots.iter().map(|root| json!({
                 "kind": root.kind.name(),
                 "port": root.port,
                 "priority": root.priority,
                 "first_us": root.first.as_us(),
                 "held_us": root.held.as_us(),
-                "most_ports": root.most_ports,
+                "max_ports": root.max_ports,
             })).collect::<Vec<_>>(),
             "cycle": self.cycle.as_ref().map(|cycle| json!({
                 "first_us": cycle.first.as_us(),

@@ -88,14 +88,14 @@ mod tests {
     fn paused() -> PauseRecords {
         let us = Time::from_us;
         let root =
-            PauseRoot { kind: RootKind::Congestion, port: 0, priority: 0, first: us(10), samples: 3, most_ports: 1 };
+            PauseRoot { kind: RootKind::Congestion, port: 0, priority: 0, first: us(10), samples: 3, max_ports: 1 };
         let span = |from, to| PauseSpan { port: 0, priority: 0, from: us(from), to: us(to), root: Some(0) };
         PauseRecords {
             interval: us(10),
             samples: 9,
             roots: vec![root],
-            most_paused: 1,
-            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true, cut: false }),
+            max_paused: 1,
+            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true, truncated: false }),
             victims: vec![Victim { flow: 0, src: 0, dst: 1, samples: 2, root: 0, finished: true, goodput: 5e9 }],
             victim_count: 1,
             spans: vec![span(10, 30), span(80, 90)],
@@ -176,7 +176,7 @@ mod tests {
         let cut = |page: &str| page.contains("<li>cut off at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;");
         assert!(!cut(&rendered(&scenario, &reports)));
         let at = rnic_transport::Time::from_us(600);
-        reports[1].output.cut = Some(rnic_run::Cut { at, not_started: Some(3) });
+        reports[1].output.truncated = Some(rnic_run::Truncation { at, not_started: Some(3) });
         assert!(cut(&rendered(&scenario, &reports)));
     }
 

@@ -5,7 +5,7 @@ use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
 use rnic_fabric::config::TopologySpec;
 use rnic_run::RunRecord;
-use rnic_run::{Cut, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
+use rnic_run::{PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
 use rnic_run::{RunSpec, Scenario};
 use rnic_transport::Time;
 
@@ -57,7 +57,7 @@ pub struct RunSummary {
     /// Why it failed; `None` for a completed run.
     pub failure: Option<String>,
     /// Where the run's `duration` cut it off, if it did.
-    pub cut: Option<Cut>,
+    pub truncated: Option<Truncation>,
     /// How many flows.
     pub flows: FlowCounts,
     /// Flow completion time divided by that of the flow alone on an empty fabric.
@@ -220,8 +220,8 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         timeouts: counts.timeouts,
         requests: Distribution::of(requests),
         goodput: flows.goodput,
-        about_goodput: output.cut.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
-        cut: output.cut,
+        about_goodput: output.truncated.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
+        truncated: output.truncated,
         sim_time: output.end,
         parameters: output.parameters.clone(),
         warnings: warnings(output, flows.whole.flows, ok),
@@ -234,9 +234,9 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
 
 /// Why the run's statistics cannot be trusted. A run that calls itself completed with unfinished flows is a failure too.
 fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
-    let unfinished = match output.cut {
+    let unfinished = match output.truncated {
         // Messages that were given up are told of in a warning.
-        None => unfinished.saturating_sub(output.totals.given_up),
+        None => unfinished.saturating_sub(output.totals.aborted),
         Some(_) => 0, // a cut run is as it should be
     };
     match (&output.status, output.flows.error()) {

@@ -199,7 +199,7 @@ fn goodput(summary: &ScenarioSummary, width: usize) -> String {
 /// What the duration of runs cut off: a line each, or one for many.
 pub(crate) fn cuts(summary: &ScenarioSummary) -> Vec<String> {
     let unfinished = |run: &RunSummary| run.flows.offered - run.flows.completed;
-    let cut: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.cut?))).collect();
+    let cut: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.truncated?))).collect();
     let not_started = |flows: u64| if flows == 0 { String::new() } else { format!(", {} not started", count(flows)) };
     if cut.len() > FEW {
         let of = cut.iter().map(|(run, _)| unfinished(run));
@@ -211,7 +211,7 @@ pub(crate) fn cuts(summary: &ScenarioSummary) -> Vec<String> {
             count(most)
         )];
     }
-    let line = |(run, cut): &(&RunSummary, rnic_run::Cut)| {
+    let line = |(run, cut): &(&RunSummary, rnic_run::Truncation)| {
         format!(
             "cut off at {}: {}: {} of {} flows unfinished{}; slowdown and completion times are of the finished ones",
             cut.at,
@@ -305,7 +305,7 @@ fn wrap(text: &str, width: usize) -> String {
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use rnic_run::{Cut, RunStatus};
+    use rnic_run::{RunStatus, Truncation};
     use rnic_transport::Time;
 
     fn fits(text: &str, width: usize) {
@@ -375,7 +375,7 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
     fn a_cut_run_shows_goodput_and_what_is_unfinished() {
         let (scenario, mut reports) = fixture::two_runs();
         let output = &mut reports[1].output;
-        output.cut = Some(Cut { at: Time::from_us(600), not_started: Some(7) });
+        output.truncated = Some(Truncation { at: Time::from_us(600), not_started: Some(7) });
         output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 0));
         for width in [60, 80, 120] {
             fits(&render(&summarise(&scenario, &reports), width), width);

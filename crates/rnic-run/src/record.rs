@@ -13,7 +13,7 @@ pub struct RunOutput {
     /// Flows that the traffic has in all, started or not; in a run that was cut those that started.
     pub offered: u64,
     /// Where the run's `duration` cut it off.
-    pub cut: Option<Cut>,
+    pub truncated: Option<Truncation>,
     /// Every flow that started, in order of its start.
     #[serde(skip)]
     pub flows: FlowLog,
@@ -84,7 +84,7 @@ impl RunOutput {
         RunOutput {
             status: RunStatus::Failed(reason),
             offered: 0,
-            cut: None,
+            truncated: None,
             flows: FlowLog::new(),
             ports: Vec::new(),
             totals: Totals::default(),
@@ -99,7 +99,7 @@ impl RunOutput {
 
 /// A run that ended at its `duration`, with flows unfinished or still to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Cut {
+pub struct Truncation {
     /// Its duration.
     #[serde(with = "stored::time")]
     pub at: Time,
@@ -217,7 +217,7 @@ pub struct Totals {
     /// Congestion notifications (CNPs) that the hosts sent; part of `control`.
     pub notifications: u64,
     /// Messages that their senders gave up.
-    pub given_up: u64,
+    pub aborted: u64,
     /// Transmissions of data or control packets on a link.
     pub hops: u64,
     /// Packets delivered to hosts.
@@ -245,7 +245,7 @@ pub struct PauseRecords {
     /// What pauses came from, in order of first appearance.
     pub roots: Vec<PauseRoot>,
     /// Most transmitters that were paused at one sample, each priority counted.
-    pub most_paused: u32,
+    pub max_paused: u32,
     /// The sample with most of them, the first of several.
     pub worst: Option<PauseTreeRecord>,
     /// A cyclic buffer dependency, if a sample or the end of the run had one.
@@ -301,7 +301,7 @@ pub struct PauseRoot {
     /// At how many samples it held a port.
     pub samples: u64,
     /// Most ports that it held at one sample.
-    pub most_ports: u32,
+    pub max_ports: u32,
 }
 
 /// All paused transmitters at an instant.
@@ -349,7 +349,7 @@ pub struct BufferCycle {
     /// Whether the run ended with one: a deadlock, unless it was cut.
     pub at_end: bool,
     /// Whether the run's `duration` cut it, so that the cycle might have dissolved yet.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// A flow that was held up without having a part in it.

@@ -251,9 +251,9 @@ pub enum TrafficPattern {
         /// Messages of each pair; `None`: without end.
         messages: Option<u32>,
         /// From when the sender knows that a message is complete to the start of the next one.
-        think: Time,
+        think_time: Time,
         /// Whether the messages of a pair share a connection.
-        lasting: bool,
+        persistent: bool,
     },
     /// `all-to-all` with `at_once`: every host sends to all others in turn, and has so many messages under way.
     AllToAllLoop {
@@ -262,9 +262,9 @@ pub enum TrafficPattern {
         /// How many times each host sends to every other.
         repeats: u32,
         /// Messages of a host that are under way at once.
-        at_once: u32,
+        outstanding: u32,
         /// From when the sender knows that a message is complete to the start of its next one.
-        think: Time,
+        think_time: Time,
     },
     /// `incast` with `interval = "completion"`: the next request starts when the last one is complete.
     IncastLoop {
@@ -273,9 +273,9 @@ pub enum TrafficPattern {
         /// How many requests; `None`: without end.
         repeats: Option<u32>,
         /// From when the senders know that a request is complete to the start of the next one.
-        think: Time,
+        think_time: Time,
         /// Whether the connections of a sender last from request to request.
-        lasting: bool,
+        persistent: bool,
     },
 }
 

@@ -46,11 +46,11 @@ pub struct Origin {
 #[derive(Debug)]
 struct Source {
     traffic: u16,
-    think: Time,
+    think_time: Time,
     rounds: Option<u32>,
     kind: Kind,
     /// Whether flows share connections.
-    lasting: bool,
+    persistent: bool,
     /// Flows that came so far.
     made: u64,
     /// Flows in all.
@@ -86,18 +86,18 @@ impl Loops {
     /// Of a flow that is part of no loop.
     pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
     /// Most pairs of one source.
-    pub const MOST_PAIRS: u32 = 1_000_000;
+    pub const MAX_PAIRS: u32 = 1_000_000;
 
     /// Why this source cannot run on this network.
     pub fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
         match &traffic.pattern {
-            TrafficPattern::Pairs { pairs, sizes, .. } if (1..=Loops::MOST_PAIRS).contains(pairs) => sizes.validate(),
-            TrafficPattern::Pairs { pairs, .. } => Err(format!("pairs is {pairs}; write 1 to {}", Loops::MOST_PAIRS)),
+            TrafficPattern::Pairs { pairs, sizes, .. } if (1..=Loops::MAX_PAIRS).contains(pairs) => sizes.validate(),
+            TrafficPattern::Pairs { pairs, .. } => Err(format!("pairs is {pairs}; write 1 to {}", Loops::MAX_PAIRS)),
             TrafficPattern::IncastLoop { incast, .. } => check_incast(incast, network),
-            TrafficPattern::AllToAllLoop { sizes, repeats, at_once, .. } => {
+            TrafficPattern::AllToAllLoop { sizes, repeats, outstanding, .. } => {
                 let others = network.hosts - 1;
-                if !(1..=others).contains(at_once) {
-                    return Err(format!("at_once is {at_once}; a host has 1 to {others} others to send to"));
+                if !(1..=others).contains(outstanding) {
+                    return Err(format!("outstanding is {outstanding}; a host has 1 to {others} others to send to"));
                 }
                 if repeats.checked_mul(others).is_none() {
                     return Err(format!("{repeats} repetitions are too many; write 1 to {}", u32::MAX / others));
@@ -133,20 +133,20 @@ impl Loops {
     fn add(&mut self, index: u16, traffic: &Traffic) {
         let hosts = self.hosts;
         // Loops, and rounds of each that are under way at once.
-        let (members, at_once) = match &traffic.pattern {
+        let (members, outstanding) = match &traffic.pattern {
             TrafficPattern::Pairs { pairs, .. } => (*pairs, 1),
-            TrafficPattern::AllToAllLoop { at_once, .. } => (hosts, *at_once),
+            TrafficPattern::AllToAllLoop { outstanding, .. } => (hosts, *outstanding),
             _ => (1, 1),
         };
-        let (kind, think, lasting, rounds) = match &traffic.pattern {
-            TrafficPattern::Pairs { sizes, messages, think, lasting, .. } => {
-                (Kind::Pairs(sizes.clone()), *think, *lasting, *messages)
+        let (kind, think_time, persistent, rounds) = match &traffic.pattern {
+            TrafficPattern::Pairs { sizes, messages, think_time, persistent, .. } => {
+                (Kind::Pairs(sizes.clone()), *think_time, *persistent, *messages)
             }
-            TrafficPattern::AllToAllLoop { sizes, repeats, think, .. } => {
-                (Kind::AllToAll(sizes.clone()), *think, false, Some(repeats.saturating_mul(hosts - 1)))
+            TrafficPattern::AllToAllLoop { sizes, repeats, think_time, .. } => {
+                (Kind::AllToAll(sizes.clone()), *think_time, false, Some(repeats.saturating_mul(hosts - 1)))
             }
-            TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
-                (Kind::Incast(*incast), *think, *lasting, *repeats)
+            TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } => {
+                (Kind::Incast(*incast), *think_time, *persistent, *repeats)
             }
             _ => return,
         };
@@ -170,9 +170,19 @@ impl Loops {
             self.members.push(Member { source: number, rounds: 0, open: 0, known: traffic.start, pair });
         }
         let Traffic { warmup, cooldown, .. } = *traffic;
-        self.sources.push(Source { traffic: index, think, rounds, kind, lasting, made: 0, total, warmup, cooldown });
+        self.sources.push(Source {
+            traffic: index,
+            think_time,
+            rounds,
+            kind,
+            persistent,
+            made: 0,
+            total,
+            warmup,
+            cooldown,
+        });
         for member in self.members.len() - members as usize..self.members.len() {
-            (0..at_once).for_each(|_| self.schedule(member as u32, traffic.start));
+            (0..outstanding).for_each(|_| self.schedule(member as u32, traffic.start));
         }
     }
 
@@ -223,10 +233,10 @@ impl Loops {
         member.known = member.known.max(known);
         if matches!(source.kind, Kind::AllToAll(_)) {
             // It waits for none of its other messages.
-            let start = known.saturating_add(source.think);
+            let start = known.saturating_add(source.think_time);
             self.schedule(number, start);
         } else if member.open == 0 {
-            let start = member.known.saturating_add(source.think);
+            let start = member.known.saturating_add(source.think_time);
             self.schedule(number, start);
         }
     }
@@ -287,7 +297,7 @@ impl Loops {
             source.made += 1;
             of_sender = if flow.src == sender { of_sender + 1 } else { 0 };
             sender = flow.src;
-            let connection = if source.lasting {
+            let connection = if source.persistent {
                 let next = self.connections.len() as u32;
                 *self.connections.entry((number, sender, of_sender)).or_insert(next)
             } else {
@@ -317,17 +327,17 @@ mod tests {
 
     fn pairs(pairs: u32, messages: Option<u32>) -> Traffic {
         let sizes = sizes::parse("uniform 1 KB - 9 KB", Path::new("")).unwrap();
-        traffic(TrafficPattern::Pairs { pairs, sizes, messages, think: Time::from_us(1), lasting: true })
+        traffic(TrafficPattern::Pairs { pairs, sizes, messages, think_time: Time::from_us(1), persistent: true })
     }
 
     fn incast(senders: u32, repeats: Option<u32>) -> Traffic {
         let incast = Incast { senders, total: Bytes(10_001), receiver: 1, connections: 2 };
-        traffic(TrafficPattern::IncastLoop { incast, repeats, think: Time::from_us(1), lasting: true })
+        traffic(TrafficPattern::IncastLoop { incast, repeats, think_time: Time::from_us(1), persistent: true })
     }
 
-    fn all_to_all(at_once: u32, repeats: u32) -> Traffic {
+    fn all_to_all(outstanding: u32, repeats: u32) -> Traffic {
         let sizes = sizes::parse("uniform 1 KB - 9 KB", Path::new("")).unwrap();
-        traffic(TrafficPattern::AllToAllLoop { sizes, repeats, at_once, think: Time::from_us(1) })
+        traffic(TrafficPattern::AllToAllLoop { sizes, repeats, outstanding, think_time: Time::from_us(1) })
     }
 
     /// Takes all flows and completes them in a scrambled order, each known 10 us after its start, and `spread` for each number of its
@@ -417,14 +427,14 @@ mod tests {
             requests.entry((*member, flow.start)).or_default().push(*connection);
         }
         assert!(hosts.keys().copied().eq(0..4 * 2 + 2), "as many as there are senders");
-        for at_once in requests.values_mut() {
-            at_once.sort_unstable();
-            assert!(at_once.is_sorted_by(|a, b| a < b), "one flow at a time");
+        for connections in requests.values_mut() {
+            connections.sort_unstable();
+            assert!(connections.is_sorted_by(|a, b| a < b), "one flow at a time");
         }
         // Without, there are none.
         let mut traffic = pairs(2, Some(3));
-        let TrafficPattern::Pairs { lasting, .. } = &mut traffic.pattern else { panic!("no pairs") };
-        *lasting = false;
+        let TrafficPattern::Pairs { persistent, .. } = &mut traffic.pattern else { panic!("no pairs") };
+        *persistent = false;
         let mut loops = closed_loops(&[traffic], &network(5), 1).unwrap();
         assert!(drain(&mut loops, Time::ZERO, 0).iter().all(|(_, origin)| origin.connection == Loops::NONE));
     }
@@ -438,9 +448,12 @@ mod tests {
         assert_eq!(error, "traffic `t`: senders is 4; besides the receiver there are 1 to 3 hosts");
         let error = crate::check(&[pairs(0, None)], &network).unwrap_err();
         assert_eq!(error, "traffic `t`: pairs is 0; write 1 to 1000000");
-        for at_once in [0, 4] {
-            let error = crate::check(&[all_to_all(at_once, 1)], &network).unwrap_err();
-            assert_eq!(error, format!("traffic `t`: at_once is {at_once}; a host has 1 to 3 others to send to"));
+        for outstanding in [0, 4] {
+            let error = crate::check(&[all_to_all(outstanding, 1)], &network).unwrap_err();
+            assert_eq!(
+                error,
+                format!("traffic `t`: outstanding is {outstanding}; a host has 1 to 3 others to send to")
+            );
         }
         let error = crate::check(&[all_to_all(1, u32::MAX)], &network).unwrap_err();
         assert_eq!(error, "traffic `t`: 4294967295 repetitions are too many; write 1 to 1431655765");
@@ -470,10 +483,10 @@ mod tests {
         /// Every host sends to each of the others as often as asked for, and never has more messages under way.
         #[test]
         fn all_to_all_has_no_more_at_once(
-            hosts in 2u32..9, at_once in 1u32..8, repeats in 1u32..4, seed: u64, scramble in 0usize..7,
+            hosts in 2u32..9, outstanding in 1u32..8, repeats in 1u32..4, seed: u64, scramble in 0usize..7,
         ) {
-            let at_once = at_once.min(hosts - 1);
-            let mut loops = closed_loops(&[all_to_all(at_once, repeats)], &network(hosts), seed).unwrap();
+            let outstanding = outstanding.min(hosts - 1);
+            let mut loops = closed_loops(&[all_to_all(outstanding, repeats)], &network(hosts), seed).unwrap();
             let all = drain(&mut loops, Time::from_us(1), scramble);
             prop_assert_eq!(Some(all.len() as u64), loops.total());
             let mut times: BTreeMap<(u32, u32), u32> = BTreeMap::new();
@@ -482,7 +495,7 @@ mod tests {
                 let known = |flow: &FlowSpec| flow.start + Time::from_us(10 + u64::from(flow.src));
                 let others = all.iter().map(|(other, _)| other).filter(|other| other.src == flow.src);
                 let open = others.filter(|other| other.start <= flow.start && known(other) > flow.start).count();
-                prop_assert!(open as u32 <= at_once, "{} under way", open);
+                prop_assert!(open as u32 <= outstanding, "{} under way", open);
             }
             prop_assert_eq!(times.len() as u32, hosts * (hosts - 1));
             prop_assert!(times.values().all(|count| *count == repeats));

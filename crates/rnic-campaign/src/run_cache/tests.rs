@@ -8,7 +8,7 @@ use rnic_run::{
     BufferCycle, FlowSamples, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, QueueSamples, RootKind,
     Samples, TreePort, Victim,
 };
-use rnic_run::{Cut, RunStatus};
+use rnic_run::{RunStatus, Truncation};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_transport::Time;
@@ -139,7 +139,7 @@ fn a_report_comes_back_as_it_was() {
     let (mut scenario, mut reports) = fixture::two_runs();
     scenario.runs[1].seed = 8;
     let (us, ps) = (Time::from_us, Time::from_ps);
-    let root = PauseRoot { kind: RootKind::Nic, port: 1, priority: 2, first: ps(3), samples: 4, most_ports: 5 };
+    let root = PauseRoot { kind: RootKind::Nic, port: 1, priority: 2, first: ps(3), samples: 4, max_ports: 5 };
     let port = TreePort {
         port: 1,
         priority: 0,
@@ -160,13 +160,13 @@ fn a_report_comes_back_as_it_was() {
             PauseRoot { kind: RootKind::Cycle, ..root },
             PauseRoot { kind: RootKind::Congestion, ..root },
         ],
-        most_paused: 4,
+        max_paused: 4,
         worst: Some(PauseTreeRecord {
             at: us(5),
             paused: 6,
             ports: vec![port, TreePort { waits_for: Some(4), root: None, ..port }],
         }),
-        cycle: Some(BufferCycle { first: us(7), ports: vec![1, 2], at_end: true, cut: false }),
+        cycle: Some(BufferCycle { first: us(7), ports: vec![1, 2], at_end: true, truncated: false }),
         victims: vec![victim, Victim { goodput: f64::MAX, ..victim }],
         victim_count: u64::MAX,
         log: vec![
@@ -184,8 +184,8 @@ fn a_report_comes_back_as_it_was() {
         queues: vec![QueueSamples { name: "s0:h1".into(), bytes: vec![0, u32::MAX] }],
         flows: vec![FlowSamples { flow: 3, first: 1, delivered: vec![u64::MAX] }],
     });
-    reports[0].output.cut = Some(Cut { at: us(600), not_started: Some(3) });
-    reports[1].output.cut = Some(Cut { at: us(600), not_started: None });
+    reports[0].output.truncated = Some(Truncation { at: us(600), not_started: Some(3) });
+    reports[1].output.truncated = Some(Truncation { at: us(600), not_started: None });
     reports[1].output.status = RunStatus::Failed("stuck: \"h0\" \u{2192} h1".into());
     reports[1].output.flows.edit(2, |flow| flow.finish = None);
     reports[1].output.flows = reports[1].output.flows.in_file();

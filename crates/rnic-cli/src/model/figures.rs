@@ -256,7 +256,7 @@ fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
 fn csv(solved: &[Solved]) -> String {
     let mut text =
         "parameter,value,flows,fixed_p,fixed_queue_bytes,fixed_valid,queue_mean_bytes,queue_deviation_bytes,\
-        queue_least_bytes,queue_most_bytes,difference_mean_bps,difference_last_tenth_bps\n"
+        queue_min_bytes,queue_max_bytes,difference_mean_bps,difference_last_tenth_bps\n"
             .to_string();
     for one in solved {
         let queue =

@@ -10,9 +10,9 @@ use rnic_results::text::round6;
 use serde_json::{Value, json};
 
 /// Points of a plotted curve, at most.
-const MOST_POINTS: usize = 1_500;
+const MAX_POINTS: usize = 1_500;
 /// Flows with a line of their own in a table.
-const MOST_FLOWS: usize = 16;
+const MAX_FLOWS: usize = 16;
 
 /// Everything to tell of one solution.
 pub(super) struct Report<'a> {
@@ -59,7 +59,7 @@ impl Report<'_> {
     fn statistics(&self) -> Vec<(String, &'static str, Stretch)> {
         let from = self.skipped();
         let mut rows = vec![("queue".to_string(), "bytes", Stretch::of(&self.series.queue[from..]))];
-        for (i, flow) in self.series.flows.iter().enumerate().take(MOST_FLOWS) {
+        for (i, flow) in self.series.flows.iter().enumerate().take(MAX_FLOWS) {
             let name = match self.series.flows.len() {
                 1 if flow.count == 1 => "rate".to_string(),
                 1 => "rate of each flow".to_string(),
@@ -98,7 +98,7 @@ impl Report<'_> {
         let mut rows = vec![cells(&["", "mean", "deviation", "least", "most", "at the end"])];
         let last = self.series.time.len() - 1;
         let ends: Vec<f64> = std::iter::once(self.series.queue[last])
-            .chain(self.series.flows.iter().take(MOST_FLOWS).map(|flow| flow.rate[last]))
+            .chain(self.series.flows.iter().take(MAX_FLOWS).map(|flow| flow.rate[last]))
             .chain(self.series.spread().last().copied())
             .collect();
         for ((name, unit, stretch), end) in self.statistics().into_iter().zip(ends) {
@@ -233,7 +233,7 @@ fn csv(series: &Series) -> String {
 
 /// A curve over time in milliseconds, thinned out if there are many values.
 pub(super) fn line(series: usize, time: &[f64], values: &[f64], scale: f64) -> Line {
-    let every = time.len().div_ceil(MOST_POINTS).max(1);
+    let every = time.len().div_ceil(MAX_POINTS).max(1);
     let points = time.iter().zip(values).step_by(every).map(|(time, value)| Point::at(time * 1e3, value * scale));
     Line { series, points: points.collect() }
 }

@@ -140,7 +140,7 @@ fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time
         })
         .collect();
     if let Some(cycle) = &records.cycle {
-        let name = match (cycle.at_end, cycle.cut) {
+        let name = match (cycle.at_end, cycle.truncated) {
             (true, false) => "deadlock: the cycle is closed",
             (true, true) => "a cycle that lasts until the end",
             (false, _) => "a cycle that dissolved",
@@ -171,7 +171,7 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
         .iter()
         .take(TOP)
         .map(|root| {
-            row(&escape(&root.name), &[time(root.first.as_us()), time(root.held.as_us()), root.most_ports.to_string()])
+            row(&escape(&root.name), &[time(root.first.as_us()), time(root.held.as_us()), root.max_ports.to_string()])
         })
         .collect();
     html += &table("counts", "Roots of pauses", &head, &rows);

@@ -60,25 +60,25 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("repeats", repeats.to_string());
                 put("connections", connections.to_string());
             }
-            TrafficPattern::Pairs { pairs, messages, think, lasting, .. } => {
+            TrafficPattern::Pairs { pairs, messages, think_time, persistent, .. } => {
                 put("pairs", pairs.to_string());
                 put("messages", messages.map_or("no end".to_string(), |messages| messages.to_string()));
-                put("think", think.to_string());
-                put("lasting_connections", lasting.to_string());
+                put("think_time", think_time.to_string());
+                put("persistent_connections", persistent.to_string());
             }
-            TrafficPattern::AllToAllLoop { repeats, at_once, think, .. } => {
+            TrafficPattern::AllToAllLoop { repeats, outstanding, think_time, .. } => {
                 put("repeats", repeats.to_string());
-                put("at_once", at_once.to_string());
-                put("think", think.to_string());
+                put("outstanding", outstanding.to_string());
+                put("think_time", think_time.to_string());
             }
-            TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
+            TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } => {
                 put("senders", incast.senders.to_string());
                 put("total", incast.total.to_string());
                 put("repeats", repeats.map_or("no end".to_string(), |repeats| repeats.to_string()));
                 put("connections", incast.connections.to_string());
                 put("interval", "completion".to_string());
-                put("think", think.to_string());
-                put("lasting_connections", lasting.to_string());
+                put("think_time", think_time.to_string());
+                put("persistent_connections", persistent.to_string());
             }
             _ => {}
         }
