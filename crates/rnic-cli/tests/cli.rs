@@ -424,8 +424,8 @@ fn a_run_whose_flows_find_no_room_has_failed() {
     command.args(["run", "a.toml", "--quiet"]).args(flows);
     let output = command.env("TMPDIR", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let expected = "error: run \"IRN\" failed: the records of the flows cannot be kept in a temporary file in /nowhere: No such file or \
-                    directory (os error 2); they need 64 bytes a flow, and TMPDIR names another folder";
+    let expected = "error: run \"IRN\" failed: the flow records cannot be kept in a temporary file in /nowhere: No such file or \
+                    directory (os error 2); they need 64 bytes per flow; set TMPDIR to use another folder";
     assert_eq!(stderr(&output).lines().next(), Some(expected));
     assert!(command.env("TMPDIR", folder.folder.path()).output().unwrap().status.success());
 }
