@@ -1,6 +1,6 @@
-//! The summary as JSON: the contract that scripts and acceptance checks rely on.
+//! The summary as JSON: `summary.json` and `--format json`, a stable interface for scripts.
 //!
-//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact; so are simulated times, to 53 bits of
+//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact. Simulated times are exact up to 53 bits of
 //! picoseconds (2.5 hours).
 
 use super::stats::{Distribution, Goodput};
@@ -10,8 +10,23 @@ use rnic_transport::Time;
 use serde_json::{Map, Value, json};
 
 impl ScenarioSummary {
-    /// The summary as one JSON document, keys in the documented order. `with_timing` adds what the simulation cost,
-    /// which differs from machine to machine; without it the document depends on the scenario and the seed alone.
+    /// The summary as one JSON document, with keys in the documented order. `with_timing` adds the resources that the
+    /// simulation used, which differ from machine to machine; without it, the document depends on the scenario and the seed
+    /// alone.
+    ///
+    /// ```
+    /// use rnic_results::ScenarioSummary;
+    ///
+    /// let summary = ScenarioSummary {
+    ///     title: "An example".into(),
+    ///     name: "example".into(),
+    ///     seed: 1,
+    ///     version: "0.1.0",
+    ///     runs: Vec::new(),
+    /// };
+    /// let text = r#"{"scenario":"example","seed":1,"version":"0.1.0","runs":[]}"#;
+    /// assert_eq!(summary.to_json(false).to_string(), text);
+    /// ```
     pub fn to_json(&self, with_timing: bool) -> Value {
         json!({
             "scenario": self.name,
@@ -87,7 +102,7 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     object.into()
 }
 
-/// A swept value: a number where it is one.
+/// A swept value: as a number if it is one, else as text.
 fn number_or_text(text: &str) -> Value {
     let plain = text.replace('_', "");
     match (plain.parse::<u64>(), plain.parse::<f64>()) {
@@ -109,7 +124,7 @@ fn distribution(of: Option<Distribution>) -> Value {
     }))
 }
 
-/// What a queue is called, the statistics of its bytes, and the largest.
+/// Name of a queue, statistics of its length in bytes, and its maximum.
 fn queue(queue: &QueueSummary) -> Value {
     let mut object = distribution(Some(queue.bytes));
     object["max"] = json!(queue.bytes.max);
@@ -195,7 +210,7 @@ mod tests {
         assert_eq!((&json["scenario"], &json["seed"]), (&json!("tiny"), &json!(7)));
         assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
         let expected: Value = serde_json::from_str(EXPECTED_FIRST_RUN).unwrap();
-        // Compared as text: the order of keys is part of the contract's readability.
+        // Compared as text, because the order of keys is part of the interface.
         assert_eq!(
             serde_json::to_string_pretty(&json["runs"][0]).unwrap(),
             serde_json::to_string_pretty(&expected).unwrap()
@@ -237,7 +252,7 @@ mod tests {
         "goodput_bps": {"flows": 4, "mean": 2783330000.0, "min": 8e8, "p10": 8e8, "p50": 1e9, "max": 5333330000.0},
         "sim_time_us": 600.000001,
         "parameters": {"rate": "40 Gbps", "buffer": "240 KB"},
-        "warnings": ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the slowest flow"],
+        "warnings": ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the maximum"],
         "wall_s": 1.25, "cpu_s": 1.5, "peak_rss_bytes": 1048576
     }"#;
 
@@ -270,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_run_has_statistics_and_tells_what_is_missing() {
+    fn a_truncated_run_has_statistics_and_counts_unfinished_flows() {
         let (scenario, mut reports) = fixture::two_runs();
         let output = &mut reports[0].output;
         output.truncated = Some(Truncation { at: output.end, not_started: Some(7) });
@@ -290,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_null_everywhere() {
+    fn statistics_without_measured_flows_are_null() {
         let (scenario, reports) = fixture::empty();
         let text = summarise(&scenario, &reports).to_json(true).to_string();
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
