@@ -100,7 +100,8 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     let end = samples.at(samples.count.saturating_sub(1));
     if samples.flows.is_empty() || samples.count < 3 {
         return Err(
-            "too few samples: the comparison needs watched flows (`[watch] flows = true`) and at least 3 samples".into()
+            "too few samples: the comparison needs watched flows (`[watch] flows = true`) and at least 3 samples"
+                .into(),
         );
     }
     let flows: Vec<FlowSpec> = rnic_workload::generate(&run.traffic, &resolved.network, run.seed)
@@ -174,7 +175,9 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     let apart = compared.last().map_or(Vec::new(), |flow| {
         flow.packets.iter().zip(&flow.model).skip(all_from).map(|(a, b)| (a - b).abs()).collect()
     });
-    let difference = mean(&apart).ok_or("the last flow starts too late: there is no complete sampling interval after its start")? / share;
+    let difference = mean(&apart)
+        .ok_or("the last flow starts too late: there is no complete sampling interval after its start")?
+        / share;
     Ok(FluidComparison {
         model,
         fixed_point,

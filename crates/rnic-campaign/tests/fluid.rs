@@ -117,7 +117,9 @@ fn runs_outside_the_model_are_refused() {
     let no_flows = WATCH.replace("true", "false");
     assert!(reason(SWITCH, INCAST, &no_flows, DCQCN).starts_with("too few samples"));
     let short = INCAST.replace("10 GB", "20 MB");
-    assert!(reason(SWITCH, &short, WATCH, DCQCN).ends_with(" finishes in the run, but flows of the model never finish"));
+    assert!(
+        reason(SWITCH, &short, WATCH, DCQCN).ends_with(" finishes in the run, but flows of the model never finish")
+    );
     let unmarked = SWITCH.replace("queueing", "ecn = false, queueing");
     assert_eq!(reason(&unmarked, INCAST, WATCH, DCQCN), "the switches of the run do not mark packets (ECN is off)");
     assert_eq!(

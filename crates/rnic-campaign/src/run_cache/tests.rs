@@ -308,12 +308,21 @@ fn changed_runs_are_refused_and_the_change_is_named() {
         ("[sweep]", "[limits]\nduration = \"1 ms\"\n[sweep]", "[limits]", 6),
         ("[fabric]", "seed = 9\n[fabric]", "seed", 6),
         ("transport = \"irn\"", "transport = \"irn\"\nbdp_cap = 9", "transport or transport setting", 2),
-        ("transport = \"irn\"", "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.g = 0.01", "transport or transport setting", 2),
+        (
+            "transport = \"irn\"",
+            "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.g = 0.01",
+            "transport or transport setting",
+            2,
+        ),
     ];
     for (from, to, named, refused) in cases {
         let cached = cache(&scenario(&[(from, to)]), folder.path()).load();
         assert_eq!((cached.count(), cached.refused.len()), (6 - refused, refused), "{to}");
-        assert!(cached.refused.iter().all(|(_, why)| *why == format!("has a different {named}")), "{:?}", cached.refused);
+        assert!(
+            cached.refused.iter().all(|(_, why)| *why == format!("has a different {named}")),
+            "{:?}",
+            cached.refused
+        );
     }
     let two = cache(&scenario(&[cases[0], cases[4]].map(|(from, to, ..)| (from, to))), folder.path());
     assert_eq!(two.load().refused[0].1, "has a different seed and a different [fabric]");
