@@ -16,7 +16,7 @@
 //! the queue is empty, else the flow's share of the arriving packets times the capacity.
 
 use rnic_fabric::Routes;
-use rnic_fabric::config::Paths;
+use rnic_fabric::config::{EcnSpec, MarkOn};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_results::samples::goodput;
@@ -223,10 +223,11 @@ fn model(resolved: &Resolved, bottleneck: &Bottleneck, flows: u32) -> Result<(Dc
     let on_link = frame + u64::from(resolved.hosting.frame_gap);
     let capacity = (u128::from(bottleneck.rate.as_bps()) * u128::from(frame) / u128::from(on_link)) as u64;
     let parameters = Dcqcn::new(BitRate::from_bps(capacity), &resolved.settings).map_err(|error| error.to_string())?;
-    let marking = resolved.fabric.switch.marking.ok_or("the switches of the run do not mark packets (ECN is off)")?;
+    let EcnSpec { marking, mark_on } =
+        resolved.fabric.switch.ecn.ok_or("the switches of the run do not mark packets (ECN is off)")?;
     let mut model = Dcqcn { packet: Bytes(frame), marking, delay: bottleneck.loop_time, ..parameters };
     let fixed_point = model.fixed_point(flows).map_err(|error| error.to_string())?;
-    if !resolved.fabric.switch.queueing.mark_departures() {
+    if mark_on == MarkOn::Enqueue {
         let queue = fixed_point.queue.min(marking.kmax.0 as f64) as u64;
         model.delay += BitRate::from_bps(capacity).time_for(queue);
     }
@@ -246,8 +247,11 @@ impl Bottleneck {
     fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Bottleneck, String> {
         let topology = &resolved.topology;
         let routes = Routes::with(topology, &resolved.fabric.routes, run.seed).map_err(|error| error.to_string())?;
-        if resolved.fabric.paths == Paths::Spray {
-            return Err("the run has paths = \"spray\", but the model has one path and one bottleneck".to_string());
+        if !resolved.fabric.paths.is_per_flow() {
+            return Err(
+                "packets of a flow take different paths in the run, but the model has one path and one bottleneck"
+                    .to_string(),
+            );
         }
         let mut paths: Vec<Vec<usize>> = Vec::new();
         for (number, flow) in flows.iter().enumerate() {

@@ -8,7 +8,7 @@ use rnic_sim::run::simulate_run;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::path::Path;
 
-const SWITCH: &str = r#"fabric = { topology = "single-switch", hosts = 5, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = { queueing = "shared", mark = "departures" } }"#;
+const SWITCH: &str = r#"fabric = { topology = "single-switch", hosts = 5, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = { queueing = "shared", ecn = { mark_on = "dequeue" } } }"#;
 const INCAST: &str = r#"traffic = { pattern = "incast", senders = 2, total = "10 GB" }"#;
 const WATCH: &str = r#"watch = { interval = "500 us", queues = ["s0:h0"], flows = true }"#;
 
@@ -37,8 +37,8 @@ fn parameters_by_hand() {
     assert_eq!((both.bottleneck.as_str(), both.flows.len(), both.times.len()), ("s0:h0", 2, 119));
     assert!((both.share / 1e9 - 40.0 * 1_438.0 / 1_520.0 / 2.0).abs() < 1e-6);
     // With marks on enqueue, a mark waits in the queue: the fixed point's queue at 39.47 Gbps.
-    let arrivals = run(&SWITCH.replace("departures", "arrivals"), INCAST, WATCH, DCQCN).unwrap();
-    let wait = (arrivals.model.delay - both.model.delay).as_secs();
+    let enqueue = run(&SWITCH.replace("dequeue", "enqueue"), INCAST, WATCH, DCQCN).unwrap();
+    let wait = (enqueue.model.delay - both.model.delay).as_secs();
     assert!((wait - both.fixed_point.queue * 8.0 / 39.4737e9).abs() < 1e-9, "{wait}");
 }
 
@@ -93,7 +93,7 @@ start = "20 ms""#;
 fn the_model_uses_the_routes_of_the_run() {
     let triangle = |route: &str| {
         format!(
-            r#"fabric = {{ topology = "graph", hosts = 3, switches = 3, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = {{ queueing = "shared", mark = "departures" }}, link = [{}]{route} }}"#,
+            r#"fabric = {{ topology = "graph", hosts = 3, switches = 3, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = {{ queueing = "shared", ecn = {{ mark_on = "dequeue" }} }}, link = [{}]{route} }}"#,
             [("h0", "s0"), ("h1", "s0"), ("h2", "s1"), ("s0", "s1"), ("s1", "s2"), ("s2", "s0")]
                 .map(|(from, to)| format!("{{ from = \"{from}\", to = \"{to}\" }}"))
                 .join(", ")
@@ -120,7 +120,7 @@ fn runs_outside_the_model_are_refused() {
     assert!(
         reason(SWITCH, &short, WATCH, DCQCN).ends_with(" finishes in the run, but flows of the model never finish")
     );
-    let unmarked = SWITCH.replace("queueing", "ecn = false, queueing");
+    let unmarked = SWITCH.replace("{ mark_on = \"dequeue\" }", "false");
     assert_eq!(reason(&unmarked, INCAST, WATCH, DCQCN), "the switches of the run do not mark packets (ECN is off)");
     assert_eq!(
         reason(SWITCH, INCAST, WATCH, &format!("{DCQCN}\nmax_rate = \"10 Gbps\"")),

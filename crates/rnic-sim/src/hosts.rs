@@ -4,7 +4,7 @@ use crate::flow_book::{FlowBook, Stop};
 use crate::in_band::InBand;
 use crate::nic::{Connection, Ends, Finished, Host, HostTotals, Hosting, NicPart, Phase, ReceiveEnd, SendEnd};
 use crate::run::RunHosts;
-use rnic_fabric::{Endpoints, Partition, Place};
+use rnic_fabric::{Location, PartitionPlan, PartitionedHosts};
 use rnic_run::FlowLog;
 use rnic_run::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
@@ -32,9 +32,9 @@ pub(crate) struct FlowPlace {
 /// Where the ends of a flow are.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FlowEnds {
-    pub(crate) sender: Place,
+    pub(crate) sender: Location,
     pub(crate) send_slot: u32,
-    pub(crate) receiver: Place,
+    pub(crate) receiver: Location,
     pub(crate) receive_slot: u32,
 }
 
@@ -50,7 +50,7 @@ struct LastingConnection {
 /// All hosts of a run with their flows. A flow has a number while there is anything to know of it; then the number is another's.
 pub(crate) struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T = ()> {
     parts: Vec<NicPart<P, C, T>>,
-    partition: Arc<Partition>,
+    partition: Arc<PartitionPlan>,
     book: FlowBook<'a, S>,
     /// By number.
     flows: Vec<FlowEnds>,
@@ -69,14 +69,14 @@ pub(crate) struct Hosts<'a, P: Protocol, C: CongestionControl, S: Iterator<Item 
 impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Hosts<'a, P, C, S, T> {
     /// Hosts that will start the flows of the book.
     pub(crate) fn new(
-        cfg: FlowConfig, params: C::Params, hosting: Hosting, partition: Arc<Partition>, book: FlowBook<'a, S>,
+        cfg: FlowConfig, params: C::Params, hosting: Hosting, partition: Arc<PartitionPlan>, book: FlowBook<'a, S>,
     ) -> Self {
         let nics = |part| {
             let hosts = partition.hosts_of(part).len();
             NicPart::new(cfg.clone(), params.clone(), hosting, hosts)
         };
         Hosts {
-            parts: (0..partition.parts()).map(nics).collect(),
+            parts: (0..partition.partitions()).map(nics).collect(),
             partition,
             book,
             flows: Vec::new(),
@@ -97,12 +97,12 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         self.places.take().unwrap_or_default()
     }
 
-    fn host(&mut self, place: Place) -> &mut Host<P, C, T> {
-        &mut self.parts[place.part as usize].hosts[place.index as usize]
+    fn host(&mut self, place: Location) -> &mut Host<P, C, T> {
+        &mut self.parts[place.partition as usize].hosts[place.index as usize]
     }
     fn send_end(&self, flow: u32) -> &SendEnd<P, C> {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
-        &self.parts[sender.part as usize].hosts[sender.index as usize].senders[send_slot]
+        &self.parts[sender.partition as usize].hosts[sender.index as usize].senders[send_slot]
     }
     fn send_end_mut(&mut self, flow: u32) -> &mut SendEnd<P, C> {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
@@ -110,7 +110,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     }
     fn receive_end(&self, flow: u32) -> &ReceiveEnd<P> {
         let FlowEnds { receiver, receive_slot, .. } = self.flows[flow as usize];
-        &self.parts[receiver.part as usize].hosts[receiver.index as usize].receivers[receive_slot]
+        &self.parts[receiver.partition as usize].hosts[receiver.index as usize].receivers[receive_slot]
     }
     fn cfg(&self) -> &FlowConfig {
         &self.parts[0].cfg
@@ -162,7 +162,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
 
     /// Number of the first packet of the next flow on a connection.
     fn next_psn(&self, connection: LastingConnection) -> Psn {
-        let Place { part, index } = self.flows[connection.flow as usize].sender;
+        let Location { partition: part, index } = self.flows[connection.flow as usize].sender;
         self.parts[part as usize].hosts[index as usize].connections[connection.index as usize].next
     }
 
@@ -279,16 +279,18 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// Whether its number keeps the state of a connection.
     fn is_latest_of_its_connection(&self, flow: u32) -> bool {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
-        let host = &self.parts[sender.part as usize].hosts[sender.index as usize];
+        let host = &self.parts[sender.partition as usize].hosts[sender.index as usize];
         let connection = host.connections.get(host.senders[send_slot].connection as usize);
         connection.is_some_and(|connection| connection.slot == send_slot)
     }
 }
 
-impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> Endpoints for Hosts<'_, P, C, S, T> {
-    type Part = NicPart<P, C, T>;
+impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> PartitionedHosts
+    for Hosts<'_, P, C, S, T>
+{
+    type Partition = NicPart<P, C, T>;
 
-    fn parts(&mut self) -> &mut Vec<NicPart<P, C, T>> {
+    fn partitions(&mut self) -> &mut Vec<NicPart<P, C, T>> {
         &mut self.parts
     }
 

@@ -8,7 +8,7 @@ use crate::nic::HostTotals;
 use crate::resolve::message::{MessagePlan, Program};
 use crate::run::{RunHosts, flow_book, run_hosts};
 use crate::slab::Slab;
-use rnic_fabric::{Body, Endpoint, Endpoints, MIN_FRAME, Packet, Partition, Place};
+use rnic_fabric::{Body, HostPartition, Location, MIN_FRAME, Packet, PartitionPlan, PartitionedHosts};
 use rnic_nano::{NicParameters, P4Pipeline};
 use rnic_run::FlowSpec;
 use rnic_run::P4Program;
@@ -98,7 +98,7 @@ fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, progra
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
     let book = flow_book(&fabric, resolved, (flows, loops), events);
-    let partition = fabric.partition().clone();
+    let partition = fabric.plan().clone();
     let mut hosts = MessageHosts::<P, T, _>::new(plan.nic.clone(), plan.framing, program, partition, book);
     let mut output = run_hosts(&mut fabric, resolved, &mut hosts, events);
     hosts.warn(&mut output.warnings);
@@ -235,7 +235,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
         let host = &mut self.hosts[index as usize];
         let (tag, noticed): (u32, fn(u32) -> Noticed) = match event {
             NicEvent::Sent { tag } => (tag, Noticed::Sent),
-            NicEvent::GaveUp { tag } => (tag, Noticed::GaveUp),
+            NicEvent::Aborted { tag } => (tag, Noticed::GaveUp),
             NicEvent::Timeout { tag } => {
                 self.totals.timeouts += 1;
                 host.senders[tag].timeouts += 1;
@@ -263,7 +263,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             self.strays.nowhere += 1;
             return None;
         }
-        self.strays.beyond += u64::from(out.band >= bands);
+        self.strays.beyond += u64::from(out.priority >= bands);
         let host = &mut self.hosts[host as usize];
         let src = host.number;
         let (flow, flow_hash, flags) = if out.is_control {
@@ -280,7 +280,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             dst,
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
-            priority: (bands - 1).saturating_sub(out.band),
+            priority: (bands - 1).saturating_sub(out.priority),
             flags,
             body: Carried { src, flow, header: out.header, in_band: T::default() },
         })
@@ -305,7 +305,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
     }
 }
 
-impl<P: Pipeline, T: InBand> Endpoint for MessagePart<P, T> {
+impl<P: Pipeline, T: InBand> HostPartition for MessagePart<P, T> {
     type Body = Carried<P::Header, T>;
 
     #[inline]
@@ -370,7 +370,7 @@ impl<P: Pipeline, T: InBand> Endpoint for MessagePart<P, T> {
 /// All hosts of a run with their messages. A flow has a number while there is anything to know of it; then the number is another's.
 pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>> {
     parts: Vec<MessagePart<P, T>>,
-    partition: Arc<Partition>,
+    partition: Arc<PartitionPlan>,
     book: FlowBook<'a, S>,
     /// By number.
     flows: Slab<FlowEnds>,
@@ -383,7 +383,8 @@ pub(crate) struct MessageHosts<'a, P: Pipeline, T, S: Iterator<Item = FlowSpec>>
 impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
     /// Hosts with the program each that `program` makes for its address, which will start the flows of the book.
     fn new(
-        cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, partition: Arc<Partition>, book: FlowBook<'a, S>,
+        cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, partition: Arc<PartitionPlan>,
+        book: FlowBook<'a, S>,
     ) -> Self {
         let host = |number: &u32| Host {
             number: *number,
@@ -395,7 +396,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             senders: Slab::new(),
             receivers: Slab::new(),
         };
-        let all_hosts = (0..partition.parts()).map(|part| partition.hosts_of(part).len() as u32).sum();
+        let all_hosts = (0..partition.partitions()).map(|part| partition.hosts_of(part).len() as u32).sum();
         let part = |part| MessagePart {
             cfg: cfg.clone(),
             framing,
@@ -407,7 +408,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             noticed: Vec::new(),
         };
         MessageHosts {
-            parts: (0..partition.parts()).map(part).collect(),
+            parts: (0..partition.partitions()).map(part).collect(),
             partition,
             book,
             flows: Slab::new(),
@@ -416,11 +417,11 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         }
     }
 
-    fn host(&self, place: Place) -> &Host<P, T> {
-        &self.parts[place.part as usize].hosts[place.index as usize]
+    fn host(&self, place: Location) -> &Host<P, T> {
+        &self.parts[place.partition as usize].hosts[place.index as usize]
     }
-    fn host_mut(&mut self, place: Place) -> &mut Host<P, T> {
-        &mut self.parts[place.part as usize].hosts[place.index as usize]
+    fn host_mut(&mut self, place: Location) -> &mut Host<P, T> {
+        &mut self.parts[place.partition as usize].hosts[place.index as usize]
     }
     fn send_end(&self, flow: u32) -> &SendEnd {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow];
@@ -512,10 +513,10 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
     }
 }
 
-impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> Endpoints for MessageHosts<'_, P, T, S> {
-    type Part = MessagePart<P, T>;
+impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> PartitionedHosts for MessageHosts<'_, P, T, S> {
+    type Partition = MessagePart<P, T>;
 
-    fn parts(&mut self) -> &mut Vec<MessagePart<P, T>> {
+    fn partitions(&mut self) -> &mut Vec<MessagePart<P, T>> {
         &mut self.parts
     }
 
@@ -557,7 +558,7 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'_, P, T
         if given_up > 0 {
             let messages =
                 if given_up == 1 { "1 message was".to_string() } else { format!("{given_up} messages were") };
-            let timeouts = self.parts[0].cfg.most_timeouts;
+            let timeouts = self.parts[0].cfg.max_timeouts;
             warnings.push(format!("{messages} given up after {timeouts} timeouts in a row without an answer"));
         }
         for (count, what) in [

@@ -9,7 +9,7 @@
 
 use crate::in_band::InBand;
 use crate::slab::Slab;
-use rnic_fabric::{Body, Endpoint, MIN_FRAME, Packet};
+use rnic_fabric::{Body, HostPartition, MIN_FRAME, Packet};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::telemetry::HopRecord;
@@ -477,7 +477,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPart<P, C, T> {
     }
 }
 
-impl<P: Protocol, C: CongestionControl, T: InBand> Endpoint for NicPart<P, C, T> {
+impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPart<P, C, T> {
     type Body = Segment<T>;
 
     #[inline]

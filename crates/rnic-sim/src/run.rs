@@ -13,7 +13,7 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use cpu_time::ThreadTime;
 use rnic_fabric::{
-    Body, BodyOf, Cause, Ending, Endpoints, Fabric, Partition, Topology, TopologyError, Watcher, pause_tree,
+    Body, BodyOf, Cause, Ending, Fabric, PartitionPlan, PartitionedHosts, Topology, TopologyError, Watcher, pause_tree,
 };
 use rnic_run::{
     FlowLog, FlowSpec, PortRecord, PriorityCounters, RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus,
@@ -34,7 +34,7 @@ const MOST_THREADS: usize = 32;
 /// How one run is shared among threads. No result depends on it.
 pub struct Sharing<'s> {
     threads: usize,
-    cut: Option<&'s dyn Fn(&Topology) -> Partition>,
+    cut: Option<&'s dyn Fn(&Topology) -> PartitionPlan>,
     helpers_cpu_s: Cell<f64>,
 }
 
@@ -44,7 +44,7 @@ impl<'s> Sharing<'s> {
         Sharing { threads: threads.min(MOST_THREADS), cut: None, helpers_cpu_s: Cell::new(0.0) }
     }
     /// Among so many threads, in the parts that `cut` makes of the fabric, however little there is to do.
-    pub fn in_parts(threads: usize, cut: &'s dyn Fn(&Topology) -> Partition) -> Sharing<'s> {
+    pub fn in_parts(threads: usize, cut: &'s dyn Fn(&Topology) -> PartitionPlan) -> Sharing<'s> {
         Sharing { cut: Some(cut), ..Sharing::among(threads) }
     }
 
@@ -52,10 +52,10 @@ impl<'s> Sharing<'s> {
     pub(crate) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let cut = |topology: &Topology| match self.cut {
             Some(cut) => cut(topology),
-            None if self.threads > 1 => Partition::balanced(topology, PARTS_PER_THREAD * self.threads),
-            None => Partition::whole(topology),
+            None if self.threads > 1 => PartitionPlan::balanced(topology, PARTS_PER_THREAD * self.threads),
+            None => PartitionPlan::whole(topology),
         };
-        let mut fabric = Fabric::in_parts(resolved.topology.clone(), &resolved.fabric, seed, self.threads, cut)?;
+        let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, seed, self.threads, cut)?;
         if self.cut.is_some() {
             fabric.share_always();
         }
@@ -64,7 +64,7 @@ impl<'s> Sharing<'s> {
 
     /// A run on this fabric is over.
     pub(crate) fn done<B: Body>(&self, fabric: &Fabric<B>) {
-        self.helpers_cpu_s.set(self.helpers_cpu_s.get() + fabric.helpers_cpu_s());
+        self.helpers_cpu_s.set(self.helpers_cpu_s.get() + fabric.workers_cpu_s());
     }
 }
 
@@ -215,7 +215,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: In
     events: &dyn Listener, capture: Option<&mut Capture>,
 ) -> RunOutput {
     let book = flow_book(fabric, resolved, flows, events);
-    let partition = fabric.partition().clone();
+    let partition = fabric.plan().clone();
     let mut hosts = Hosts::<P, C, S, T>::new(resolved.flow.clone(), params, resolved.hosting, partition, book);
     if let Some(capture) = &capture {
         capture.begin(fabric);
@@ -237,7 +237,7 @@ pub(crate) fn flow_book<'o, B: Body, S: Iterator<Item = FlowSpec>>(
 }
 
 /// What a run needs of its hosts, beside moving packets.
-pub(crate) trait RunHosts: Endpoints {
+pub(crate) trait RunHosts: PartitionedHosts {
     /// Counts over all hosts.
     fn totals(&self) -> HostTotals;
     /// Why the hosts ended the run, if they did.
@@ -286,7 +286,7 @@ pub(crate) fn run_hosts<H: RunHosts>(
         status(fabric, ending, stop, unfinished, end)
     };
     let mut warnings = resolved.warnings.clone();
-    if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
+    if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     let truncated = (ending == Ending::TimeUp).then_some(Truncation { at: end, not_started: None });
