@@ -1,4 +1,4 @@
-//! `rnic list`.
+//! The command `rnic list`.
 
 use crate::args::{ListArgs, Listing};
 use crate::error::CliError;
@@ -11,18 +11,20 @@ use rnic_workload::BUILT_IN_SIZES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Sizes that are not built in but built from what is written.
+/// Forms of `sizes` with parameters.
 const OTHER_SIZES: [(&str, &str); 3] = [
-    ("fixed 1 MB", "every flow is as large"),
-    ("uniform 500 KB - 5 MB", "every size in the range is as likely"),
-    ("sizes.cdf", "a file of lines `bytes percent`, next to the scenario"),
+    ("fixed 1 MB", "all flows have this size"),
+    ("uniform 500 KB - 5 MB", "uniformly distributed in this range"),
+    ("sizes.cdf", "a CDF file with lines `bytes percent`; its path is relative to the scenario"),
 ];
 
-/// The transports that are not built in.
-const P4: (&str, &str) =
-    ("p4:FILE", "a transport of messages in P4: the file's path, relative to the scenario; p4/ has some");
+/// Transports from a P4 file.
+const P4: (&str, &str) = (
+    "p4:FILE",
+    "a message transport in P4; the path of the file is relative to the scenario; the folder p4/ has examples",
+);
 
-/// Prints what exists, a line each.
+/// Prints the list, a line per entry.
 pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let lines = match arguments.what {
         Listing::Transports => transports(catalogue),
@@ -81,12 +83,12 @@ fn workloads() -> Vec<(String, String)> {
     patterns.chain(sizes.map(|(name, about)| (name.to_string(), format!("sizes: {about}")))).collect()
 }
 
-/// Every TOML file below `folder`, with its title or with what is wrong with it.
+/// Every TOML file below `folder`, with the scenario's title or the error in the file.
 fn scenarios(folder: &Path, catalogue: &Catalogue) -> Result<Vec<(String, String)>, CliError> {
     let mut files = Vec::new();
     collect(folder, &mut files).map_err(|error| {
         let folder = folder.display();
-        CliError::Input(format!("cannot look for scenarios in `{folder}`: {error}; name their folder with --dir"))
+        CliError::Input(format!("cannot search `{folder}` for scenarios: {error}; choose the folder with --dir"))
     })?;
     files.sort();
     let about = |path: &PathBuf| match load_with(&catalogue.vocabulary(), path, &[], None) {

@@ -221,96 +221,98 @@ pub struct Traffic {
     pub start: Time,
 }
 
-/// What a source of flows does.
+/// The pattern in which a traffic source starts flows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "pattern", rename_all = "kebab-case")]
 pub enum TrafficPattern {
-    /// `poisson`: every host starts flows as a Poisson process towards uniformly random other hosts.
+    /// `poisson`: every host starts flows to uniformly random other hosts, as a Poisson process.
     Poisson {
-        /// Fraction of each host's link that its data frames (headers and frame gap included) take on average.
+        /// Mean fraction of each host's link rate that its data frames use, headers and frame gap included.
         load: f64,
         /// Flow sizes.
         sizes: SizeDistribution,
-        /// Number of flows in all.
+        /// Total number of flows.
         flows: u64,
     },
-    /// `incast`: one request striped over many senders to one receiver, repeated.
+    /// `incast`: requests, each striped over many senders that send to one receiver at the same time.
     Incast {
-        /// Number of senders, drawn anew for each repetition among the other hosts.
+        /// Number of senders, drawn for each request from the other hosts.
         senders: u32,
-        /// Bytes of one request over all senders.
+        /// Bytes of one request, summed over its senders.
         total: Bytes,
-        /// How many requests.
+        /// Number of requests.
         repeats: u32,
-        /// The receiver's host number; default: host 0.
+        /// Receiving host; default host 0.
         receiver: u32,
-        /// Flows from each sender.
+        /// Number of flows from each sender.
         connections: u32,
-        /// From one request's start to the next; default four times what the receiver's link needs for one.
+        /// Time between the starts of two requests; default four times the time that one request occupies the
+        /// receiver's link.
         interval: Option<Time>,
     },
-    /// `permutation`: every host sends to one other and receives from one other.
+    /// `permutation`: every host sends to one other host and receives from one other host.
     Permutation {
         /// Flow sizes.
         sizes: SizeDistribution,
-        /// Number of permutations, each drawn anew.
+        /// Number of permutations, each drawn at random.
         repeats: u32,
-        /// From one permutation's start to the next.
+        /// Time between the starts of two permutations.
         interval: Time,
     },
     /// `all-to-all`: every host sends one flow to every other host.
     AllToAll {
         /// Flow sizes.
         sizes: SizeDistribution,
-        /// How many times.
+        /// Number of repetitions.
         repeats: u32,
-        /// From one start to the next.
+        /// Time between the starts of two repetitions.
         interval: Time,
     },
-    /// `list`: exactly these flows, sorted by start.
+    /// `list`: a given list of flows, sorted by start.
     List {
         /// The flows.
         flows: Arc<[FlowSpec]>,
     },
-    /// `pairs`: random pairs of hosts, each of which sends message after message.
+    /// `pairs`: random pairs of hosts; in each pair, one host sends messages to the other, one at a time.
     Pairs {
-        /// How many pairs; their hosts are drawn independently and may be the same.
+        /// Number of pairs. Pairs are drawn independently of each other; two pairs may be equal.
         pairs: u32,
         /// Message sizes.
         sizes: SizeDistribution,
-        /// Messages of each pair; `None`: without end.
+        /// Messages of each pair; `None` for endless traffic.
         messages: Option<u32>,
-        /// From when the sender knows that a message is complete to the start of the next one.
-        think: Time,
-        /// Whether the messages of a pair share a connection.
-        lasting: bool,
+        /// Time from the sender's knowledge that a message is complete to the start of its next message.
+        think_time: Time,
+        /// Whether all messages of a pair use the same, persistent connection.
+        persistent: bool,
     },
-    /// `all-to-all` with `at_once`: every host sends to all others in turn, and has so many messages under way.
+    /// `all-to-all` with `outstanding`: every host sends to all other hosts in turn, with a fixed number of outstanding
+    /// messages.
     AllToAllLoop {
         /// Message sizes.
         sizes: SizeDistribution,
-        /// How many times each host sends to every other.
+        /// Number of messages from each host to every other host.
         repeats: u32,
-        /// Messages of a host that are under way at once.
-        at_once: u32,
-        /// From when the sender knows that a message is complete to the start of its next one.
-        think: Time,
+        /// Maximum number of outstanding messages per host.
+        outstanding: u32,
+        /// Time from the sender's knowledge that a message is complete to the start of its next message.
+        think_time: Time,
     },
-    /// `incast` with `interval = "completion"`: the next request starts when the last one is complete.
+    /// `incast` with `interval = "completion"`: the next request starts when the previous one is complete.
     IncastLoop {
         /// The request.
         incast: Incast,
-        /// How many requests; `None`: without end.
+        /// Number of requests; `None` for endless traffic.
         repeats: Option<u32>,
-        /// From when the senders know that a request is complete to the start of the next one.
-        think: Time,
-        /// Whether the connections of a sender last from request to request.
-        lasting: bool,
+        /// Time from the senders' knowledge that a request is complete to the start of the next request.
+        think_time: Time,
+        /// Whether senders keep their connections from request to request.
+        persistent: bool,
     },
 }
 
 impl TrafficPattern {
-    /// Whether what it sends depends on what has arrived.
+    /// Whether the pattern is a closed loop: later flows start when earlier flows complete.
     pub fn is_closed(&self) -> bool {
         matches!(
             self,
@@ -318,7 +320,7 @@ impl TrafficPattern {
         )
     }
 
-    /// Whether it never ends.
+    /// Whether the pattern starts flows without end.
     pub fn is_endless(&self) -> bool {
         matches!(self, TrafficPattern::Pairs { messages: None, .. } | TrafficPattern::IncastLoop { repeats: None, .. })
     }

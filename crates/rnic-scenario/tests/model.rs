@@ -102,25 +102,30 @@ fn closed_loops_and_durations() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/dcqcn/benchmark-need.toml");
     let run = &load(&path, &[], None).unwrap().runs[2];
     assert_eq!((run.limits.duration, run.fabric.switch.xoff), (Some(Time::from_ms(200)), Some(Bytes(24_470))));
-    let TrafficPattern::Pairs { pairs, sizes, messages, think, lasting } = &run.traffic[0].pattern else {
+    let TrafficPattern::Pairs { pairs, sizes, messages, think_time, persistent } = &run.traffic[0].pattern else {
         panic!("no pairs")
     };
-    assert_eq!((*pairs, sizes.name.as_str(), *messages, *think, *lasting), (20, "websearch", None, Time::ZERO, true));
+    assert_eq!(
+        (*pairs, sizes.name.as_str(), *messages, *think_time, *persistent),
+        (20, "websearch", None, Time::ZERO, true)
+    );
     let traffic =
         r#"{ pattern = "incast", senders = 2, total = "1 MB", interval = "completion", lasting_connections = true }"#;
     let scenario = read_with(SMALL, &[("traffic", traffic), ("limits.duration", "1 ms")]);
-    let TrafficPattern::IncastLoop { incast, repeats, think, lasting } = &scenario.runs[0].traffic[0].pattern else {
+    let TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } = &scenario.runs[0].traffic[0].pattern
+    else {
         panic!("no loop")
     };
     assert_eq!((incast.senders, incast.total, incast.receiver, incast.connections), (2, Bytes(1_000_000), 0, 1));
-    assert_eq!((*repeats, *think, *lasting), (None, Time::ZERO, true));
+    assert_eq!((*repeats, *think_time, *persistent), (None, Time::ZERO, true));
     // With an end, and thought.
     let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3, repeats = 7, interval = "completion", think = "2 us" }"#;
     let scenario = read_with(SMALL, &[("traffic", traffic)]);
-    let TrafficPattern::IncastLoop { incast, repeats, think, lasting } = &scenario.runs[0].traffic[0].pattern else {
+    let TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } = &scenario.runs[0].traffic[0].pattern
+    else {
         panic!("no loop")
     };
-    assert_eq!((incast.receiver, *repeats, *think, *lasting), (3, Some(7), Time::from_us(2), false));
+    assert_eq!((incast.receiver, *repeats, *think_time, *persistent), (3, Some(7), Time::from_us(2), false));
 }
 
 #[test]
@@ -295,10 +300,10 @@ fn every_pattern() {
     assert_eq!((traffic[0].warmup, traffic[0].cooldown), (56, 55));
     let traffic =
         with_traffic("[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nat_once = 4\nthink = \"3 us\"\n");
-    let TrafficPattern::AllToAllLoop { repeats, at_once, think, .. } = traffic[0].pattern else {
+    let TrafficPattern::AllToAllLoop { repeats, outstanding, think_time, .. } = traffic[0].pattern else {
         panic!("{traffic:?}")
     };
-    assert_eq!((repeats, at_once, think), (1, 4, Time::from_us(3)));
+    assert_eq!((repeats, outstanding, think_time), (1, 4, Time::from_us(3)));
 }
 
 #[test]

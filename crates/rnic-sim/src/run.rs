@@ -16,8 +16,8 @@ use rnic_fabric::{
     Body, BodyOf, Cause, Ending, Fabric, PartitionPlan, PartitionedHosts, Topology, TopologyError, Watcher, pause_tree,
 };
 use rnic_run::{
-    Cut, FlowLog, FlowSpec, PortRecord, PriorityCounters, RunEvent, RunOutput, RunProgress, RunRecord, RunSpec,
-    RunStatus, Totals,
+    FlowLog, FlowSpec, PortRecord, PriorityCounters, RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus,
+    Totals, Truncation,
 };
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
@@ -155,9 +155,10 @@ fn simulate_with(
     let job = Job { resolved, seed, flows: stream, loops, events, capture, sharing };
     let output = (resolved.congestion.simulate)(job);
     let started = output.flows.len() as u64;
-    if let Some(cut) = output.cut {
-        let cut = Some(Cut { not_started: total.map(|total| total.saturating_sub(started)), ..cut });
-        return RunOutput { cut, ..output };
+    if let Some(truncation) = output.truncated {
+        let truncated =
+            Some(Truncation { not_started: total.map(|total| total.saturating_sub(started)), ..truncation });
+        return RunOutput { truncated, ..output };
     }
     // A stream that ended early (starts beyond the end of time) must not pass for a finished run.
     let status = match output.status {
@@ -287,20 +288,20 @@ pub(crate) fn run_hosts<H: RunHosts>(
     if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
-    let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
-    let cycle = cut.map_or(Vec::new(), |_| pause_tree(fabric).cycle);
+    let truncated = (ending == Ending::TimeUp).then_some(Truncation { at: end, not_started: None });
+    let cycle = truncated.map_or(Vec::new(), |_| pause_tree(fabric).cycle);
     if !cycle.is_empty() {
         let names: Vec<String> = cycle.iter().map(|port| fabric.topology().port_name(*port)).collect();
         warnings.push(format!("a cycle of pauses at the end of the run: through {}", names.join(", ")));
     }
     let flows = hosts.take_records();
     let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
-    let pauses = pauses.map(|watch| watch.finish(fabric, end, cut.is_some(), &flows, &mut warnings));
+    let pauses = pauses.map(|watch| watch.finish(fabric, end, truncated.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     RunOutput {
         status,
         offered: flows.len() as u64,
-        cut,
+        truncated,
         flows,
         ports,
         totals,
@@ -378,7 +379,7 @@ fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::
         delivered: hosts.delivered,
         marked: hosts.marked,
         notifications: hosts.notifications,
-        given_up: hosts.given_up,
+        aborted: hosts.given_up,
         hops: fabric.hops(),
         in_flight: fabric.in_flight(),
         ..Totals::default()

@@ -174,8 +174,8 @@ fn no_partition_changes_a_result() {
             output.totals.marked > 0,
             output.totals.lost > 0,
             output.samples.is_some() || output.pauses.is_some(),
-            output.cut.is_some(),
-            output.totals.given_up > 0,
+            output.truncated.is_some(),
+            output.totals.aborted > 0,
         ]) {
             count.set(count.get() + u32::from(happened));
         }
@@ -183,6 +183,6 @@ fn no_partition_changes_a_result() {
     let check = |case: Case| same(&case, &seen).map_err(TestCaseError::fail);
     TestRunner::new_with_rng(config, rng).run(&case(), check).unwrap();
     let counts = counts.map(|count| count.get());
-    println!("runs, with pauses, drops, trimming, marks, lost frames, looks, cut, given up: {counts:?}");
+    println!("runs, with pauses, drops, trimming, marks, lost frames, looks, truncated, aborted: {counts:?}");
     assert!(counts.iter().all(|count| *count > cases / 60), "the scenarios are worth it: {counts:?}");
 }

@@ -219,8 +219,22 @@ mod data {
         };
     }
 
-    quantity!(Time, "Time", "ps", "a time with its unit (ps, ns, us, ms, s), such as \"2 us\"", Time::as_ps, Time::from_ps);
-    quantity!(Bytes, "Bytes", "B", "a size with its unit (B, KB, MB, GB, TB), such as \"240 KB\"", |b: Bytes| b.0, Bytes);
+    quantity!(
+        Time,
+        "Time",
+        "ps",
+        "a time with its unit (ps, ns, us, ms, s), such as \"2 us\"",
+        Time::as_ps,
+        Time::from_ps
+    );
+    quantity!(
+        Bytes,
+        "Bytes",
+        "B",
+        "a size with its unit (B, KB, MB, GB, TB), such as \"240 KB\"",
+        |b: Bytes| b.0,
+        Bytes
+    );
     quantity!(
         BitRate,
         "BitRate",

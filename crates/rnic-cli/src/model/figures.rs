@@ -1,4 +1,4 @@
-//! Sweeps of the DCQCN model, free and as in the paper's figures.
+//! Sweeps of the DCQCN model, with given values or as in the paper's figures.
 
 use super::dcqcn::Setup;
 use super::report::{queue_panel, spread_panel};
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 /// A figure of "Congestion Control for Large-Scale RDMA Deployments".
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FigureName {
-    /// Two flows that start at line rate and at 0: how far apart they stay, by B, T, Kmax and Pmax
+    /// Rate difference of two flows that start at line rate and at 0, for values of B, T, Kmax and Pmax
     Fig11,
-    /// The queue by g, for 2, 4, 8 and 16 flows
+    /// Queue length of 2, 4, 8 and 16 flows, for values of g
     Fig12,
 }
 
 /// One solution of a sweep.
 struct Solved {
-    /// The sweep it belongs to.
+    /// Name of the swept parameter.
     sweep: String,
     /// Value of the swept parameter.
     value: String,
@@ -34,7 +34,7 @@ struct Solved {
     point: FixedPoint,
     series: Series,
     queue: Stretch,
-    /// Fastest minus slowest flow after the time left out, and in the last tenth; none with one group.
+    /// Rate of the fastest minus rate of the slowest flow, after `--skip` and in the last tenth; `None` if all flows are identical.
     spread: Option<(Stretch, Stretch)>,
 }
 
@@ -57,14 +57,16 @@ impl Solved {
     }
 }
 
-/// Solves for each value and prints.
+/// Solves the model for each value and prints the results.
 pub(super) fn sweep(
     setup: &Setup, key: &str, values: &[&str], groups: &dyn Fn(&Setup) -> Result<Vec<Group>, CliError>,
     solve: &SolveArgs,
 ) -> Result<(), CliError> {
     let run = solve.run()?;
     if solve.check_step {
-        return Err(CliError::Input("--check-step is for one solution, not for a sweep".to_string()));
+        return Err(CliError::Input(
+            "--check-step cannot be used with --sweep: it checks a single solution".to_string(),
+        ));
     }
     let mut solved = Vec::new();
     for value in values {
@@ -84,8 +86,8 @@ pub(super) fn sweep(
     give(&solved, solve, &[])
 }
 
-/// A panel of curves over time, without the time that statistics leave out: flows that all start at line rate make a queue beside which
-/// no other is seen.
+/// A panel of curves over time, without the time before `--skip`: flows that all start at line rate cause an initial queue that would
+/// hide the rest.
 fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     let from = format!("from {} to {}", solve.skip, solve.duration);
     let caption = &mut panel.figure.caption;
@@ -96,7 +98,7 @@ fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     panel
 }
 
-/// Solves what a figure shows, and prints.
+/// Solves the cases of a figure and prints the results.
 pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     match name {
         FigureName::Fig11 => fig11(deployed, solve),
@@ -104,7 +106,7 @@ pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Re
     }
 }
 
-/// Two flows, one at line rate and one at 0. The paper's sweeps, with values of our choice between the strawman's and the deployed ones.
+/// The paper's sweeps of two flows that start at line rate and at 0, with our choice of values between strawman and deployment.
 fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     let run = solve.run()?;
     let strawman = Dcqcn { delay: deployed.delay, packet: deployed.packet, ..Dcqcn::strawman(deployed.rate) };
@@ -166,7 +168,7 @@ fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     give(&solved, solve, &notes)
 }
 
-/// Incasts of flows that start at line rate, by g.
+/// Incasts of flows that start at line rate, for values of g.
 fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     const GAINS: [&str; 5] = ["1/16", "1/32", "1/64", "1/128", "1/256"];
     let run = solve.run()?;
@@ -248,7 +250,11 @@ fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
         }
         rows.push(row);
     }
-    let what = if spreads { "; difference is that between the fastest and the slowest flow, on average" } else { "" };
+    let what = if spreads {
+        "; difference is the mean difference between the rates of the fastest and the slowest flow"
+    } else {
+        ""
+    };
     let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
     format!("{}From {} to {}{what}.\n{notes}", aligned(&rows, 1), solve.skip, solve.duration)
 }
@@ -256,7 +262,7 @@ fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
 fn csv(solved: &[Solved]) -> String {
     let mut text =
         "parameter,value,flows,fixed_p,fixed_queue_bytes,fixed_valid,queue_mean_bytes,queue_deviation_bytes,\
-        queue_least_bytes,queue_most_bytes,difference_mean_bps,difference_last_tenth_bps\n"
+        queue_min_bytes,queue_max_bytes,difference_mean_bps,difference_last_tenth_bps\n"
             .to_string();
     for one in solved {
         let queue =

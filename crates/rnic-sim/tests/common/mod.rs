@@ -147,7 +147,7 @@ pub(crate) fn assert_accounts(output: &RunOutput) {
             assert!(fct(&record) >= record.ideal.as_ps(), "faster than alone: {record:?}");
         }
     }
-    if output.status == RunStatus::Completed && output.cut.is_none() {
+    if output.status == RunStatus::Completed && output.truncated.is_none() {
         assert!(output.flows.iter().all(|f| f.finish.is_some()));
     }
 }
