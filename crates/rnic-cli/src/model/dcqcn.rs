@@ -207,16 +207,18 @@ pub(super) fn parameters(model: &Dcqcn) -> Vec<(&'static str, String)> {
 
 /// For how many flows the fixed point holds.
 fn range(model: &Dcqcn) -> Result<String, CliError> {
-    const MOST: u32 = 2_000;
+    const MAX_FLOWS: u32 = 2_000;
     if model.marking.kmin == model.marking.kmax {
         return Ok("Kmin = Kmax is a step: the queue stays around it, and marks come and go.".to_string());
     }
-    Ok(match model.first_above_kmax(MOST).map_err(refused)? {
+    Ok(match model.first_above_kmax(MAX_FLOWS).map_err(refused)? {
         Some(2) => "With these parameters the fixed point is above Kmax for any number of flows.".to_string(),
         Some(flows) => format!(
             "With these parameters the fixed point is below Kmax for up to {} flows, and above it, not valid, from {flows} on.",
             flows - 1
         ),
-        None => format!("With these parameters the fixed point is below Kmax for up to {MOST} flows and maybe more."),
+        None => format!(
+            "With these parameters the fixed point is below Kmax for up to {MAX_FLOWS} flows, and perhaps for more."
+        ),
     })
 }
