@@ -15,7 +15,7 @@ pub const TRANSPORTS: &[Entry] = &[
     ),
     (
         "ndp",
-        "NDP: message transport; one window unsolicited, then the receiver pulls at its link rate; needs trimming switches",
+        "NDP: message transport; one window unsolicited, then the receiver pulls at its link rate; for switches that trim",
     ),
     (
         "homa",

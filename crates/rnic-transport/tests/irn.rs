@@ -113,8 +113,8 @@ fn single_packet_flow_lost() {
     );
 }
 
-/// #1 goes first, as the cumulative acknowledgement; #2 and #5 as soon as a higher packet is selectively acknowledged. The
-/// partial acknowledgements 2 and 5 name packets that are on the way again.
+/// The sender retransmits #1 first, and #2 and #5 when a later packet is selectively acknowledged. The partial
+/// acknowledgements 2 and 5 request packets that have been retransmitted already.
 #[test]
 fn several_lost_in_one_window() {
     let (seen, totals) = view(8, &Script::default().lose(1, 1).lose(2, 1).lose(5, 1));
@@ -517,8 +517,8 @@ fn without_sack_each_loss_takes_a_round_trip() {
     for totals in [with, without] {
         assert_eq!((totals.retransmitted, totals.timeouts, totals.completions), (2, 0, 1));
     }
-    // #3 arrives at 6 us, its NACK at 8, and the retransmission of #2 at 11. The NACK of #5 arrives at 10, and the ACK of #2
-    // at 13, when the sender retransmits #4.
+    // #3 arrives at 6 us, its NACK at 8, and the retransmission of #2 at 11. The NACK of #5 arrives at 10, and the
+    // ACK of #2 at 13, when the sender retransmits #4.
     assert_eq!(with.received_at, Some(Time::from_us(13)));
     assert_eq!(without.received_at, Some(Time::from_us(16)));
 }
