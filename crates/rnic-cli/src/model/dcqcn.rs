@@ -207,18 +207,20 @@ pub(super) fn parameters(model: &Dcqcn) -> Vec<(&'static str, String)> {
 
 /// A sentence about the number of flows for which the fixed point is valid.
 fn range(model: &Dcqcn) -> Result<String, CliError> {
-    const MOST: u32 = 2_000;
+    const MAX_FLOWS: u32 = 2_000;
     if model.marking.kmin == model.marking.kmax {
         return Ok(
             "With Kmin = Kmax, marking is a step function: the queue oscillates around this threshold.".to_string()
         );
     }
-    Ok(match model.first_above_kmax(MOST).map_err(refused)? {
+    Ok(match model.first_above_kmax(MAX_FLOWS).map_err(refused)? {
         Some(2) => "With these parameters the fixed point is above Kmax for any number of flows.".to_string(),
         Some(flows) => format!(
             "With these parameters the fixed point is below Kmax for up to {} flows; from {flows} flows on it is above Kmax and not valid.",
             flows - 1
         ),
-        None => format!("With these parameters the fixed point is below Kmax for up to {MOST} flows and maybe more."),
+        None => format!(
+            "With these parameters the fixed point is below Kmax for up to {MAX_FLOWS} flows, and perhaps for more."
+        ),
     })
 }

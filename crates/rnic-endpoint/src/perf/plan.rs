@@ -325,7 +325,7 @@ mod tests {
         };
         assert!(settings("gain", "1").starts_with("dcqcn has no parameter `gain`; there are: g, "));
         assert!(settings("rate_timer", "5").starts_with("`rate_timer`: `5` has no unit"));
-        assert_eq!(settings("g", "2"), "`g` cannot be 2");
+        assert_eq!(settings("g", "2"), "`g` cannot be 2; it takes a number from 0 to 1");
         let uc = |op| refusal(|plan| (plan.service, plan.op) = (Service::Uc, op));
         assert_eq!(uc(Op::Read), "an unreliable connection (uc) has no read; use write or send");
     }
