@@ -21,7 +21,7 @@ use rnic_results::stats::mean;
 use rnic_run::FlowSpec;
 use rnic_run::RunSpec;
 use rnic_run::Samples;
-use rnic_sim::flow_hash;
+use rnic_sim::flow_hashes;
 use rnic_sim::resolve::{Resolved, Stack};
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
 use rnic_transport::{BitRate, Bytes, Time};
@@ -242,7 +242,7 @@ impl Place {
         for (number, flow) in flows.iter().enumerate() {
             let same =
                 flows[..number].iter().filter(|other| (other.src, other.start) == (flow.src, flow.start)).count();
-            let (hash, _) = flow_hash(run.seed, flow, same as u32);
+            let hash = flow_hashes(run.seed, flow, same as u32).data;
             paths.push(routes.path(topology, flow.src, flow.dst, hash));
         }
         let name = |port: usize| {

@@ -2,19 +2,15 @@
 //!
 //! An entry holds everything of an algorithm that is needed by name: its parameters, and the simulator compiled for it.
 
-use crate::capture::Capture;
-use crate::events::Listener;
 use crate::in_band::InBand;
-use crate::message_hosts::simulate_messages;
-use crate::resolve::{Resolved, Stack};
-use crate::run::{Sharing, simulate_captured};
+use crate::resolve::Stack;
+use crate::run::{Job, simulate_captured, simulate_messages};
 use rnic_run::{CongestionDeclaration, RunOutput, Vocabulary};
 use rnic_transport::congestion::{CongestionControl, Marking, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::telemetry::Telemetry;
 use rnic_transport::{FlowConfig, Time};
-use rnic_workload::{FlowStream, Loops};
 
 /// What a congestion control asks of the fabric and of the receiving NIC in a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,18 +19,6 @@ pub(crate) struct Demands {
     pub(crate) marking: Option<Marking>,
     /// Shortest time between two congestion notifications.
     pub(crate) cnp_interval: Option<Time>,
-}
-
-/// What a run simulates.
-pub(crate) struct Job<'a, 'o> {
-    pub(crate) resolved: &'a Resolved,
-    pub(crate) settings: &'a Settings,
-    pub(crate) seed: u64,
-    pub(crate) flows: FlowStream,
-    pub(crate) loops: Option<Loops>,
-    pub(crate) events: &'o dyn Listener,
-    pub(crate) capture: Option<&'a mut Capture>,
-    pub(crate) sharing: &'a Sharing<'a>,
 }
 
 /// One congestion control by name, with the simulator compiled for it.

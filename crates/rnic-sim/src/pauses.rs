@@ -1,8 +1,7 @@
-//! Looking at the pauses of a run: who holds whom up, where it begins, and who suffers for others.
+//! Samples of the pauses of a run: which ports are paused, what the root of each pause is, and which flows are victims.
 
 use crate::events::Listener;
-use crate::nic::DATA_PRIORITY;
-use crate::run::RunHosts;
+use crate::host::{DATA_PRIORITY, FlowUnderWay, RunHosts};
 use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
 use rnic_run::FlowLog;
 use rnic_run::{
@@ -11,37 +10,39 @@ use rnic_run::{
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Most pauses in the log of a run.
-pub const MOST_PAUSES: usize = 200_000;
-/// Most stretches of time in the picture of a run.
-pub const MOST_SPANS: usize = 50_000;
-/// Most victims in the list.
-pub const MOST_VICTIMS: usize = 1_000;
+/// Max pauses in the log of a run.
+pub const MAX_PAUSES: usize = 200_000;
+/// Max spans in the chart of a run.
+pub const MAX_SPANS: usize = 50_000;
+/// Max victims in the list of a run.
+pub const MAX_VICTIMS: usize = 1_000;
 
 /// A paused transmitter: port and priority.
 type Cell = (u32, u8);
 
-/// What was last seen of a transmitter that was paused at the last sample.
+/// A transmitter that was paused at the last sample.
 #[derive(Clone, Copy)]
 struct Seen {
     since: Time,
     root: Option<u32>,
-    /// Its stretch in the picture, if there was room.
+    /// Index of its span in the chart, if the chart had room.
     span: Option<usize>,
 }
 
-/// A flow that was held up by what it has no part in.
+/// A victim: a flow that a pause holds up although it does not pass the root of the pause.
 #[derive(Clone, Copy, Default)]
-struct Suffered {
+struct VictimSamples {
+    /// Number of samples at which a pause held the flow up.
     samples: u64,
+    /// Candidate for the root that held the flow up most often.
     root: u32,
-    /// By how many samples this root is ahead of others.
+    /// Number of samples by which this root is ahead of others.
     ahead: u64,
 }
 
-impl Suffered {
-    /// One more sample. A root that holds the flow up at more than half of its samples is the one kept in the end (majority vote of Boyer
-    /// and Moore, 1981).
+impl VictimSamples {
+    /// Adds a sample. If one root holds the flow up at more than half of its samples, it is the candidate in the end
+    /// (majority vote of Boyer and Moore, 1981).
     fn add(&mut self, root: u32) {
         self.samples += 1;
         if self.ahead == 0 {
@@ -56,13 +57,14 @@ pub(crate) struct PauseWatch<'e> {
     interval: Time,
     next: Time,
     records: PauseRecords,
-    /// Since which sample there has been a cycle at every one.
+    /// The first of the latest samples that all had a cycle.
     cycle_since: Option<Time>,
-    /// Index into the roots.
+    /// Index of each root in the records.
     roots: BTreeMap<(RootKind, u32, u8), u32>,
-    /// Of those seen at the last sample.
+    /// The transmitters that were paused at the last sample.
     seen: BTreeMap<Cell, Seen>,
-    victims: BTreeMap<u32, Suffered>,
+    /// By record number of the flow.
+    victims: BTreeMap<u32, VictimSamples>,
     events: &'e dyn Listener,
 }
 
@@ -80,10 +82,8 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// One sample; `flows` calls back with every flow that is under way: its number, hosts and hash.
-    fn sample<B: Body>(
-        &mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(u32, u32, u32, u32)),
-    ) {
+    /// Takes a sample. `flows` calls back with every flow that is under way.
+    fn sample<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(FlowUnderWay))) {
         self.records.samples += 1;
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -102,26 +102,26 @@ impl<'e> PauseWatch<'e> {
         }
         if paused > 0 {
             let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-            // Data that a paused port holds up, by port.
+            // By port: index of the paused transmitter that holds data up.
             let held: BTreeMap<usize, usize> = tree.ports[..paused as usize]
                 .iter()
                 .enumerate()
                 .filter(|(_, paused)| paused.priority == DATA_PRIORITY && paused.cause != Cause::Released)
                 .map(|(index, paused)| (paused.port, index))
                 .collect();
-            flows(&mut |flow, src, dst, hash| {
-                let path = routes.path(&topology, src, dst, hash);
+            flows(&mut |flow| {
+                let path = routes.path(&topology, flow.src, flow.dst, flow.data_hash);
                 let innocent =
                     |index: &usize| !path.iter().any(|port| tree.is_at_root(tree.ports[*index].cause, *port));
                 let held = path.iter().filter_map(|port| held.get(port).copied());
                 if let Some(root) = held.filter(innocent).find_map(|index| roots[index]) {
-                    self.victims.entry(flow).or_default().add(root);
+                    self.victims.entry(flow.id).or_default().add(root);
                 }
             });
         }
     }
 
-    /// Takes over the pauses that have ended since the last sample.
+    /// Moves the pauses that have ended since the last sample to the log.
     fn log<B: Body>(&mut self, fabric: &mut Fabric<B>) {
         let (mut ended, left_out) = fabric.take_pauses();
         self.records.pauses_left_out += left_out;
@@ -141,17 +141,17 @@ impl<'e> PauseWatch<'e> {
 
     fn row(&mut self, row: PauseRow) {
         if self.events.wants_details() {
-            // Whoever cancels the run is heard at its next progress.
+            // A listener that cancels the run does so at its next progress event.
             let _ = self.events.tell(RunEvent::Pause(row));
         }
-        if self.records.log.len() < MOST_PAUSES {
+        if self.records.log.len() < MAX_PAUSES {
             self.records.log.push(row);
         } else {
             self.records.pauses_left_out += 1;
         }
     }
 
-    /// The index of a root, which is made if it is new.
+    /// The index of a root in the records, which get a new root if it is not there.
     fn root(&mut self, cause: Cause, priority: u8, now: Time) -> Option<u32> {
         let (kind, port) = match cause {
             Cause::Congestion { port } => (RootKind::Congestion, port),
@@ -166,7 +166,7 @@ impl<'e> PauseWatch<'e> {
         }))
     }
 
-    /// Counts how many ports each root holds.
+    /// Counts the ports that each root holds.
     fn count(&mut self, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut held: BTreeMap<u32, u32> = BTreeMap::new();
         for (_, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
@@ -181,7 +181,7 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// Draws the sample into the picture: a stretch of time goes on as long as the port is paused at each sample for the same root.
+    /// Adds the sample to the chart. A span goes on while the port is paused for the same root at each sample.
     fn span(&mut self, now: Time, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut seen = BTreeMap::new();
         for (paused, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
@@ -193,7 +193,7 @@ impl<'e> PauseWatch<'e> {
                     self.records.spans[span].to = to;
                     Some(span)
                 }
-                None if self.records.spans.len() < MOST_SPANS => {
+                None if self.records.spans.len() < MAX_SPANS => {
                     self.records.spans.push(PauseSpan { port: cell.0, priority: cell.1, from: now, to, root: *root });
                     Some(self.records.spans.len() - 1)
                 }
@@ -207,9 +207,9 @@ impl<'e> PauseWatch<'e> {
         self.seen = seen;
     }
 
-    /// What was found in a run that ended at `end` with these records; `cut`: by its duration.
+    /// The records of a run that ended at `end`; `truncated` if its duration ended it.
     pub(crate) fn finish<B: Body>(
-        mut self, fabric: &mut Fabric<B>, end: Time, cut: bool, flows: &FlowLog, warnings: &mut Vec<String>,
+        mut self, fabric: &mut Fabric<B>, end: Time, truncated: bool, flows: &FlowLog, warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -221,19 +221,19 @@ impl<'e> PauseWatch<'e> {
         if !tree.cycle.is_empty() {
             let ports = tree.cycle.iter().map(|port| *port as u32).collect();
             let first = self.cycle_since.unwrap_or(end);
-            self.records.cycle = Some(BufferCycle { first, ports, at_end: true, cut });
+            self.records.cycle = Some(BufferCycle { first, ports, at_end: true, cut: truncated });
         }
         for span in &mut self.records.spans {
             span.to = span.to.min(end);
         }
-        let victim = |(flow, suffered): (u32, Suffered)| {
+        let victim = |(flow, seen): (u32, VictimSamples)| {
             let record = flows.get(flow)?;
             Some(Victim {
                 flow,
                 src: record.src,
                 dst: record.dst,
-                samples: suffered.samples,
-                root: suffered.root,
+                samples: seen.samples,
+                root: seen.root,
                 finished: record.finish.is_some(),
                 goodput: record.goodput_bps(end).unwrap_or(0.0),
             })
@@ -241,22 +241,24 @@ impl<'e> PauseWatch<'e> {
         let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().filter_map(victim).collect();
         victims.sort_by_key(|victim| (std::cmp::Reverse(victim.samples), victim.flow));
         self.records.victim_count = victims.len() as u64;
-        victims.truncate(MOST_VICTIMS);
+        victims.truncate(MAX_VICTIMS);
         self.records.victims = victims;
         if self.records.pauses_left_out > 0 {
             warnings.push(format!(
-                "the log of pauses has {MOST_PAUSES}; {} more are counted only",
+                "the log of pauses is full with {MAX_PAUSES} pauses; {} more are only counted",
                 self.records.pauses_left_out
             ));
         }
         if self.records.spans_left_out > 0 {
-            warnings
-                .push("the picture of pauses is not complete: there are too many; watch a shorter time".to_string());
+            warnings.push(format!(
+                "the chart of pauses is incomplete: it is full with {MAX_SPANS} spans; watch a shorter time"
+            ));
         }
         self.records
     }
 }
 
+/// The record of a sample with `paused` paused transmitters.
 fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> PauseTreeRecord {
     let port = |(port, root): (&rnic_fabric::Paused, &Option<u32>)| TreePort {
         port: port.port as u32,
@@ -282,8 +284,8 @@ impl<H: RunHosts> Watcher<H> for PauseWatch<'_> {
     }
     fn look(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         self.sample(now, fabric, |visit| {
-            for (flow, src, dst, hash) in hosts.under_way(now) {
-                visit(flow, src, dst, hash);
+            for flow in hosts.under_way(now) {
+                visit(flow);
             }
         });
         self.next = now.saturating_add(self.interval);

@@ -7,7 +7,7 @@ pub(crate) mod message;
 mod switch;
 
 use crate::catalogue::{Catalogue, CongestionEntry};
-use crate::nic::Hosting;
+use crate::host::HostConfig;
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use message::MessagePlan;
@@ -63,7 +63,7 @@ pub struct Resolved {
     /// Settings of every flow.
     pub flow: FlowConfig,
     /// Settings of every NIC.
-    pub hosting: Hosting,
+    pub hosting: HostConfig,
     /// What the workload must know.
     pub network: Network,
     /// What NICs pause and when; nothing without PFC.
@@ -220,7 +220,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
             flow.line_rate, cc.name
         ));
     }
-    let hosting = Hosting {
+    let hosting = HostConfig {
         frame_gap: frames.gap,
         burst: run.transport.nic_burst.unwrap_or(1),
         ack_bytes: frames.ack,
@@ -469,7 +469,7 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, messages: Option<&MessagePlan>,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &HostConfig, messages: Option<&MessagePlan>,
     longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();

@@ -1,7 +1,7 @@
 //! The switches of a run.
 
 use super::{Frames, SAFETY_TIMEOUT, SetupError};
-use crate::nic::DATA_PRIORITY;
+use crate::host::DATA_PRIORITY;
 use rnic_fabric::PathFacts;
 use rnic_fabric::config::{FabricSpec, Headers, OutputSpec, PfcThresholds, QueueingSpec, SharedSpec, SwitchSpec};
 use rnic_run::{OutputSetup, QueueingSetup, RunSpec, SharedSetup};

@@ -6,7 +6,7 @@ use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
 use rnic_run::FlowSpec;
 use rnic_run::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
-use rnic_sim::nic::Segment;
+use rnic_sim::host::Segment;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::run::{simulate_on, simulate_run};
 use rnic_sim::{Catalogue, Events};
