@@ -1,4 +1,4 @@
-// Homa-Tr: Homa over switches that cut off the payload of packets for which they have no room.
+// Homa-Tr: Homa over switches that trim packets: a switch without room for a packet drops only the packet's payload.
 
 #define TRIMMING
 #include "homa.p4"

@@ -1,14 +1,17 @@
-// Homa: the receiver grants packets to the messages with the least left to receive, and tells their senders which priority to use.
+// Homa: the receiver grants packets to the messages with the fewest remaining bytes, and tells their senders which
+// priority to use.
 //
-// B. Montazeri et al.: Homa: a receiver-driven low-latency transport protocol using network priorities, SIGCOMM 2018; as the
-// NanoTransport paper programs it (algorithm 5). With TRIMMING (homa-tr.p4) packets that switches have cut are asked for again at once.
+// B. Montazeri et al.: Homa: a receiver-driven low-latency transport protocol using network priorities, SIGCOMM 2018;
+// as the NanoTransport paper programs it (algorithm 5). With TRIMMING (homa-tr.p4) the receiver immediately requests
+// the retransmission of trimmed packets.
 //
-// A message begins with a round trip's packets, unscheduled, in the first priorities. The rest must be granted. Each packet that arrives
-// lets the scheduler choose one message: the first in the order of what is left to receive that has not been granted all that it may be,
-// among the first OVERCOMMITMENT. Its sender gets a GRANT: credit, and the priority to use.
+// A sender sends the first bandwidth-delay product of a message unscheduled, in the highest priorities. The receiver
+// must grant the rest. Each arriving packet makes the scheduler select one message: among the OVERCOMMITMENT messages
+// with the fewest remaining bytes, the first one that can be granted more packets. The receiver sends a GRANT to that
+// message's sender, with a credit and the priority to use.
 //
-// In an ACK and a GRANT `pkt_offset` is the first packet missing and `credit` what has been granted; in a GRANT `rank` is the priority to
-// use. In a NACK `pkt_offset` is the packet to send again and `credit` the first packet missing.
+// In an ACK or GRANT, `pkt_offset` is the first missing packet and `credit` is the granted credit; in a GRANT, `rank`
+// is the priority to use. In a NACK, `pkt_offset` is the packet to retransmit and `credit` is the first missing packet.
 
 #include <core.p4>
 #include <nanotransport.p4>
@@ -17,13 +20,14 @@
 const bit<8> PROTOCOL = 0x9b;
 #include "include/parser.p4"
 
-// Priorities of unscheduled packets, from 0 on, and of granted ones, after those. `@bands` below is their sum: change it with them.
-const bit<8> UNSCHEDULED_LEVELS = 1;
-const bit<8> SCHEDULED_LEVELS = 3;
-// Messages that are granted packets at the same time.
+// Number of priorities for unscheduled packets (from priority 0 on), and for granted packets (the priorities after
+// those). `@priorities` at the end of this file must be their sum.
+const bit<8> UNSCHEDULED_PRIORITIES = 1;
+const bit<8> SCHEDULED_PRIORITIES = 3;
+// Maximum number of messages that are granted packets at the same time.
 const bit<8> OVERCOMMITMENT = 3;
 
-// Where the answers to a message go, and the first of its packets that is missing.
+// The destination of control packets to a message's sender, and the message's first missing packet.
 struct sender_t {
     ip_t      ip;
     context_t context;
@@ -33,19 +37,20 @@ struct sender_t {
     pkt_t     ack_no;
 }
 
-// By message received.
-IfElseRaw<pkt_t>(MESSAGES) received; // packets that have arrived whole
-DualPort<pkt_t>(MESSAGES) granted;   // packets before this one may be sent
+// Registers indexed by the receiver's slot of a message.
+IfElseRaw<pkt_t>(MESSAGES) received; // number of packets that have arrived untrimmed
+DualPort<pkt_t>(MESSAGES) granted;   // credit: packets with lower numbers may be sent
 DualPort<sender_t>(MESSAGES) senders;
-// Messages that wait for grants.
+// The messages that wait for grants.
 PriorityScheduler() scheduler;
 
-// By slot of a message sent: priority of its packets. GRANTs write it (ingress), data packets read it (egress).
+// The priority of a message's packets, indexed by the sender's slot. Ingress writes it when a GRANT arrives; egress
+// reads it for a data packet.
 DualPort<bit<8>>(MESSAGES) priorities;
 
 control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic,
                     inout reassembly_t reassembly) {
-    // What this packet's sender gets of us: about the same message, the other way round.
+    // Sends a control packet about this packet's message to this packet's sender.
     action reply(in pkt_t pkt_offset, in pkt_t credit, in bit<8> flags) {
         ctrl_pkt_event({
             hdr.ipv4.src, hdr.message.src_context, hdr.message.dst_context, hdr.message.tx_msg_id, hdr.message.msg_len,
@@ -53,18 +58,20 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         }, flags, 0);
     }
 
-    // A GRANT to the message that the scheduler chose: hardly ever the one whose packet has just come.
+    // Sends a GRANT for the message that the scheduler selected, which is usually not the message of the arriving
+    // packet.
     action grant(in scheduled_t chosen) {
-        bit<32> place = (bit<32>) chosen.id;
-        sender_t to = senders.read(place);
-        granted.write(place, chosen.credit);
-        bit<8> level = chosen.level < SCHEDULED_LEVELS ? chosen.level : SCHEDULED_LEVELS - 1;
+        bit<32> slot = (bit<32>) chosen.id;
+        sender_t to = senders.read(slot);
+        granted.write(slot, chosen.credit);
+        bit<8> scheduled = chosen.level < SCHEDULED_PRIORITIES ? chosen.level : SCHEDULED_PRIORITIES - 1;
         ctrl_pkt_event({
-            to.ip, to.context, to.own_context, to.tx_msg_id, to.msg_len, to.ack_no, chosen.credit, UNSCHEDULED_LEVELS + level
+            to.ip, to.context, to.own_context, to.tx_msg_id, to.msg_len, to.ack_no, chosen.credit,
+            UNSCHEDULED_PRIORITIES + scheduled
         }, GRANT, 0);
     }
 
-    // The message may have changed its place among those that wait for grants; one of them may get one.
+    // Updates the message in the scheduler, and sends a GRANT for the message that the scheduler selects, if any.
     action schedule(in rx_msg_info_t info, in bool gained, in pkt_t so_far, in pkt_t allowed) {
         bit<64> got = (bit<64>) so_far * (bit<64>) nic.mtu;
         bit<32> left = (bit<32>) ((bit<64>) hdr.message.msg_len |-| got);
@@ -75,7 +82,7 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         if (chosen.found) {
             grant(chosen);
         }
-        // A packet that arrives again is one whose sender has heard too little: it gets an answer of its own, with what it was
+        // A duplicate packet means that its sender may have missed a GRANT: the receiver sends an ACK with the credit
         // granted before.
         if (!chosen.found || !gained || info.is_last_pkt) {
             reply(info.ack_no, allowed, ACK);
@@ -85,28 +92,28 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         }
     }
 
-    // A packet of a message that is still being received.
+    // Processes a data packet of a message that is still being received.
     action take(in rx_msg_info_t info) {
-        bit<32> place = (bit<32>) info.rx_msg_id;
+        bit<32> slot = (bit<32>) info.rx_msg_id;
         bool gained = info.is_new_pkt && !arrival.trimmed;
         pkt_t one = gained ? (pkt_t) 1 : 0;
-        pkt_t so_far = received.execute(place, info.is_new_msg, reg_op_t.WRITE, one, reg_op_t.ADD, one);
+        pkt_t so_far = received.execute(slot, info.is_new_msg, reg_op_t.WRITE, one, reg_op_t.ADD, one);
         if (info.is_new_msg) {
-            granted.write(place, nic.rtt_pkts);
+            granted.write(slot, nic.rtt_pkts);
         }
-        senders.write(place, {
+        senders.write(slot, {
             hdr.ipv4.src, hdr.message.src_context, hdr.message.dst_context, hdr.message.tx_msg_id, hdr.message.msg_len,
             info.ack_no
         });
 #ifdef TRIMMING
-        // A trimmed packet is missing, unless another copy was there before.
+        // The payload of a trimmed packet is missing, unless an untrimmed copy arrived before.
         if (arrival.trimmed && info.is_new_pkt) {
             reply(hdr.message.pkt_offset, info.ack_no, NACK);
         } else {
-            schedule(info, gained, so_far, granted.read(place));
+            schedule(info, gained, so_far, granted.read(slot));
         }
 #else
-        schedule(info, gained, so_far, granted.read(place));
+        schedule(info, gained, so_far, granted.read(slot));
 #endif
     }
 
@@ -115,7 +122,7 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
             hdr.ipv4.src, hdr.message.src_context, hdr.message.tx_msg_id, hdr.message.msg_len, hdr.message.pkt_offset,
             !arrival.trimmed
         });
-        // A packet for whose message there is no buffer is forgotten: its sender will try again.
+        // Without a buffer for the message, the packet is dropped; its sender retransmits it after a timeout.
         if (!info.fail) {
             if (info.rx_msg_id == DELIVERED) {
                 reply(info.ack_no, 0, ACK);
@@ -137,7 +144,7 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
     apply {
         bool is_data = hdr.message.flags & DATA != 0;
         if (arrival.returned) {
-            // A switch has sent back this NIC's own packet: if it is data, it goes out again.
+            // A switch has returned a packet that this NIC sent; a data packet is retransmitted.
             if (is_data) {
                 credit_to_btx_event(hdr.message.tx_msg_id, true, hdr.message.pkt_offset, false, 0);
             }
@@ -147,7 +154,7 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
 #ifdef TRIMMING
             data();
 #else
-            // Homa takes no notice of trimmed packets.
+            // Homa ignores trimmed packets.
             if (!arrival.trimmed) {
                 data();
             }
@@ -158,28 +165,30 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
 
 control HomaEgress(inout headers_t hdr, inout metadata_t meta, in departure_t departure, in nic_t nic,
                    inout link_t link) {
-    // Small messages go first; what is sent again does not compete with what is sent unscheduled.
-    action data_band() {
+    // Small messages have the highest priority. Retransmissions do not compete with unscheduled packets.
+    action set_data_priority() {
         bit<32> slot = departure.tx_msg_id & 0xffff;
         if (departure.is_new_msg) {
             bool is_small = (bit<64>) nic.rtt_pkts * (bit<64>) nic.mtu >= (bit<64>) departure.msg_len;
-            priorities.write(slot, is_small ? 0 : UNSCHEDULED_LEVELS - 1);
+            priorities.write(slot, is_small ? 0 : UNSCHEDULED_PRIORITIES - 1);
         }
-        bit<8> band = priorities.read(slot);
-        link.band = departure.is_rtx && band < UNSCHEDULED_LEVELS ? UNSCHEDULED_LEVELS : band;
+        bit<8> granted_priority = priorities.read(slot);
+        link.priority =
+            departure.is_rtx && granted_priority < UNSCHEDULED_PRIORITIES ? UNSCHEDULED_PRIORITIES : granted_priority;
     }
 
     apply {
         write_frame(hdr.ethernet, hdr.ipv4, hdr.message, departure, nic, PROTOCOL, 0);
-        // Control packets go before all data: band 0.
+        // Control packets keep priority 0, the highest.
         if (departure.flags & DATA != 0) {
-            data_band();
+            set_data_priority();
         }
     }
 }
 
-// The message with the fewest packets unsent goes first; each packet takes a path of its own.
-@bands(4)
+// The NIC sends the message with the fewest unsent packets first. Each packet takes a path of its own (packet
+// spraying).
+@priorities(4)
 @order("shortest-first")
 @paths("spray")
 NanoTransport(FrameParser(), HomaIngress(), HomaEgress(), FrameDeparser()) main;

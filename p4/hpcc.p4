@@ -1,14 +1,16 @@
-// HPCC: the sender sizes its window by what switches report of their queues and rates.
+// HPCC: the sender adjusts its window to the queue lengths and rates that switches report (in-band telemetry).
 //
-// Y. Li et al.: HPCC: high precision congestion control, SIGCOMM 2019, algorithm 1. Switches write telemetry into data packets; the receiver
-// sends it back with each ACK; the sender compares it with that of the ACK before, and so knows how busy each hop was in between.
+// Y. Li et al.: HPCC: high precision congestion control, SIGCOMM 2019, algorithm 1. Switches write telemetry into data
+// packets; the receiver returns the telemetry in its ACKs; the sender compares it with the telemetry of the previous
+// ACK to compute the utilisation of each hop.
 //
-// Numbers that are fractions there have 16 binary places here: 1.0 is 65,536. There is no division: a quotient is the product with a
-// reciprocal out of a table of 256, found by the divisor's leading bits; it is right to 0.2 %. There are no loops and no stacks of headers
-// either: hop0 to hop7 are headers and registers of their own.
+// The paper's fractions are fixed-point numbers with 16 fractional bits here: 1.0 is 65,536. A quotient is computed
+// without division, by multiplying with a reciprocal from a table of 256 entries, whose key is the leading bits of the
+// divisor; its error is at most 0.2 %. Without loops and header stacks, the hops 0 to 7 need separate headers and
+// registers.
 //
-// In an ACK or NACK `pkt_offset` is the packet that arrived or lost its payload, `credit` the first packet missing, and `rank` the place of
-// its telemetry at the NIC that answers.
+// In an ACK or NACK, `pkt_offset` is the packet that arrived or was trimmed, and `credit` is the first missing packet.
+// `rank` is the index of the packet's telemetry in the registers of the NIC that sends the ACK or NACK.
 
 #include <core.p4>
 #include <nanotransport.p4>
@@ -17,17 +19,19 @@
 const bit<8> PROTOCOL = 0x9c;
 const bit<64> ONE = 65536;
 
-// Utilisation to aim for (eta): 0.95.
+// Target utilisation (eta): 0.95.
 const bit<32> ETA = 62259;
-// Steps of additive increase in a row (maxStage).
+// Maximum number of consecutive additive-increase steps (maxStage).
 const bit<32> MAX_STAGE = 5;
-// Bytes that are added to the window at each step (W_AI); 0: what eta leaves free of the first window, shared by 16 messages.
+// Additive increase of the window per step in bytes (W_AI). 0 means (1 - eta) of the initial window, divided by 16
+// messages.
 const bit<32> W_AI = 0;
 
-const bit<8> CONTROL_BAND = 0;
-const bit<8> DATA_BAND = 1;
+const bit<8> CONTROL_PRIORITY = 0;
+const bit<8> DATA_PRIORITY = 1;
 
-// Behind the message's header: how many records of telemetry follow. Data packets bring theirs behind all headers.
+// The header after the message header: the number of telemetry records that follow in an ACK or NACK. In data packets
+// the number is 0, and the records that switches append come after all headers.
 header echo_t {
     bit<8> hops;
 }
@@ -48,10 +52,10 @@ struct headers_t {
 }
 
 struct metadata_t {
-    bit<8> hops; // of hop0 to hop7, how many are there
+    bit<8> hops; // number of valid headers among hop0 to hop7
 }
 
-// A hop's record in a register: registers hold structs, not headers.
+// A telemetry record in a register. Registers can hold structs, but not headers.
 struct hop_t {
     bit<32> timestamp_ns;
     bit<32> tx_bytes;
@@ -59,14 +63,15 @@ struct hop_t {
     bit<32> rate_mbps;
 }
 
-// Telemetry on its way from a data packet (ingress) to the answer (egress), and whose it is. 256 answers may wait for the wire with
-// their telemetry; of a longer queue the oldest go without.
+// Telemetry of an arrived data packet, which ingress stores until egress sends the ACK or NACK; and the destination of
+// that control packet. If more than 256 control packets wait for transmission, the oldest ones are sent without
+// telemetry.
 struct waiting_t {
     ip_t     dst_ip;
     tx_msg_t tx_msg_id;
     bit<8>   hops;
 }
-IfElseRaw<bit<8>>(1) next_place;
+IfElseRaw<bit<8>>(1) next_index;
 DualPort<waiting_t>(256) waiting;
 DualPort<hop_t>(256) waiting0;
 DualPort<hop_t>(256) waiting1;
@@ -77,19 +82,19 @@ DualPort<hop_t>(256) waiting5;
 DualPort<hop_t>(256) waiting6;
 DualPort<hop_t>(256) waiting7;
 
-// A message at its sender.
+// The sender's state of a message.
 struct flow_t {
-    bool     started;     // there was an answer
-    tx_msg_t tx_msg_id;   // the message whose state it is
+    bool     started;     // an ACK or NACK has arrived
+    tx_msg_t tx_msg_id;   // the message that this state belongs to
     bit<32>  reference;   // the reference window (W_c), in bytes
-    bit<32>  utilisation; // U, a fraction
-    bit<32>  stage;       // steps of additive increase since the last multiplicative one
-    pkt_t    credit;      // packets before this one may be sent
-    pkt_t    round_ends;  // when all packets before this one have arrived, a round trip is over
-    bit<8>   hops;        // of the latest telemetry
+    bit<32>  utilisation; // U, fixed-point
+    bit<32>  stage;       // additive-increase steps since the last multiplicative adjustment
+    pkt_t    credit;      // packets with lower numbers may be sent
+    pkt_t    round_ends;  // the current round trip ends when all packets below this one have arrived
+    bit<8>   hops;        // number of records in the latest telemetry
 }
-// By slot.
-DualPort<tx_msg_t>(MESSAGES) current; // the message that it holds: an answer to another one is an old one
+// Registers indexed by the sender's slot of a message.
+DualPort<tx_msg_t>(MESSAGES) current; // the message in the slot; an ACK or NACK for another message is outdated
 DualPort<flow_t>(MESSAGES) flows;
 DualPort<hop_t>(MESSAGES) latest0;
 DualPort<hop_t>(MESSAGES) latest1;
@@ -192,7 +197,7 @@ parser HpccParser(packet_in packet, out headers_t hdr, inout metadata_t meta, in
     }
 }
 
-// a / b with 16 binary places, as far as 64 bits go; b is not 0.
+// Computes a / b with 16 fractional bits, modulo 2^64; b is not 0.
 control Quotient(in bit<64> a, in bit<32> b, out bit<64> quotient) {
     bit<64> reciprocal = 0;
     bit<32> leading;
@@ -209,7 +214,8 @@ control Quotient(in bit<64> a, in bit<32> b, out bit<64> quotient) {
     }
 
     apply {
-        // Moves the leading one to bit 31: by 16 places if it is not in the upper half, then by 8, 4, 2 and 1.
+        // Normalises: shifts the leading one to bit 31, by 16 bits if it is not in the upper half, then by 8, 4, 2 and
+        // 1.
         bit<8> exponent = 31;
         leading = b;
         if (leading[31:16] == 0) { leading = leading << 16; exponent = exponent - 16; }
@@ -222,7 +228,8 @@ control Quotient(in bit<64> a, in bit<32> b, out bit<64> quotient) {
     }
 }
 
-// One hop: its rate and its queue's worth of rate since the last answer, as a fraction of its link's; keeps the busiest.
+// Computes the utilisation of one hop since the previous ACK or NACK: throughput plus queue length per round-trip time,
+// as a fraction of the link rate. Keeps the maximum over all hops in `busiest`.
 control Hop(in telemetry_t now, in hop_t before, in nic_t nic, inout bool valid, inout bit<64> busiest, inout bit<32> span) {
     Quotient() rate;
     Quotient() share;
@@ -230,15 +237,15 @@ control Hop(in telemetry_t now, in hop_t before, in nic_t nic, inout bool valid,
     apply {
         bit<32> elapsed = now.timestamp_ns - before.timestamp_ns;
         if (elapsed == 0 || elapsed[31:31] == 1 || now.rate_mbps == 0) {
-            valid = false; // not later than what is known already, or not from a switch
+            valid = false; // outdated, or not written by a switch
         } else {
             bit<32> queue = now.queue_bytes < before.queue_bytes ? now.queue_bytes : before.queue_bytes;
-            // Bytes per nanosecond; at most 2 Tbit/s.
+            // In bytes per nanosecond; limited to 256, which is about 2 Tbit/s.
             bit<64> per_ns;
             rate.apply((bit<64>) (now.tx_bytes - before.tx_bytes), elapsed, per_ns);
             per_ns = per_ns + (((bit<64>) queue * (bit<64>) nic.per_rtt) >> 16);
             per_ns = per_ns < 256 * ONE ? per_ns : 256 * ONE;
-            // One byte per nanosecond is 8,000 Mbit/s.
+            // 1 byte per nanosecond is 8,000 Mbit/s.
             bit<64> used;
             share.apply(per_ns * 8000, now.rate_mbps, used);
             used = used >> 16;
@@ -261,19 +268,19 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
     Hop() compare5;
     Hop() compare6;
     Hop() compare7;
-    Quotient() cut;
+    Quotient() adjustment;
 
-    // Keeps telemetry for the answer.
-    action keep(in bit<32> place) {
-        waiting.write(place, { hdr.ipv4.src, hdr.message.tx_msg_id, meta.hops });
-        if (meta.hops > 0) { waiting0.write(place, { hdr.hop0.timestamp_ns, hdr.hop0.tx_bytes, hdr.hop0.queue_bytes, hdr.hop0.rate_mbps }); }
-        if (meta.hops > 1) { waiting1.write(place, { hdr.hop1.timestamp_ns, hdr.hop1.tx_bytes, hdr.hop1.queue_bytes, hdr.hop1.rate_mbps }); }
-        if (meta.hops > 2) { waiting2.write(place, { hdr.hop2.timestamp_ns, hdr.hop2.tx_bytes, hdr.hop2.queue_bytes, hdr.hop2.rate_mbps }); }
-        if (meta.hops > 3) { waiting3.write(place, { hdr.hop3.timestamp_ns, hdr.hop3.tx_bytes, hdr.hop3.queue_bytes, hdr.hop3.rate_mbps }); }
-        if (meta.hops > 4) { waiting4.write(place, { hdr.hop4.timestamp_ns, hdr.hop4.tx_bytes, hdr.hop4.queue_bytes, hdr.hop4.rate_mbps }); }
-        if (meta.hops > 5) { waiting5.write(place, { hdr.hop5.timestamp_ns, hdr.hop5.tx_bytes, hdr.hop5.queue_bytes, hdr.hop5.rate_mbps }); }
-        if (meta.hops > 6) { waiting6.write(place, { hdr.hop6.timestamp_ns, hdr.hop6.tx_bytes, hdr.hop6.queue_bytes, hdr.hop6.rate_mbps }); }
-        if (meta.hops > 7) { waiting7.write(place, { hdr.hop7.timestamp_ns, hdr.hop7.tx_bytes, hdr.hop7.queue_bytes, hdr.hop7.rate_mbps }); }
+    // Stores the packet's telemetry for the ACK or NACK.
+    action store_telemetry(in bit<32> index) {
+        waiting.write(index, { hdr.ipv4.src, hdr.message.tx_msg_id, meta.hops });
+        if (meta.hops > 0) { waiting0.write(index, { hdr.hop0.timestamp_ns, hdr.hop0.tx_bytes, hdr.hop0.queue_bytes, hdr.hop0.rate_mbps }); }
+        if (meta.hops > 1) { waiting1.write(index, { hdr.hop1.timestamp_ns, hdr.hop1.tx_bytes, hdr.hop1.queue_bytes, hdr.hop1.rate_mbps }); }
+        if (meta.hops > 2) { waiting2.write(index, { hdr.hop2.timestamp_ns, hdr.hop2.tx_bytes, hdr.hop2.queue_bytes, hdr.hop2.rate_mbps }); }
+        if (meta.hops > 3) { waiting3.write(index, { hdr.hop3.timestamp_ns, hdr.hop3.tx_bytes, hdr.hop3.queue_bytes, hdr.hop3.rate_mbps }); }
+        if (meta.hops > 4) { waiting4.write(index, { hdr.hop4.timestamp_ns, hdr.hop4.tx_bytes, hdr.hop4.queue_bytes, hdr.hop4.rate_mbps }); }
+        if (meta.hops > 5) { waiting5.write(index, { hdr.hop5.timestamp_ns, hdr.hop5.tx_bytes, hdr.hop5.queue_bytes, hdr.hop5.rate_mbps }); }
+        if (meta.hops > 6) { waiting6.write(index, { hdr.hop6.timestamp_ns, hdr.hop6.tx_bytes, hdr.hop6.queue_bytes, hdr.hop6.rate_mbps }); }
+        if (meta.hops > 7) { waiting7.write(index, { hdr.hop7.timestamp_ns, hdr.hop7.tx_bytes, hdr.hop7.queue_bytes, hdr.hop7.rate_mbps }); }
     }
 
     action data() {
@@ -281,14 +288,14 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
             hdr.ipv4.src, hdr.message.src_context, hdr.message.tx_msg_id, hdr.message.msg_len, hdr.message.pkt_offset,
             !arrival.trimmed
         });
-        // A packet for whose message there is no buffer is forgotten: its sender will try again.
+        // Without a buffer for the message, the packet is dropped; its sender retransmits it after a timeout.
         if (!info.fail) {
-            bit<8> place = next_place.execute(0, true, reg_op_t.ADD, 1, reg_op_t.READ, 0) - 1;
-            keep((bit<32>) place);
-            // A trimmed packet is missing, unless another copy was there before.
+            bit<8> index = next_index.execute(0, true, reg_op_t.ADD, 1, reg_op_t.READ, 0) - 1;
+            store_telemetry((bit<32>) index);
+            // The payload of a trimmed packet is missing, unless an untrimmed copy arrived before.
             ctrl_pkt_event({
                 hdr.ipv4.src, hdr.message.src_context, hdr.message.dst_context, hdr.message.tx_msg_id, hdr.message.msg_len,
-                hdr.message.pkt_offset, info.ack_no, place
+                hdr.message.pkt_offset, info.ack_no, index
             }, arrival.trimmed && info.is_new_pkt ? NACK : ACK, 0);
             if (info.is_new_pkt && !arrival.trimmed) {
                 reassembly = { false, info.rx_msg_id, hdr.message.pkt_offset, info.is_last_pkt };
@@ -296,7 +303,7 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         }
     }
 
-    // The telemetry is now what the next is compared with.
+    // Stores the telemetry, with which the telemetry of the next ACK or NACK is compared.
     action remember(in bit<32> slot) {
         if (meta.hops > 0) { latest0.write(slot, { hdr.hop0.timestamp_ns, hdr.hop0.tx_bytes, hdr.hop0.queue_bytes, hdr.hop0.rate_mbps }); }
         if (meta.hops > 1) { latest1.write(slot, { hdr.hop1.timestamp_ns, hdr.hop1.tx_bytes, hdr.hop1.queue_bytes, hdr.hop1.rate_mbps }); }
@@ -311,7 +318,7 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
     apply {
         bool is_data = hdr.message.flags & DATA != 0;
         if (arrival.returned) {
-            // A switch has sent back this NIC's own packet: if it is data, it goes out again.
+            // A switch has returned a packet that this NIC sent; a data packet is retransmitted.
             if (is_data) {
                 credit_to_btx_event(hdr.message.tx_msg_id, true, hdr.message.pkt_offset, false, 0);
             }
@@ -329,19 +336,20 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         bool is_nack = hdr.message.flags & NACK != 0;
         delivered_event(hdr.message.tx_msg_id, ack_no, hdr.message.pkt_offset, is_nack ? 0 : (bit<64>) 1);
 
-        // Products with 2^16 fit 64 bits with room.
+        // The limits keep products with 2^16 within 64 bits.
         bit<64> largest = (bit<64>) (nic.rtt_pkts < 0x400000 ? nic.rtt_pkts : 0x400000) * (bit<64>) nic.mtu;
         largest = largest < 0x10000000 ? largest : 0x10000000;
         bit<64> window = largest;
         flow_t flow = flows.read(slot);
         if (!flow.started || flow.tx_msg_id != hdr.message.tx_msg_id) {
-            // The first answer is there to compare with.
+            // The first ACK or NACK of a message: its telemetry is only stored, for the next comparison.
             flow = {
                 true, hdr.message.tx_msg_id, (bit<32>) largest, (bit<32>) ONE, 0, nic.rtt_pkts, nic.rtt_pkts, meta.hops
             };
             remember(slot);
         } else {
-            // MeasureInflight: the utilisation of the busiest hop since the last answer, averaged over a round trip.
+            // MeasureInflight: the utilisation of the busiest hop since the previous ACK or NACK, averaged over a round
+            // trip.
             bool valid = true;
             bit<64> busiest = 0;
             bit<32> span = 0;
@@ -356,7 +364,7 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
                 if (meta.hops > 7) { compare7.apply(hdr.hop7, latest7.read(slot), nic, valid, busiest, span); }
             }
             if (valid) {
-                // The share of a round trip that the measurement covers.
+                // The fraction of a round trip that the measurement covers.
                 bit<64> covered = (bit<64>) (span < nic.base_rtt_ns ? span : nic.base_rtt_ns);
                 covered = (covered * (bit<64>) nic.per_rtt) >> 16;
                 covered = covered < ONE ? covered : ONE;
@@ -365,13 +373,13 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
                 remember(slot);
             }
 
-            // ComputeWind: the window in bytes. Once per round trip it becomes the reference.
-            bool is_cut = flow.utilisation >= ETA || flow.stage >= MAX_STAGE;
+            // ComputeWind: the window in bytes. Once per round trip it becomes the reference window.
+            bool is_multiplicative = flow.utilisation >= ETA || flow.stage >= MAX_STAGE;
             window = (bit<64>) flow.reference;
-            if (is_cut) {
-                // Not more than 64 times the window, however idle the path is.
+            if (is_multiplicative) {
+                // The window grows at most to about 61 times its size, however low the utilisation is.
                 bit<64> factor;
-                cut.apply((bit<64>) ETA, flow.utilisation > 1024 ? flow.utilisation : 1024, factor);
+                adjustment.apply((bit<64>) ETA, flow.utilisation > 1024 ? flow.utilisation : 1024, factor);
                 window = (window * factor) >> 16;
             }
             bit<64> step = (bit<64>) W_AI;
@@ -382,12 +390,12 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
             window = window + step;
             window = window < largest ? window : largest;
             if (ack_no > flow.round_ends) {
-                flow.stage = is_cut ? 0 : flow.stage + 1;
+                flow.stage = is_multiplicative ? 0 : flow.stage + 1;
                 flow.reference = (bit<32>) window;
                 flow.round_ends = flow.credit;
             }
         }
-        // A window of less than a packet is one.
+        // The window is at least one packet.
         pkt_t packets = (pkt_t) ((window * (bit<64>) nic.per_mtu) >> 40);
         pkt_t credit = ack_no |+| (packets > 0 ? packets : 1);
         flow.credit = flow.credit > credit ? flow.credit : credit;
@@ -408,47 +416,47 @@ control HpccEgress(inout headers_t hdr, inout metadata_t meta, in departure_t de
         hdr.echo.setValid();
         hdr.echo.hops = 0;
         if (!is_data) {
-            bit<32> place = (bit<32>) departure.rank;
-            waiting_t kept = waiting.read(place);
-            if (kept.dst_ip == departure.dst_ip && kept.tx_msg_id == departure.tx_msg_id) {
-                hdr.echo.hops = kept.hops;
-                if (kept.hops > 0) {
-                    hop = waiting0.read(place);
+            bit<32> index = (bit<32>) departure.rank;
+            waiting_t stored = waiting.read(index);
+            if (stored.dst_ip == departure.dst_ip && stored.tx_msg_id == departure.tx_msg_id) {
+                hdr.echo.hops = stored.hops;
+                if (stored.hops > 0) {
+                    hop = waiting0.read(index);
                     hdr.hop0.setValid();
                     hdr.hop0 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
-                if (kept.hops > 1) {
-                    hop = waiting1.read(place);
+                if (stored.hops > 1) {
+                    hop = waiting1.read(index);
                     hdr.hop1.setValid();
                     hdr.hop1 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
-                if (kept.hops > 2) {
-                    hop = waiting2.read(place);
+                if (stored.hops > 2) {
+                    hop = waiting2.read(index);
                     hdr.hop2.setValid();
                     hdr.hop2 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
-                if (kept.hops > 3) {
-                    hop = waiting3.read(place);
+                if (stored.hops > 3) {
+                    hop = waiting3.read(index);
                     hdr.hop3.setValid();
                     hdr.hop3 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
-                if (kept.hops > 4) {
-                    hop = waiting4.read(place);
+                if (stored.hops > 4) {
+                    hop = waiting4.read(index);
                     hdr.hop4.setValid();
                     hdr.hop4 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
-                if (kept.hops > 5) {
-                    hop = waiting5.read(place);
+                if (stored.hops > 5) {
+                    hop = waiting5.read(index);
                     hdr.hop5.setValid();
                     hdr.hop5 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
-                if (kept.hops > 6) {
-                    hop = waiting6.read(place);
+                if (stored.hops > 6) {
+                    hop = waiting6.read(index);
                     hdr.hop6.setValid();
                     hdr.hop6 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
-                if (kept.hops > 7) {
-                    hop = waiting7.read(place);
+                if (stored.hops > 7) {
+                    hop = waiting7.read(index);
                     hdr.hop7.setValid();
                     hdr.hop7 = { hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps };
                 }
@@ -457,7 +465,7 @@ control HpccEgress(inout headers_t hdr, inout metadata_t meta, in departure_t de
         write_frame(
             hdr.ethernet, hdr.ipv4, hdr.message, departure, nic, PROTOCOL, 1 + 16 * (bit<16>) hdr.echo.hops
         );
-        link.band = is_data ? DATA_BAND : CONTROL_BAND;
+        link.priority = is_data ? DATA_PRIORITY : CONTROL_PRIORITY;
     }
 }
 
@@ -467,8 +475,9 @@ control HpccDeparser(packet_out packet, in headers_t hdr) {
     }
 }
 
-// Switches write telemetry into data packets. Paths are those of ECMP: telemetry of one hop is compared with that of the same hop before.
-@bands(2)
+// Switches write telemetry into data packets. ECMP keeps a message on one path, so that successive telemetry records
+// come from the same hops.
+@priorities(2)
 @order("round-robin")
 @paths("ecmp")
 @telemetry

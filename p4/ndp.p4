@@ -1,12 +1,16 @@
-// NDP: the receiver pulls packets at the rate of its link; packets whose payload a switch has cut off are asked for again at once.
+// NDP: the receiver pulls packets at the rate of its link, and requests the retransmission of packets that a switch has
+// trimmed.
 //
-// M. Handley et al.: Re-architecting datacenter networks and stacks for low latency and high performance, SIGCOMM 2017; as the
-// NanoTransport paper programs it (algorithm 4).
+// M. Handley et al.: Re-architecting datacenter networks and stacks for low latency and high performance, SIGCOMM 2017;
+// as the NanoTransport paper programs it (algorithm 4).
 //
-// A message begins with a round trip's packets. For each that arrives, whole or cut, the receiver answers at once (ACK or NACK) and
-// pulls one more (PULL): pulls leave no faster than full packets arrive, so that the senders together send just what the receiver's link takes.
+// A sender begins a message with one bandwidth-delay product of packets. For each packet that arrives, the receiver
+// sends an ACK or, if the packet was trimmed, a NACK; and it requests one more packet with a PULL. PULLs are paced at
+// the rate at which the receiver's link delivers full packets, so that all senders together send at the rate of that
+// link.
 //
-// In a control packet `pkt_offset` is the packet that arrived or was cut, and `credit` the pull offset: packets before it may be sent.
+// In a control packet, `pkt_offset` is the packet that arrived or was trimmed, and `credit` is the pull offset: packets
+// with lower numbers may be sent.
 
 #include <core.p4>
 #include <nanotransport.p4>
@@ -15,22 +19,24 @@
 const bit<8> PROTOCOL = 0x99;
 #include "include/parser.p4"
 
-// Priorities in the network.
-const bit<8> CONTROL_BAND = 0;
-const bit<8> DATA_BAND = 1;
+// Priorities in the network; 0 is the highest.
+const bit<8> CONTROL_PRIORITY = 0;
+const bit<8> DATA_PRIORITY = 1;
 
-// NACKs leave at the pace of PULLs, in one packet with them, so that packets are sent again no faster than the link takes them. In the NDP paper a PULL
-// releases either kind of packet; in the NanoTransport paper NACKs leave at once.
+// NACKs are paced and share a packet with PULLs, so that senders retransmit at the rate of the receiver's link. In the
+// NDP paper a PULL triggers either a retransmission or a new packet; in the NanoTransport paper the receiver sends
+// NACKs immediately.
 const bool PACED_NACKS = true;
 
-// By message received: its pull offset. It begins with a round trip, and grows by one with each packet that arrives whole.
+// The pull offset, indexed by the receiver's slot of a message. It begins with the bandwidth-delay product and grows by
+// one with each untrimmed packet.
 IfElseRaw<pkt_t>(MESSAGES) pull_offsets;
 
 control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic,
                    inout reassembly_t reassembly) {
     ctrl_pkt_t reply;
 
-    // What this packet's sender gets of us: about the same message and packet, the other way round.
+    // Prepares a control packet about this packet to this packet's sender.
     action begin_reply() {
         reply = {
             hdr.ipv4.src, hdr.message.src_context, hdr.message.dst_context, hdr.message.tx_msg_id, hdr.message.msg_len,
@@ -38,20 +44,20 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
         };
     }
 
-    // A packet of a message that is still being received.
-    action answer(in rx_msg_info_t info) {
+    // Processes a data packet of a message that is still being received.
+    action respond(in rx_msg_info_t info) {
         bool gained = info.is_new_pkt && !arrival.trimmed;
         pkt_t one = gained ? (pkt_t) 1 : 0;
-        // The first packet of a message writes, later ones add: one access to the register.
+        // The first packet of a message writes the register, later packets add to it: a single access.
         pkt_t pull_offset = pull_offsets.execute(
             (bit<32>) info.rx_msg_id, info.is_new_msg, reg_op_t.WRITE, nic.rtt_pkts + one, reg_op_t.ADD, one
         );
         reply.credit = pull_offset;
 
-        // A trimmed packet is missing, unless another copy was there before.
+        // The payload of a trimmed packet is missing, unless an untrimmed copy arrived before.
         bit<8> immediate = arrival.trimmed && info.is_new_pkt ? NACK : ACK;
-        // A pull for a packet beyond the message would only cost pace. What brought nothing new is pulled in any case: for the packet
-        // sent again, or because an earlier pull may be lost.
+        // A PULL beyond the end of the message would delay other PULLs, so none is sent. A packet that brought no new
+        // data always triggers a PULL: for its retransmission, or because an earlier PULL may be lost.
         bool beyond = ((bit<64>) pull_offset - 1) * (bit<64>) nic.mtu >= (bit<64>) hdr.message.msg_len;
         bit<8> pull = gained && beyond ? 0 : PULL;
         if (PACED_NACKS && immediate == NACK) {
@@ -70,13 +76,13 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
             hdr.ipv4.src, hdr.message.src_context, hdr.message.tx_msg_id, hdr.message.msg_len, hdr.message.pkt_offset,
             !arrival.trimmed
         });
-        // A packet for whose message there is no buffer is forgotten: its sender will try again.
+        // Without a buffer for the message, the packet is dropped; its sender retransmits it after a timeout.
         if (!info.fail) {
             begin_reply();
             if (info.rx_msg_id == DELIVERED) {
                 ctrl_pkt_event(reply, ACK, 0);
             } else {
-                answer(info);
+                respond(info);
             }
         }
     }
@@ -95,7 +101,7 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
     apply {
         bool is_data = hdr.message.flags & DATA != 0;
         if (arrival.returned) {
-            // A switch has sent back this NIC's own packet: if it is data, it goes out again.
+            // A switch has returned a packet that this NIC sent; a data packet is retransmitted.
             if (is_data) {
                 credit_to_btx_event(hdr.message.tx_msg_id, true, hdr.message.pkt_offset, false, 0);
             }
@@ -111,12 +117,12 @@ control NdpEgress(inout headers_t hdr, inout metadata_t meta, in departure_t dep
                   inout link_t link) {
     apply {
         write_frame(hdr.ethernet, hdr.ipv4, hdr.message, departure, nic, PROTOCOL, 0);
-        link.band = departure.flags & DATA != 0 ? DATA_BAND : CONTROL_BAND;
+        link.priority = departure.flags & DATA != 0 ? DATA_PRIORITY : CONTROL_PRIORITY;
     }
 }
 
-// Bands 0 and 1. Each packet takes a path of its own: what is out of order costs nothing here.
-@bands(2)
+// Priorities 0 and 1. Each packet takes a path of its own (packet spraying), because NDP tolerates reordering.
+@priorities(2)
 @order("round-robin")
 @paths("spray")
 NanoTransport(FrameParser(), NdpIngress(), NdpEgress(), FrameDeparser()) main;

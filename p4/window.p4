@@ -1,6 +1,7 @@
-// A sliding window: the receiver acknowledges every packet, and the sender has at most one round trip's packets under way.
+// A sliding window: the receiver acknowledges every packet, and the sender has at most one bandwidth-delay product in
+// flight.
 //
-// The smallest transport that works. docs/guides/write-a-transport-in-p4.md builds it step by step.
+// This is a minimal working transport. docs/guides/write-a-transport-in-p4.md builds it step by step.
 
 #include <core.p4>
 #include <nanotransport.p4>
@@ -31,8 +32,8 @@ header window_t {
     context_t dst_context;
     tx_msg_t  tx_msg_id;
     bit<32>   msg_len;
-    pkt_t     pkt_offset; // data: this packet; ACK: the packet that it answers
-    pkt_t     ack_no;     // ACK: first packet that has not arrived
+    pkt_t     pkt_offset; // data: this packet; ACK: the acknowledged packet
+    pkt_t     ack_no;     // ACK: the first packet that has not arrived
 }
 
 struct headers_t {
@@ -122,7 +123,7 @@ control WindowEgress(inout headers_t hdr, inout metadata_t meta, in departure_t 
             departure.flags, departure.src_context, departure.dst_context, departure.tx_msg_id, departure.msg_len,
             departure.pkt_offset, departure.credit
         };
-        link.band = 0;
+        link.priority = 0;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a frame may hold, by every link type: nothing panics.
+//! Parses arbitrary frames with every link type: nothing panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

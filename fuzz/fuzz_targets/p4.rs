@@ -1,4 +1,4 @@
-//! Any text as a P4 program: it is compiled or refused with reasons, and what is compiled runs.
+//! Compiles arbitrary text as a P4 program: the compiler accepts it or reports errors, and an accepted program runs.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

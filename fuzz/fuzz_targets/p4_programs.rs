@@ -1,4 +1,4 @@
-//! P4 programs with a few changes: they are compiled or refused with reasons, and what is compiled runs.
+//! Compiles mutated P4 programs: the compiler accepts a program or reports errors, and an accepted program runs.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! What a UDP datagram may carry: nothing panics, and what is accepted is written as it was read, except reserved bits and padding.
+//! Parses arbitrary UDP payloads: nothing panics, and an accepted packet is emitted with the same bytes, except reserved
+//! bits and padding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

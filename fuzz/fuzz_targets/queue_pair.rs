@@ -1,4 +1,4 @@
-//! Connected queue pairs, which get packets that are nearly valid: nothing panics, no byte changes that may not, no work request
+//! Feeds connected queue pairs with nearly valid packets: nothing panics, only permitted bytes change, and no work request
 //! completes twice.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any verbs in any order: nothing panics, each work request completes at most once and in its turn.
+//! Calls verbs in any order: nothing panics, and each work request completes at most once and in order.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-// What the packets of all programs in this folder begin with: Ethernet, IPv4, and a header for one packet of a message, or about one.
+// The headers of all programs in this folder: Ethernet, IPv4, and a header that identifies a packet of a message.
 
 header ethernet_t {
     bit<48> dst;
@@ -26,8 +26,8 @@ header message_t {
     tx_msg_t  tx_msg_id;
     bit<32>   msg_len;
     pkt_t     pkt_offset;
-    pkt_t     credit;     // control: the program's to say
-    bit<8>    rank;       // control: the program's to say
+    pkt_t     credit;     // control packets: defined by the program
+    bit<8>    rank;       // control packets: defined by the program
     bit<8>    flags;
 }
 
@@ -35,13 +35,13 @@ const bit<16> IPV4 = 0x0800;
 const bit<16> IPV4_BYTES = 20;
 const bit<16> MESSAGE_BYTES = 22;
 
-// The receiver's number of a message that has been delivered.
+// The value of `rx_msg_id` for a message that has been delivered.
 const rx_msg_t DELIVERED = 0xffff;
 
-// Registers that are indexed by the receiver's numbers, or by the low 16 bits of the sender's.
+// Number of registers indexed by `rx_msg_id`, or by the low 16 bits of `tx_msg_id`.
 const bit<32> MESSAGES = 65536;
 
-// A departing packet in a protocol of IPv4; `more` bytes of headers follow these three.
+// Writes the headers of a departing packet; `more` bytes of headers follow these three.
 action write_frame(inout ethernet_t ethernet, inout ipv4_t ipv4, inout message_t message,
                    in departure_t departure, in nic_t nic, in bit<8> protocol, in bit<16> more) {
     ethernet.setValid();

@@ -1,4 +1,4 @@
-// The parser and the deparser of programs that need no more headers than those of frame.p4. PROTOCOL is theirs to say.
+// The parser and the deparser for programs that need only the headers of frame.p4. The program defines PROTOCOL.
 
 struct headers_t {
     ethernet_t ethernet;

@@ -1,5 +1,6 @@
-// Reciprocals of 1.0 to 2.0 with 16 binary places, by the eight bits behind the leading one: that of the middle of each interval,
-// 1 + (i + 1/2) / 256. Entry i is 2^25 / (513 + 2 i), rounded.
+// Reciprocals of the numbers 1.0 to 2.0 as fixed-point numbers with 16 fractional bits. The key is the eight bits after
+// the leading one. Entry i is the reciprocal of the middle of its interval, 1 + (i + 1/2) / 256: 2^25 / (513 + 2 i),
+// rounded.
 0: is(65408); 1: is(65154); 2: is(64902); 3: is(64652); 4: is(64404); 5: is(64158); 6: is(63913); 7: is(63671);
 8: is(63430); 9: is(63191); 10: is(62954); 11: is(62719); 12: is(62485); 13: is(62253); 14: is(62023); 15: is(61795);
 16: is(61568); 17: is(61343); 18: is(61119); 19: is(60897); 20: is(60677); 21: is(60458); 22: is(60241); 23: is(60026);

@@ -50,7 +50,8 @@ PROGRAMS = [
 
 # Modules to load, in this order, after what they depend on.
 MODULES = ["virtio_pci", "virtio_console", "virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
-# Modules that something asks for by another name than its own (rxe: the checksum `crc32`); newer kernels have some built in.
+# Modules that something asks for by another name than its own (rxe: the checksum `crc32`); newer kernels have some
+# built in.
 OPTIONAL_MODULES = ["crc32_generic", "sch_netem"]
 
 TOOLS = {"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg", "dpkg": "dpkg"}

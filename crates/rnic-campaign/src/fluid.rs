@@ -13,7 +13,7 @@
 //! The model's goodput is what the bottleneck sends of a flow: its rate while nothing waits, else its share of what arrives.
 
 use rnic_fabric::Routes;
-use rnic_fabric::config::Paths;
+use rnic_fabric::config::{EcnSpec, MarkOn};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_results::samples::goodput;
@@ -212,10 +212,10 @@ fn model(resolved: &Resolved, place: &Place, flows: u32) -> Result<(Dcqcn, Fixed
     let on_cable = frame + u64::from(resolved.hosting.frame_gap);
     let capacity = (u128::from(place.rate.as_bps()) * u128::from(frame) / u128::from(on_cable)) as u64;
     let parameters = Dcqcn::new(BitRate::from_bps(capacity), &resolved.settings).map_err(|error| error.to_string())?;
-    let marking = resolved.fabric.switch.marking.ok_or("the switches mark nothing")?;
+    let EcnSpec { marking, mark_on } = resolved.fabric.switch.ecn.ok_or("the switches mark nothing")?;
     let mut model = Dcqcn { packet: Bytes(frame), marking, delay: place.loop_time, ..parameters };
     let fixed_point = model.fixed_point(flows).map_err(|error| error.to_string())?;
-    if !resolved.fabric.switch.queueing.mark_departures() {
+    if mark_on == MarkOn::Enqueue {
         let queue = fixed_point.queue.min(marking.kmax.0 as f64) as u64;
         model.delay += BitRate::from_bps(capacity).time_for(queue);
     }
@@ -235,7 +235,7 @@ impl Place {
     fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Place, String> {
         let topology = &resolved.topology;
         let routes = Routes::with(topology, &resolved.fabric.routes, run.seed).map_err(|error| error.to_string())?;
-        if resolved.fabric.paths == Paths::Spray {
+        if !resolved.fabric.paths.is_per_flow() {
             return Err("each packet has a path of its own, and the model has one bottleneck".to_string());
         }
         let mut paths: Vec<Vec<usize>> = Vec::new();

@@ -8,7 +8,7 @@ use rnic_sim::run::simulate_run;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::path::Path;
 
-const SWITCH: &str = r#"fabric = { topology = "single-switch", hosts = 5, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = { queueing = "shared", mark = "departures" } }"#;
+const SWITCH: &str = r#"fabric = { topology = "single-switch", hosts = 5, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = { queueing = "shared", ecn = { mark_on = "dequeue" } } }"#;
 const INCAST: &str = r#"traffic = { pattern = "incast", senders = 2, total = "10 GB" }"#;
 const WATCH: &str = r#"watch = { interval = "500 us", queues = ["s0:h0"], flows = true }"#;
 
@@ -36,9 +36,9 @@ fn parameters_by_hand() {
     assert_eq!((both.model.cnp_interval, both.model.rate_timer), (Time::from_us(50), Time::from_us(55)));
     assert_eq!((both.bottleneck.as_str(), both.flows.len(), both.times.len()), ("s0:h0", 2, 119));
     assert!((both.share / 1e9 - 40.0 * 1_438.0 / 1_520.0 / 2.0).abs() < 1e-6);
-    // On arrivals a mark waits with its packet: the fixed point's queue at 39.47 Gbps.
-    let arrivals = run(&SWITCH.replace("departures", "arrivals"), INCAST, WATCH, DCQCN).unwrap();
-    let wait = (arrivals.model.delay - both.model.delay).as_secs();
+    // A mark on enqueue waits with its packet: the fixed point's queue at 39.47 Gbps.
+    let enqueue = run(&SWITCH.replace("dequeue", "enqueue"), INCAST, WATCH, DCQCN).unwrap();
+    let wait = (enqueue.model.delay - both.model.delay).as_secs();
     assert!((wait - both.fixed_point.queue * 8.0 / 39.4737e9).abs() < 1e-9, "{wait}");
 }
 
@@ -93,7 +93,7 @@ start = "20 ms""#;
 fn the_run_s_own_routes_are_the_model_s() {
     let triangle = |route: &str| {
         format!(
-            r#"fabric = {{ topology = "graph", hosts = 3, switches = 3, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = {{ queueing = "shared", mark = "departures" }}, link = [{}]{route} }}"#,
+            r#"fabric = {{ topology = "graph", hosts = 3, switches = 3, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = {{ queueing = "shared", ecn = {{ mark_on = "dequeue" }} }}, link = [{}]{route} }}"#,
             [("h0", "s0"), ("h1", "s0"), ("h2", "s1"), ("s0", "s1"), ("s1", "s2"), ("s2", "s0")]
                 .map(|(from, to)| format!("{{ from = \"{from}\", to = \"{to}\" }}"))
                 .join(", ")
@@ -118,7 +118,7 @@ fn what_the_model_cannot_be() {
     assert!(reason(SWITCH, INCAST, &no_flows, DCQCN).starts_with("too little was sampled"));
     let short = INCAST.replace("10 GB", "20 MB");
     assert!(reason(SWITCH, &short, WATCH, DCQCN).ends_with(" ends, but the model's flows do not"));
-    let unmarked = SWITCH.replace("queueing", "ecn = false, queueing");
+    let unmarked = SWITCH.replace("{ mark_on = \"dequeue\" }", "false");
     assert_eq!(reason(&unmarked, INCAST, WATCH, DCQCN), "the switches mark nothing");
     assert_eq!(
         reason(SWITCH, INCAST, WATCH, &format!("{DCQCN}\nmax_rate = \"10 Gbps\"")),

@@ -327,10 +327,10 @@ pub(crate) struct P4Args {
     pub(crate) command: P4Command,
 }
 
-/// What to do with a program.
+/// The subcommands of `rnic p4`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum P4Command {
-    /// Compile a program for a NanoTransport NIC and say what is in it, or what is wrong with it
+    /// Compile a program for a NanoTransport NIC and print a summary of the program, or its errors
     Check(P4CheckArgs),
 }
 
@@ -339,19 +339,19 @@ pub(crate) enum P4Command {
     rnic p4 check transport.p4\n  \
     rnic p4 check transport.p4 --constant REGISTERS=64 --cost\n  \
     rnic p4 check transport.p4 --format json | jq '.errors[].message'\n\n\
-    Exit codes: 0 the program is right; 1 the output cannot be written; 2 the program is wrong or cannot be read.")]
+    Exit codes: 0 the program has no errors; 1 the output cannot be written; 2 the program has errors or cannot be read.")]
 pub(crate) struct P4CheckArgs {
-    /// The program; files that it includes with quotes are beside it
+    /// The program; files that it includes with quotes are relative to it
     #[arg(value_name = "FILE.p4")]
     pub(crate) file: PathBuf,
 
-    /// Give a constant of the program's top level another value; may be repeated
+    /// Replace the value of a top-level constant of the program; may be repeated
     ///
     /// The value is decimal, hexadecimal (0x), true or false.
     #[arg(long = "constant", value_name = "NAME=VALUE", value_parser = parse_constant)]
     pub(crate) constants: Vec<(String, u128)>,
 
-    /// Also print what the program would cost as hardware: stages, latency, least interval between packets, memory
+    /// Also print the modelled hardware cost: pipeline stages, latency, minimum interval between packets, memory
     #[arg(long)]
     pub(crate) cost: bool,
 

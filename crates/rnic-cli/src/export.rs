@@ -60,11 +60,11 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
 /// The wiring as the formats want it.
 fn graph(topology: &Topology) -> Graph {
     let node = |(number, name): (u32, &String)| Node { name: name.clone(), is_switch: !topology.is_host(number) };
-    let cable = |cable: &rnic_fabric::topology::Cable| Cable {
+    let cable = |cable: &rnic_fabric::topology::Link| Cable {
         ends: [cable.a, cable.b],
-        rate: cable.link.rate,
-        delay: cable.link.delay,
-        loss: cable.link.loss,
+        rate: cable.spec.rate,
+        delay: cable.spec.delay,
+        loss: cable.spec.loss,
     };
-    Graph { nodes: (0..).zip(&topology.names).map(node).collect(), cables: topology.cables.iter().map(cable).collect() }
+    Graph { nodes: (0..).zip(&topology.names).map(node).collect(), cables: topology.links.iter().map(cable).collect() }
 }

@@ -1,4 +1,4 @@
-//! `rnic p4`: transport programs.
+//! The command `rnic p4`: checks transport programs in P4.
 
 use crate::args::{Format, P4Args, P4CheckArgs, P4Command};
 use crate::error::CliError;
@@ -20,7 +20,7 @@ pub(crate) fn p4(arguments: &P4Args) -> Result<(), CliError> {
     }
 }
 
-/// Compiles a program, and says what is in it or what is wrong with it.
+/// Compiles a program and prints a summary of it, or its errors.
 fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
     let file = arguments.file.display().to_string();
     let program = match compile_file(&arguments.file, &arguments.constants) {
@@ -57,7 +57,7 @@ fn print_document(out: &mut dyn Write, document: &Value) -> io::Result<()> {
     writeln!(out)
 }
 
-/// What is in a program, for people.
+/// Returns a summary of a program as text.
 fn summary(file: &str, program: &Program) -> String {
     let hir = program.hir();
     let mut text = format!("{file}: ok\n");
@@ -68,7 +68,7 @@ fn summary(file: &str, program: &Program) -> String {
     };
     let headers = headers(hir).into_iter().map(|(name, bytes)| format!("{name} ({bytes} bytes)"));
     line("headers", headers.collect());
-    line("longest header that leaves", vec![format!("{} bytes", program.emitted_bytes())]);
+    line("longest emitted header", vec![format!("{} bytes", program.emitted_bytes())]);
     line("parser states", hir.ingress.states.iter().map(|state| state.name.clone()).collect());
     for (name, pipeline) in [("ingress tables", &hir.ingress), ("egress tables", &hir.egress)] {
         line(name, pipeline.tables.iter().map(describe_table).collect());
@@ -78,7 +78,7 @@ fn summary(file: &str, program: &Program) -> String {
     text
 }
 
-/// Headers of both pipelines, with their lengths in bytes; one that both have once.
+/// Returns the headers of both pipelines with their lengths in bytes; a header of both pipelines is listed once.
 fn headers(hir: &hir::Program) -> Vec<(String, u32)> {
     let mut headers: Vec<(String, u32)> = Vec::new();
     for pipeline in [&hir.ingress, &hir.egress] {
@@ -112,7 +112,7 @@ fn describe_instance(instance: &hir::Instance) -> String {
     format!("{} ({}({}){of})", instance.name, instance.kind, arguments.join(", "))
 }
 
-/// What is in a program, for other programs.
+/// Returns a summary of a program as JSON.
 fn document(file: &str, program: &Program) -> Value {
     let hir = program.hir();
     let headers: Vec<Value> =
@@ -163,7 +163,7 @@ fn cost_document(cost: &Cost) -> Value {
     let pipeline =
         |cost: &PipelineCost| json!({ "stages": cost.stages, "cycles": cost.cycles, "latency_ps": cost.picoseconds });
     let memory: serde_json::Map<String, Value> =
-        cost.memory.parts().iter().map(|(name, bytes)| (name.replace(' ', "_"), json!(bytes))).collect();
+        cost.memory.by_component().iter().map(|(name, bytes)| (name.replace(' ', "_"), json!(bytes))).collect();
     json!({
         "hardware": {
             "clock_hz": hardware.clock_hz,
@@ -184,18 +184,18 @@ fn cost_document(cost: &Cost) -> Value {
     })
 }
 
-/// What is wrong, for other programs: lines and columns count from 1.
+/// Returns the errors of a program as JSON; lines and columns count from 1.
 fn errors(rejected: &Rejected) -> Vec<Value> {
-    let place = |span: Span, label: &str| {
+    let position = |span: Span, label: &str| {
         let file = rejected.sources.files.get(usize::from(span.file)).map(|file| file.name.as_str());
         let (line, column) = rejected.sources.position(span);
         json!({ "file": file, "line": line, "column": column, "label": label })
     };
     let error = |error: &Diagnostic| {
-        let related: Vec<Value> = error.related.iter().map(|(span, label)| place(*span, label)).collect();
+        let related: Vec<Value> = error.related.iter().map(|(span, label)| position(*span, label)).collect();
         json!({
             "message": error.message,
-            "at": place(error.span, &error.label),
+            "at": position(error.span, &error.label),
             "related": related,
             "help": error.help,
         })

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The folder beside the result files.
 const FOLDER: &str = "unfinished";
 
-/// A scenario whose runs are kept, or are to be cached over.
+/// A scenario whose runs are kept, or are to be taken over.
 pub(crate) struct Resumable<'a> {
     cache: RunCache,
     arguments: &'a RunArgs,
@@ -27,7 +27,7 @@ pub(crate) struct Resumable<'a> {
 }
 
 impl<'a> Resumable<'a> {
-    /// `None` where nothing is to be kept, as of a single run, nor to be cached over.
+    /// `None` where nothing is to be kept, as of a single run, nor to be taken over.
     pub(crate) fn open(
         arguments: &'a RunArgs, scenario: &'a Scenario, catalogue: &Catalogue,
     ) -> Result<Option<Resumable<'a>>, CliError> {
@@ -63,13 +63,13 @@ impl<'a> Resumable<'a> {
         match cached.count() {
             0 if cached.refused.is_empty() => self.say(&format!("nothing is kept in `{folder}`")),
             0 => {}
-            count => self.say(&format!("{count} of {runs} runs are cached over from `{folder}`")),
+            count => self.say(&format!("{count} of {runs} runs are taken over from `{folder}`")),
         }
         self.say_refused(&cached);
         cached.records
     }
 
-    /// A sentence for each reason for which what is kept is not cached over.
+    /// A sentence for each reason for which what is kept is not taken over.
     fn say_refused(&self, cached: &CachedRuns) {
         let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (run, why) in &cached.refused {

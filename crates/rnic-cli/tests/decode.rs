@@ -201,11 +201,13 @@ fn a_bad_packet_is_said_and_told_by_the_exit_code() {
     let (head, tail) = lines[1].split_once("  icrc BAD  BAD: the ICRC is 0x").unwrap();
     assert!(head.ends_with("len 5") && tail.contains(", computed 0x"), "{out}");
     assert!(
-        lines[2].ends_with("no RoCE packet  icrc BAD  BAD: opcode 0x15 is not one of RC, UC, UD, CNP or IRN"),
+        lines[2].ends_with(
+            "no RoCE packet  icrc BAD  BAD: opcode 0x15 is not a supported opcode of RC, UC, UD, CNP or IRN"
+        ),
         "{out}"
     );
     assert!(lines[3].ends_with("icrc ?  BAD: the frame is 22 B shorter than its headers say"), "{out}");
-    assert!(lines[4].ends_with("BAD: the UDP length contradicts the IP header"), "{out}");
+    assert!(lines[4].ends_with("BAD: the UDP length is inconsistent with the length in the IP header"), "{out}");
     assert_eq!(err, "RoCE packets: 5; bad: 4\nerror: 4 packets of `FILE` are bad\n");
     assert_eq!(code, 1);
 }
@@ -222,7 +224,7 @@ fn json_tells_why() {
     assert_ne!(icrc["found"], icrc["computed"]);
     assert!(documents[0]["bad"].as_str().unwrap().starts_with("the ICRC is"));
     assert_eq!((&documents[1]["kind"], &documents[1]["frame"]), (&"malformed".into(), &2.into()));
-    assert_eq!(documents[1]["bad"], "the UDP length contradicts the IP header");
+    assert_eq!(documents[1]["bad"], "the UDP length is inconsistent with the length in the IP header");
     assert_eq!((&documents[2]["kind"], &documents[2]["bad"]), (&"PFC".into(), &Value::Null));
     assert_eq!(documents[2]["pfc"]["quanta"], "0 0 0 9 0 0 0 0");
 }

@@ -85,8 +85,8 @@ fn unsafe_values_fail_with_a_sentence_each() {
 #[test]
 fn thresholds_become_a_scenario() {
     let fragment = good(&["buffers", "--headroom", "22.4KB", "--t-pfc", "20KB", "--emit"]);
-    let expected = "[fabric.switch]\nqueueing = \"shared\"\nbuffer = \"12 MB\"\nclasses = 8\nheadroom = \"22.4 KB\"\n\
-        xoff = \"20 KB\"\nresume = \"3 KB\"\necn = { kmin = \"5 KB\", kmax = \"200 KB\", pmax = 0.01 }\n";
+    let expected = "[fabric.switch]\nqueueing = \"shared\"\nbuffer = \"12 MB\"\npriorities = 8\nheadroom = \"22.4 KB\"\n\
+        xoff = \"20 KB\"\nxon_offset = \"3 KB\"\necn = { kmin = \"5 KB\", kmax = \"200 KB\", pmax = 0.01 }\n";
     assert!(fragment.ends_with(expected), "{fragment}");
     let dynamic = good(&["buffers", "--ports", "2", "--beta", "4", "--t-ecn", "9KB", "--emit"]);
     assert!(dynamic.contains("\nbeta = 4\n") && dynamic.contains("kmin = \"9 KB\""), "{dynamic}");

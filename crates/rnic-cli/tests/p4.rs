@@ -20,14 +20,14 @@ fn a_right_program_is_summed_up() {
     assert_eq!(lines.next().unwrap(), format!("{TRANSPORT}: ok"));
     for line in [
         "headers: hdr.frame (29 bytes)",
-        "longest header that leaves: 29 bytes",
+        "longest emitted header: 29 bytes",
         "parser states: start",
         "ingress tables: kind (2 keys, 3 actions, 2 of 2 entries)",
         "externs: credit_reg (IfElseRaw(64) of 32 bits), nack_reg (DualPort(64) of 32 bits)",
     ] {
         assert!(out.lines().any(|found| found == line), "{line} is missing in\n{out}");
     }
-    assert!(out.contains("REGISTERS = 64, CONTROL_BAND = 0, DATA_BAND = 1"), "{out}");
+    assert!(out.contains("REGISTERS = 64, CONTROL_PRIORITY = 0, DATA_PRIORITY = 1"), "{out}");
 }
 
 #[test]

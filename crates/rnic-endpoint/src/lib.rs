@@ -44,3 +44,8 @@ pub use rnic_verbs::{
     Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, Limits, Notify, Opcode, Qpn, SendFlags,
     SendOp, SendRequest, Service, Sge, State, Status, VerbsError,
 };
+
+/// The Rust example of the README compiles and runs as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

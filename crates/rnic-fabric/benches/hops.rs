@@ -1,13 +1,15 @@
-//! What the fabric alone costs: a fat-tree under full load, by hosts that know no transport. Each has `WINDOW` packets under way to random others, who
-//! answer each with a small one.
+//! What the fabric alone costs: a fat-tree under full load, by hosts that know no transport. Each has `WINDOW` packets
+//! under way to random others, who answer each with a small one.
 //!
-//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output|input] [PARTS]`, all optional; prints packet-hops per second.
+//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output|input] [PARTS]`, all optional; prints packet-hops
+//! per second.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_fabric::config::{
-    FabricSpec, LinkSpec, OutputSpec, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
+    BufferSpec, FabricSpec, InputSpec, LinkSpec, OutputBuffers, OutputSpec, Paths, PfcThresholds, SwitchSpec,
+    TopologySpec,
 };
-use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition, Topology};
+use rnic_fabric::{Body, Fabric, HostPartition, Packet, PartitionPlan, PartitionedHosts, Topology};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -37,7 +39,7 @@ struct Hosts {
     all: u32,
 }
 
-impl Endpoint for Hosts {
+impl HostPartition for Hosts {
     type Body = Load;
     fn receive(&mut self, host: u32, _now: Time, packet: &Packet<Load>) {
         let host = &mut self.hosts[host as usize];
@@ -85,20 +87,24 @@ impl Endpoint for Hosts {
 }
 
 struct All {
-    parts: Vec<Hosts>,
+    partitions: Vec<Hosts>,
     most: u64,
 }
 
-impl Endpoints for All {
-    type Part = Hosts;
-    fn parts(&mut self) -> &mut Vec<Hosts> {
-        &mut self.parts
+impl PartitionedHosts for All {
+    type Partition = Hosts;
+    fn partitions(&mut self) -> &mut Vec<Hosts> {
+        &mut self.partitions
     }
     fn next_start(&self) -> Time {
-        if self.parts.iter().any(|part| part.hosts.iter().any(|host| !host.started)) { Time::ZERO } else { Time::MAX }
+        if self.partitions.iter().any(|partition| partition.hosts.iter().any(|host| !host.started)) {
+            Time::ZERO
+        } else {
+            Time::MAX
+        }
     }
     fn open_window(&mut self, _end: Time, wake: &mut dyn FnMut(u32, Time)) {
-        for host in self.parts.iter().flat_map(|part| &part.hosts).filter(|host| !host.started) {
+        for host in self.partitions.iter().flat_map(|partition| &partition.hosts).filter(|host| !host.started) {
             wake(host.number, Time::from_ns(u64::from(host.number % 512)));
         }
     }
@@ -114,29 +120,27 @@ fn main() {
     let (k, most, threads) = (number(0, 6) as u32, number(1, 10) * 1_000_000, number(2, 1) as usize);
     let kind = arguments.get(3).map_or("", String::as_str);
     let (rate, delay) = if k > 16 { (400, 1_000) } else { (100, 2_000) };
+    let (size, xoff) = (Bytes(600_000), Bytes(200_000));
+    let buffer = match kind {
+        "output" => BufferSpec::Output(OutputSpec { buffers: OutputBuffers::Equal(size), trim: None }),
+        _ => {
+            let pfc = PfcThresholds { xoff, xon: xoff, headroom: Bytes(400_000) };
+            BufferSpec::Input(InputSpec { buffer: size, pfc: (kind == "pfc").then_some(pfc) })
+        }
+    };
     let spec = FabricSpec {
         topology: TopologySpec::FatTree { k },
         link: LinkSpec { rate: BitRate::from_gbps(rate), delay: Time::from_ns(delay), loss: 0.0 },
         links: Vec::new(),
         routes: Vec::new(),
-        switch: SwitchSpec {
-            queueing: if kind == "output" { QueueingSpec::Output(OutputSpec::default()) } else { QueueingSpec::Input },
-            buffer: Bytes(600_000),
-            pfc: (kind == "pfc").then_some(PfcThresholds {
-                xoff: Bytes(200_000),
-                xon: Bytes(200_000),
-                headroom: Bytes(400_000),
-            }),
-            marking: None,
-            priorities: 1,
-        },
+        switch: SwitchSpec::new(buffer),
         paths: Paths::Ecmp,
         frame_gap: 20,
     };
     let begin = std::time::Instant::now();
-    let parts = number(4, if threads > 1 { 4 * threads as u64 } else { 1 }) as usize;
-    let mut fabric = Fabric::in_parts(Arc::new(Topology::build(&spec).unwrap()), &spec, 1, threads, |topology| {
-        Partition::balanced(topology, parts)
+    let partitions = number(4, if threads > 1 { 4 * threads as u64 } else { 1 }) as usize;
+    let mut fabric = Fabric::partitioned(Arc::new(Topology::build(&spec).unwrap()), &spec, 1, threads, |topology| {
+        PartitionPlan::balanced(topology, partitions)
     })
     .unwrap();
     let all = fabric.topology().hosts;
@@ -147,9 +151,9 @@ fn main() {
         state: u64::from(*number),
         started: false,
     };
-    let partition = fabric.partition().clone();
-    let part = |part| Hosts { hosts: partition.hosts_of(part).iter().map(host).collect(), all };
-    let mut hosts = All { parts: (0..partition.parts()).map(part).collect(), most };
+    let plan = fabric.plan().clone();
+    let partition = |partition| Hosts { hosts: plan.hosts_of(partition).iter().map(host).collect(), all };
+    let mut hosts = All { partitions: (0..plan.partitions()).map(partition).collect(), most };
     let set_up = begin.elapsed().as_secs_f64();
     let begin = std::time::Instant::now();
     fabric.run(&mut hosts);
@@ -157,8 +161,8 @@ fn main() {
     let drops: u64 =
         (0..fabric.topology().ports.len()).flat_map(|port| fabric.counters(port)).map(|cell| cell.drops).sum();
     println!(
-        "{all} hosts, {} parts, {threads} threads: {} packet-hops ({drops} drops) in {wall:.2} s, {:.2} million/s; set up in {set_up:.2} s",
-        partition.parts(),
+        "{all} hosts, {} partitions, {threads} threads: {} packet-hops ({drops} drops) in {wall:.2} s, {:.2} million/s; set up in {set_up:.2} s",
+        plan.partitions(),
         fabric.hops(),
         fabric.hops() as f64 / wall / 1e6
     );

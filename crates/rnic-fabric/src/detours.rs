@@ -1,15 +1,15 @@
-//! Routes by hand: what they say, and whether packets would still arrive.
+//! Routes by hand: reading them, and checking that packets still arrive.
 
 use crate::config::NamedRoute;
-use crate::paths::{Distances, next_hops};
-use crate::routing::find_cycle;
+use crate::cycles::find_cycle;
+use crate::shortest_paths::{Distances, next_hops};
 use crate::topology::{NodeId, Topology, TopologyError};
 use std::collections::BTreeMap;
 
-/// Where a switch sends packets instead: its ports (numbered within it), and which of the named routes says so.
+/// By switch: the ports (numbered within it) by which it sends packets instead, and the index of the named route.
 pub(crate) type Detours = BTreeMap<NodeId, (Vec<u16>, usize)>;
 
-/// By host: the switches that have a route of their own to it.
+/// By host: the switches with a named route to it.
 pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<NodeId, Detours>, TopologyError> {
     let mut found: BTreeMap<NodeId, Detours> = BTreeMap::new();
     if named.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
         let ports: Vec<u16> = topology.ports_of(at).filter(towards).map(|port| (port - first) as u16).collect();
         if ports.is_empty() {
             return Err(refused(format!(
-                "a route at `{}` goes via `{}`, but no cable joins the two; name a neighbour",
+                "a route at `{}` goes via `{}`, but no link joins the two; name a neighbour",
                 route.at, route.via
             )));
         }
@@ -57,7 +57,7 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
     Ok(found)
 }
 
-/// The next hops of every switch towards `host`: the shortest ways but for its detours.
+/// The next hops of every switch towards `host`: the shortest paths, except at switches with detours.
 pub(crate) fn detoured(
     topology: &Topology, host_switches: &[NodeId], host: NodeId, detours: &Detours,
 ) -> Result<Vec<Vec<u16>>, TopologyError> {
@@ -70,7 +70,7 @@ pub(crate) fn detoured(
     for (at, (ports, _)) in detours {
         sets[(at - topology.hosts) as usize] = ports.clone();
     }
-    // Every switch has a way on. So what does not arrive circles.
+    // Every switch has a next hop. So a packet that does not arrive circles.
     let next = |node: u32| -> Vec<usize> {
         let first = topology.first_port[node as usize] as usize;
         let set = sets.get((node.wrapping_sub(topology.hosts)) as usize).map_or(&[][..], Vec::as_slice);

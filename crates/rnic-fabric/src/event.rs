@@ -1,8 +1,9 @@
 //! The future-event list of one node: a tournament tree over its few event sources.
 //!
-//! A node has one possible arrival per incoming link and one possible "transmitter free" per port, so the list is an array of
-//! keys indexed by source, and the tree above it finds the smallest without branches. A key holds time and source, which
-//! makes the order total: earlier first; at the same instant arrivals before transmitters, lower ports before higher.
+//! A node has one possible arrival per incoming link and one possible "transmitter free" per port, so the list is an
+//! array of keys indexed by source, and the tree above it finds the smallest without branches. A key holds time and
+//! source, which makes the order total: earlier first; at the same instant arrivals before transmitters, lower ports
+//! before higher.
 
 use crate::topology::MAX_PORTS;
 
@@ -11,16 +12,17 @@ const NEVER: u64 = u64::MAX;
 /// Bits of a key that hold the source.
 const SOURCE_BITS: u32 = MAX_PORTS.ilog2() + 1;
 
-/// The events of a node, of which each source has one at most. Sources have numbers from 0 on; of events at the same instant the one with the
-/// lowest number comes first.
+/// The events of a node, at most one per source. Sources are numbered from 0; among events at the same instant the
+/// source with the lowest number comes first.
 pub(crate) trait EventList {
-    /// For nodes of up to so many sources.
+    /// A list for nodes of up to `max_sources` sources.
     fn new(max_sources: usize) -> Self;
-    /// Forgets everything; `sources` sources follow, set with [`EventList::load`], then [`EventList::build`]. No event is before `origin`.
+    /// Clears the list for a node of `sources` sources, to be set with [`EventList::load`] and finished with
+    /// [`EventList::build`]. No event is before `origin`.
     fn reset(&mut self, sources: usize, origin: u64);
-    /// Sets a source's time, `u64::MAX` for no event, as one of many.
+    /// Sets a source's time before [`EventList::build`], `u64::MAX` for no event.
     fn load(&mut self, source: usize, time: u64);
-    /// All loads are done.
+    /// Completes the list after the last [`EventList::load`].
     fn build(&mut self);
     /// Sets a source's time, `u64::MAX` for no event.
     fn set(&mut self, source: usize, time: u64);
@@ -36,7 +38,7 @@ pub(crate) struct EventTree {
     /// `keys[1]` is the smallest; the sources' own keys are `keys[leaves..]`.
     keys: Vec<u64>,
     leaves: usize,
-    /// Times are kept relative to this.
+    /// Times in keys are relative to this time.
     origin: u64,
 }
 
@@ -99,7 +101,7 @@ impl EventList for EventTree {
     }
 }
 
-/// A plain heap, which other lists are compared with. What was set anew stays in it until it comes first.
+/// A plain heap, as a reference for other lists. An entry that was replaced stays in it until it comes first.
 #[cfg(test)]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventHeap {

@@ -1,15 +1,16 @@
-//! How much buffer PFC needs above its pause threshold so that nothing is lost.
+//! The buffer above its pause threshold that PFC needs to lose no packet.
 
 use crate::config::LinkSpec;
 use crate::packet::PAUSE_FRAME;
 use rnic_transport::Bytes;
 
-/// Bytes that may still enter an input buffer after its occupancy has reached the pause threshold, at worst.
+/// Maximum number of bytes that can enter an input buffer after its occupancy has reached the pause threshold.
 ///
-/// From first principles, for a cable of rate R and propagation delay d and frames of at most `max_frame` bytes with `gap` bytes
-/// around them on the cable: the frame that crosses the threshold overshoots it by up to its own length; the pause frame waits
-/// for a frame that has just begun in its direction, takes its own time, and travels d; the upstream transmitter finishes the frame
-/// that it has just begun; and everything it sent travels d. Bytes arrive at rate R throughout.
+/// From first principles, for a link of rate R and propagation delay d and frames of at most `max_frame` bytes with
+/// `gap` bytes around them on the link: the frame that crosses the threshold overshoots it by up to its own length; the
+/// pause frame waits for a frame that has just begun in its direction, takes its own time, and travels d; the upstream
+/// transmitter finishes the frame that it has just begun; and the frames that it has sent travel d. Bytes arrive at
+/// rate R throughout.
 pub fn required_headroom(link: &LinkSpec, max_frame: u32, gap: u32) -> Bytes {
     let in_flight = link.rate.bytes_in(link.delay * 2);
     let frames = u64::from(max_frame + gap) * 2 + u64::from(u32::from(PAUSE_FRAME) + gap);

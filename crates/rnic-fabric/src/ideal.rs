@@ -1,12 +1,13 @@
-//! How long a flow takes alone on an empty fabric.
+//! The completion time of a flow alone on an empty fabric.
 
 use crate::topology::Topology;
 use rnic_transport::Time;
 
-/// Time from handing a flow to its NIC until the last bit of its last packet arrives, when nothing else is on the fabric and packets
-/// follow each other without pause: store and forward over the transmitting ports of `path`.
+/// Time from the start of a flow until the last bit of its last packet arrives, if no other packet is on the fabric and
+/// the sender sends without pause: store and forward over the transmitting ports of `path`.
 ///
-/// At most [`Time::MAX`]. The flow is `packets` frames, all of `full` bytes on the cable but the last, which has `last`; both include the frame gap.
+/// At most [`Time::MAX`]. The flow has `packets` frames. The last takes `last` bytes on the link and each of the others
+/// `full` bytes, frame gap included.
 pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: u64, last: u64) -> Time {
     let mut sum_full: u128 = 0; // serialisations of a full frame so far
     let mut slowest_full = 0; // longest of them
@@ -31,7 +32,7 @@ pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{FabricSpec, LinkSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
+    use crate::config::{FabricSpec, LinkSpec, Paths, SwitchSpec, TopologySpec};
     use rnic_transport::{BitRate, Bytes};
 
     fn dumbbell(middle: u64) -> Topology {
@@ -45,13 +46,7 @@ mod tests {
             link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
             links: vec![],
             routes: Vec::new(),
-            switch: SwitchSpec {
-                queueing: QueueingSpec::Input,
-                buffer: Bytes(240_000),
-                pfc: None,
-                marking: None,
-                priorities: 1,
-            },
+            switch: SwitchSpec::input_queued(Bytes(240_000)),
             paths: Paths::Ecmp,
             frame_gap: 20,
         })

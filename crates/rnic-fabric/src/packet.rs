@@ -2,37 +2,39 @@
 
 use rnic_transport::telemetry::HopRecord;
 
-/// What a packet carries for the hosts, as far as switches have to do with it.
+/// The part of a packet that only hosts understand, with the few functions that switches need of it.
 pub trait Body: Copy + Default + Send {
-    /// Whether switches write what they know into data packets ([`Body::stamp`]).
+    /// Whether switches write telemetry records into data packets ([`Body::stamp`]).
     const TELEMETRY: bool = false;
 
-    /// A switch sends the packet on.
+    /// Adds the telemetry record of a switch that sends the packet on.
     fn stamp(&mut self, _hop: HopRecord) {}
-    /// The host that sent the packet, if the body tells: a switch that cannot pass on even the header can return it.
+    /// The host that sent the packet, if the body names it: a switch can then return a header that has no room.
     fn source(&self) -> Option<u32> {
         None
     }
 }
 
-/// A number of the owner's choice.
+/// A number whose meaning the hosts choose.
 impl Body for u32 {}
 
-/// What the fabric knows of a packet, around a body that only the hosts understand. Kept small: it is copied at every hop.
+/// A packet: the fields that the fabric reads, around a body that only hosts understand. It is small because every hop
+/// copies it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Packet<B> {
     /// Receiving host.
     pub dst: u32,
-    /// Hash of the flow it belongs to: ECMP's input. In a pause frame: the mask of paused priorities.
+    /// Hash of its flow, or any entropy that the sender chooses: the input of ECMP. In a pause frame: the bitmap of
+    /// paused priorities.
     pub flow_hash: u32,
     /// Frame length from Ethernet header to frame check sequence, at least [`MIN_FRAME`].
     pub bytes: u16,
-    /// Priority, 0 to 7; higher is served first.
+    /// Priority, 0 to 7, 7 being the highest.
     pub priority: u8,
     /// Bits `MARKED`, `PAUSE`, `CONTROL`, `TRIMMED`, `RETURNED`.
     pub flags: u8,
-    /// What the host's transport put in.
+    /// The part that only hosts understand.
     pub body: B,
 }
 
@@ -41,11 +43,11 @@ impl<B: Default> Packet<B> {
     pub const MARKED: u8 = 1;
     /// It is a PFC frame, consumed by the port that receives it.
     pub const PAUSE: u8 = 2;
-    /// It carries no data but an acknowledgement or notification; drops of such packets are counted apart.
+    /// It carries an acknowledgement or notification and no data; drops of such packets are counted separately.
     pub const CONTROL: u8 = 4;
-    /// A switch took its payload.
+    /// A switch trimmed it: it has no payload.
     pub const TRIMMED: u8 = 8;
-    /// A switch sent what was left of it back to its sender; it is `TRIMMED` too.
+    /// A switch sent its header back to its sender; it is `TRIMMED` too.
     pub const RETURNED: u8 = 16;
 
     /// A PFC frame that pauses exactly the priorities in `mask` and resumes the others.
@@ -63,7 +65,7 @@ impl<B: Default> Packet<B> {
     pub fn is_pause(&self) -> bool {
         self.flags & Self::PAUSE != 0
     }
-    /// A PFC frame's mask of paused priorities; it resumes the others.
+    /// A PFC frame's bitmap of paused priorities; the frame resumes the others.
     pub fn paused_priorities(&self) -> u8 {
         self.flow_hash as u8
     }
@@ -71,11 +73,11 @@ impl<B: Default> Packet<B> {
     pub fn is_marked(&self) -> bool {
         self.flags & Self::MARKED != 0
     }
-    /// Whether a switch took its payload.
+    /// Whether a switch trimmed it.
     pub fn is_trimmed(&self) -> bool {
         self.flags & Self::TRIMMED != 0
     }
-    /// Whether it comes back to its sender.
+    /// Whether it is a header on its way back to its sender.
     pub fn is_returned(&self) -> bool {
         self.flags & Self::RETURNED != 0
     }

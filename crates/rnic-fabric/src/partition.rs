@@ -1,228 +1,233 @@
-//! Which part of a fabric simulates which node.
-//!
-//! The parts of a fabric go through each window at the same time, so a partition decides how fast a run is, and nothing else. A cable
-//! between two parts costs a packet one more copy; so a host is where its switch is, and switches are where most of their cables go.
+//! A partition of a fabric: hosts and switches with their ports, which one thread simulates through a window.
 
-use crate::topology::{NodeId, Topology};
-use std::ops::Range;
+use crate::buffer::Buffer;
+use crate::config::FabricSpec;
+use crate::event::{EventList, EventTree};
+use crate::hosts::HostPartition;
+use crate::packet::Body;
+use crate::partition_plan::PartitionPlan;
+use crate::port::Ports;
+use crate::routing::Routes;
+use crate::switch::Switches;
+use crate::topology::Topology;
+use rnic_transport::Time;
 
-/// Where something is: in which part, and its number there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Place {
-    /// The part.
-    pub part: u32,
-    /// Its number within the part.
-    pub index: u32,
+/// A partition of a fabric.
+pub(crate) struct Partition<B, L = EventTree> {
+    pub(crate) links: Ports<B>,
+    switches: Switches<B>,
+    /// Events of the switch that is being simulated.
+    events: L,
+    /// Per host: whether it may have a packet to send when its transmitter is free.
+    armed: Vec<bool>,
+    /// Time of the earliest event.
+    pub(crate) next: u64,
+    /// Frames transmitted in the latest window that had events.
+    pub(crate) recent_hops: u64,
 }
 
-/// Parts of a fabric. In a part, nodes and ports keep their order: hosts come first, and their ports.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Partition {
-    /// Per part: its nodes, in order.
-    nodes: Vec<Vec<NodeId>>,
-    /// Per part: how many of them are hosts.
-    hosts: Vec<u32>,
-    node_place: Vec<Place>,
-    port_place: Vec<Place>,
-}
-
-impl Partition {
-    /// Everything in one part.
-    pub fn whole(topology: &Topology) -> Partition {
-        Partition::of_nodes(topology, &vec![0; topology.nodes() as usize])
+impl<B: Body, L: EventList> Partition<B, L> {
+    pub(crate) fn new(
+        topology: &Topology, plan: &PartitionPlan, partition: usize, spec: &FabricSpec, seed: u64,
+    ) -> Partition<B, L> {
+        let ports = |switch: &u32| topology.ports_of(*switch).len();
+        let max_ports = plan.switches_of(partition).iter().map(ports).max();
+        Partition {
+            links: Ports::new(topology, plan, partition, spec.frame_gap, spec.switch.priorities, seed),
+            switches: Switches::new(topology, plan, partition, spec, seed),
+            events: L::new(2 * max_ports.unwrap_or(1)),
+            armed: vec![false; plan.hosts_of(partition).len()],
+            next: u64::MAX,
+            recent_hops: 0,
+        }
     }
 
-    /// At most `parts` parts with about as much to do each.
-    ///
-    /// Switches with hosts are dealt out in their order, by the rate of their cables: neighbours in regular topologies have neighbouring
-    /// numbers. Each other switch, the nearest to hosts first, goes where most of its cables go among the parts that are not yet full.
-    pub fn balanced(topology: &Topology, parts: usize) -> Partition {
-        let switches = topology.hosts..topology.nodes();
-        let loads: Vec<f64> = (0..topology.nodes()).map(|node| load(topology, node)).collect();
-        let with_hosts: Vec<NodeId> =
-            switches.clone().filter(|switch| hosts_of(topology, *switch).next().is_some()).collect();
-        let parts = parts.clamp(1, with_hosts.len().max(1));
-        let total: f64 = with_hosts.iter().map(|switch| loads[*switch as usize]).sum();
-        let mut part_of = vec![u32::MAX; topology.nodes() as usize];
-        let mut filled = vec![0.0; parts];
-        let mut before = 0.0;
-        for switch in &with_hosts {
-            let own = loads[*switch as usize];
-            let middle = (before + own / 2.0) / total.max(f64::MIN_POSITIVE);
-            let part = ((middle * parts as f64) as usize).min(parts - 1);
-            before += own;
-            filled[part] += own;
-            part_of[*switch as usize] = part as u32;
-            for host in hosts_of(topology, *switch) {
-                part_of[host as usize] = part as u32;
+    /// The host has an event at `at`.
+    pub(crate) fn wake(&mut self, host: u32, at: u64) {
+        let next = &mut self.links.next_event[host as usize];
+        *next = (*next).min(at);
+        self.next = self.next.min(at);
+    }
+
+    /// Calls `inspect` with the buffer of the switch that is this node of the partition; `None` for a host.
+    pub(crate) fn inspect<R>(&self, node: usize, inspect: impl FnOnce(&dyn Buffer<B>) -> R) -> Option<R> {
+        let switch = node.checked_sub(self.armed.len())?;
+        Some(self.switches.inspect(switch, inspect))
+    }
+
+    /// Number of packets that wait in switches or are on their way to nodes of the partition, pause frames not
+    /// included.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.switches.queued() + self.links.arriving()
+    }
+
+    /// Simulates every event before `end`, none of which is before `start`.
+    #[inline(never)]
+    pub(crate) fn run<E: HostPartition<Body = B>>(&mut self, hosts: &mut E, routes: &Routes, start: u64, end: u64) {
+        if self.next >= end {
+            return;
+        }
+        let before = self.links.hops;
+        self.links.take_in();
+        for host in 0..self.armed.len() {
+            if self.links.next_event[host] < end {
+                self.run_host(hosts, host, end);
             }
         }
-        let room = loads[topology.hosts as usize..].iter().sum::<f64>() / parts as f64;
-        for switch in by_height(topology, &with_hosts) {
-            let part = best_part(topology, switch, &part_of, &filled, room);
-            part_of[switch as usize] = part as u32;
-            filled[part] += loads[switch as usize];
-        }
-        // What no host reaches has nothing to do.
-        part_of.iter_mut().filter(|part| **part == u32::MAX).for_each(|part| *part = 0);
-        Partition::of_nodes(topology, &part_of)
+        self.switches.run(self.armed.len(), &mut self.links, routes, &mut self.events, start, end);
+        self.next = self.links.earliest();
+        self.recent_hops = self.links.hops - before;
     }
 
-    /// The parts that this gives to each node; a part without nodes is left out.
-    ///
-    /// # Panics
-    /// If it does not have one entry per node.
-    pub fn of_nodes(topology: &Topology, part_of_node: &[u32]) -> Partition {
-        assert_eq!(part_of_node.len(), topology.nodes() as usize, "one part for each node");
-        let mut used: Vec<u32> = part_of_node.to_vec();
-        used.sort_unstable();
-        used.dedup();
-        let mut nodes: Vec<Vec<NodeId>> = vec![Vec::new(); used.len()];
-        let mut hosts = vec![0; used.len()];
-        let mut ports = vec![0u32; used.len()];
-        let mut node_place = Vec::with_capacity(part_of_node.len());
-        let mut port_place = Vec::with_capacity(topology.ports.len());
-        for (node, part) in (0..).zip(part_of_node) {
-            let part = used.partition_point(|other| other < part);
-            node_place.push(Place { part: part as u32, index: nodes[part].len() as u32 });
-            nodes[part].push(node);
-            hosts[part] += u32::from(topology.is_host(node));
-            for _ in topology.ports_of(node) {
-                port_place.push(Place { part: part as u32, index: ports[part] });
-                ports[part] += 1;
+    /// Simulates every event of one host before `end`. At the same instant arrivals come before timers; after each, the
+    /// transmitter sends if it is free.
+    fn run_host<E: HostPartition<Body = B>>(&mut self, hosts: &mut E, host: usize, end: u64) {
+        // A host has one port, and hosts come first.
+        let number = host;
+        let mut armed = self.armed[host];
+        loop {
+            let arrival = self.links.inbound[number].first_at();
+            let timer = hosts.next_wake(host as u32).as_ps();
+            let free = if armed { self.links.ports[number].busy_until } else { u64::MAX };
+            let now = arrival.min(timer).min(free);
+            if now >= end {
+                self.links.next_event[host] = now;
+                break;
+            }
+            let time = Time::from_ps(now);
+            if arrival == now {
+                let packet = self.links.inbound[number].pop();
+                if packet.is_pause() {
+                    self.links.apply_pause(number, now, packet.paused_priorities());
+                } else {
+                    hosts.receive(host as u32, time, &packet);
+                }
+            } else if timer == now {
+                hosts.wake(host as u32, time);
+            }
+            armed = hosts.wants_to_transmit(host as u32);
+            if armed && self.links.ports[number].busy_until <= now {
+                match hosts.transmit(host as u32, time, self.links.ports[number].paused) {
+                    Some(packet) => self.links.transmit(number, now, packet),
+                    None => armed = false,
+                }
             }
         }
-        Partition { nodes, hosts, node_place, port_place }
+        self.armed[host] = armed;
     }
-
-    /// How many parts there are, at least 1.
-    pub fn parts(&self) -> usize {
-        self.nodes.len()
-    }
-    /// Where a node is.
-    pub fn node(&self, node: NodeId) -> Place {
-        self.node_place[node as usize]
-    }
-    /// Where a port is.
-    pub fn port(&self, port: usize) -> Place {
-        self.port_place[port]
-    }
-    /// The hosts of a part, in order: a host's number in the part is its position here.
-    pub fn hosts_of(&self, part: usize) -> &[NodeId] {
-        &self.nodes[part][..self.hosts[part] as usize]
-    }
-    /// The switches of a part, in order.
-    pub(crate) fn switches_of(&self, part: usize) -> &[NodeId] {
-        &self.nodes[part][self.hosts[part] as usize..]
-    }
-    /// The nodes of a part, in order.
-    pub(crate) fn nodes_of(&self, part: usize) -> &[NodeId] {
-        &self.nodes[part]
-    }
-    /// The numbers within its part of a switch's ports.
-    pub(crate) fn ports_of(&self, topology: &Topology, switch: NodeId) -> Range<usize> {
-        let ports = topology.ports_of(switch);
-        let first = self.port_place.get(ports.start).map_or(0, |place| place.index as usize);
-        first..first + ports.len()
-    }
-}
-
-/// Rate of all cables of a node: what it may have to do.
-fn load(topology: &Topology, node: NodeId) -> f64 {
-    topology.ports_of(node).map(|port| topology.ports[port].link.rate.as_bps() as f64).sum()
-}
-
-fn hosts_of(topology: &Topology, switch: NodeId) -> impl Iterator<Item = NodeId> {
-    topology.ports_of(switch).map(|port| topology.peer_node(port)).filter(|node| topology.is_host(*node))
-}
-
-/// The switches that others lead to, in order of their distance from those with hosts.
-fn by_height(topology: &Topology, with_hosts: &[NodeId]) -> Vec<NodeId> {
-    let mut known = vec![false; topology.nodes() as usize];
-    with_hosts.iter().for_each(|switch| known[*switch as usize] = true);
-    let mut order = with_hosts.to_vec();
-    let mut next = 0;
-    while let Some(switch) = order.get(next).copied() {
-        next += 1;
-        for port in topology.ports_of(switch) {
-            let peer = topology.peer_node(port);
-            if !topology.is_host(peer) && !std::mem::replace(&mut known[peer as usize], true) {
-                order.push(peer);
-            }
-        }
-    }
-    order.split_off(with_hosts.len())
-}
-
-/// The part to which most of a switch's cables lead, by their rate, of those with room; the emptiest of equals.
-fn best_part(topology: &Topology, switch: NodeId, part_of: &[u32], filled: &[f64], room: f64) -> usize {
-    let mut drawn = vec![0.0; filled.len()];
-    for port in topology.ports_of(switch) {
-        if let Some(rate) = drawn.get_mut(part_of[topology.peer_node(port) as usize] as usize) {
-            *rate += topology.ports[port].link.rate.as_bps() as f64;
-        }
-    }
-    let emptiest = (0..filled.len()).min_by(|a, b| filled[*a].total_cmp(&filled[*b])).unwrap_or(0);
-    let with_room = (0..filled.len()).filter(|part| filled[*part] < room || *part == emptiest);
-    let order = |a: &usize, b: &usize| drawn[*a].total_cmp(&drawn[*b]).then(filled[*b].total_cmp(&filled[*a]));
-    // The last of equals would win: look from the last to the first.
-    with_room.rev().max_by(order).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{FabricSpec, LinkSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
-    use rnic_transport::{BitRate, Bytes, Time};
+    use crate::config::{
+        BufferSpec, EcnSpec, InputSpec, LinkSpec, MarkOn, OutputBuffers, OutputSpec, Paths, PfcThresholds,
+        SchedulerSpec, SwitchSpec, TopologySpec, TrimSpec, TrimmedPriority,
+    };
+    use crate::event::EventHeap;
+    use crate::packet::Packet;
+    use rnic_transport::congestion::Marking;
+    use rnic_transport::{BitRate, Bytes};
+    use std::collections::VecDeque;
 
-    fn build(topology: TopologySpec) -> Topology {
-        let link = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
-        let queueing = QueueingSpec::Input;
-        let switch = SwitchSpec { queueing, buffer: Bytes(1_000), pfc: None, marking: None, priorities: 1 };
-        let (links, routes) = (Vec::new(), Vec::new());
-        let spec = FabricSpec { topology, link, links, routes, switch, paths: Paths::Ecmp, frame_gap: 20 };
-        Topology::build(&spec).unwrap()
+    /// Hosts that send bursts to each other, and answer each packet with a small one.
+    struct Bursts {
+        hosts: Vec<VecDeque<(u64, Packet<u32>)>>,
+        /// Host, time and body of what arrived.
+        arrived: Vec<(u32, u64, u32)>,
     }
 
-    /// Cables between parts.
-    fn cut(topology: &Topology, partition: &Partition) -> usize {
-        let crosses = |cable: &&crate::topology::Cable| partition.node(cable.a).part != partition.node(cable.b).part;
-        topology.cables.iter().filter(crosses).count()
-    }
-
-    #[test]
-    fn pods_stay_together() {
-        let topology = build(TopologySpec::FatTree { k: 8 });
-        let partition = Partition::balanced(&topology, 4);
-        assert_eq!(partition.parts(), 4);
-        for part in 0..4 {
-            assert_eq!(partition.hosts_of(part).len(), 32);
-            // Two pods of four edge and four aggregation switches, and a quarter of the sixteen cores.
-            assert_eq!(partition.switches_of(part).len(), 16 + 4);
+    impl HostPartition for Bursts {
+        type Body = u32;
+        fn receive(&mut self, host: u32, now: Time, packet: &Packet<u32>) {
+            self.arrived.push((host, now.as_ps(), packet.body));
+            if packet.bytes > 64 {
+                let answer = Packet { dst: packet.body, bytes: 64, body: host, flow_hash: packet.flow_hash, ..*packet };
+                self.hosts[host as usize].push_front((0, answer));
+            }
         }
-        // Three quarters of the cables between pods and cores.
-        assert_eq!(cut(&topology, &partition), 128 * 3 / 4);
-    }
-
-    #[test]
-    fn there_are_no_more_parts_than_switches_with_hosts() {
-        for (topology, parts) in [
-            (TopologySpec::SingleSwitch { hosts: 5 }, 1),
-            (TopologySpec::Dumbbell { left: 3, right: 2, bottleneck_rate: None, bottleneck_delay: None }, 2),
-        ] {
-            assert_eq!(Partition::balanced(&build(topology), 8).parts(), parts);
+        fn next_wake(&self, host: u32) -> Time {
+            let next = self.hosts[host as usize].front().map_or(u64::MAX, |(at, _)| *at);
+            if next == 0 { Time::MAX } else { Time::from_ps(next) }
+        }
+        fn wake(&mut self, host: u32, now: Time) {
+            let due = self.hosts[host as usize].iter_mut().take_while(|(at, _)| *at <= now.as_ps());
+            due.for_each(|(at, _)| *at = 0);
+        }
+        fn wants_to_transmit(&self, host: u32) -> bool {
+            self.hosts[host as usize].front().is_some_and(|(at, _)| *at == 0)
+        }
+        fn transmit(&mut self, host: u32, _now: Time, paused: u8) -> Option<Packet<u32>> {
+            let (at, packet) = self.hosts[host as usize].front()?;
+            if *at > 0 || paused & (1 << packet.priority) != 0 {
+                return None;
+            }
+            self.hosts[host as usize].pop_front().map(|(_, packet)| packet)
         }
     }
 
+    /// What a whole fabric does in one partition with this event list: arrivals and counters.
+    fn run<L: EventList>(spec: &FabricSpec, seed: u64) -> (Vec<(u32, u64, u32)>, Vec<crate::PriorityCounters>) {
+        let topology = Topology::build(spec).unwrap();
+        let routes = Routes::new(&topology, seed).unwrap();
+        let mut partition = Partition::<u32, L>::new(&topology, &PartitionPlan::whole(&topology), 0, spec, seed);
+        let mut stream = crate::rng::Stream::new(seed, crate::rng::Purpose::Workload, &[]);
+        let mut draw = |below: u64| stream.next_u64() % below;
+        let mut bursts = Bursts { hosts: vec![VecDeque::new(); topology.hosts as usize], arrived: Vec::new() };
+        for host in 0..topology.hosts {
+            let mut at = 0;
+            for _ in 0..6 {
+                // Instants that often coincide.
+                at += 500_000 * (1 + draw(6));
+                let dst = (host + 1 + draw(u64::from(topology.hosts) - 1) as u32) % topology.hosts;
+                let (flow_hash, priority) = (draw(1 << 32) as u32, draw(2) as u8);
+                for _ in 0..draw(12) {
+                    let packet = Packet { dst, flow_hash, bytes: 1_000, priority, flags: 0, body: host };
+                    bursts.hosts[host as usize].push_back((at, packet));
+                }
+            }
+            partition.wake(host, bursts.next_wake(host).as_ps());
+        }
+        while partition.next < u64::MAX {
+            let start = partition.next;
+            partition.run(&mut bursts, &routes, start, start + 500_000);
+        }
+        (bursts.arrived, partition.links.counters)
+    }
+
     #[test]
-    fn places_are_numbered_within_parts() {
-        // Hosts 0 to 3, a switch.
-        let topology = build(TopologySpec::SingleSwitch { hosts: 4 });
-        let partition = Partition::of_nodes(&topology, &[7, 3, 7, 3, 7]);
-        assert_eq!((partition.parts(), partition.hosts_of(0), partition.hosts_of(1)), (2, &[1, 3][..], &[0, 2][..]));
-        assert_eq!(partition.node(2), Place { part: 1, index: 1 });
-        assert_eq!(partition.port(3), Place { part: 0, index: 1 });
-        assert_eq!((partition.switches_of(1), partition.ports_of(&topology, 4)), (&[4][..], 2..6));
-        assert_eq!(Partition::whole(&topology).parts(), 1);
+    fn a_plain_heap_gives_the_same_run() {
+        let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_ns(500), loss: 0.01 };
+        let pfc = PfcThresholds { xoff: Bytes(9_000), xon: Bytes(7_000), headroom: Bytes(30_000) };
+        let marking = Marking { kmin: Bytes(2_000), kmax: Bytes(9_000), pmax: 0.5 };
+        let ecn = Some(EcnSpec { marking, mark_on: MarkOn::Enqueue });
+        let trim = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
+        let output = OutputSpec { buffers: OutputBuffers::Equal(Bytes(6_000)), trim: Some(trim) };
+        let input = |pfc| BufferSpec::Input(InputSpec { buffer: Bytes(12_000), pfc });
+        let kinds = [
+            (input(None), SchedulerSpec::STRICT),
+            (input(Some(pfc)), SchedulerSpec::STRICT),
+            (BufferSpec::Output(output), SchedulerSpec::Strict { max_in_a_row: Some(3) }),
+        ];
+        let mut seen = [0u64; 4];
+        for (buffer, scheduler) in kinds {
+            for (seed, topology) in (1..).zip([
+                TopologySpec::SingleSwitch { hosts: 7 },
+                TopologySpec::FatTree { k: 4 },
+                TopologySpec::FatTree { k: 4 },
+            ]) {
+                let (links, routes, paths) = (Vec::new(), Vec::new(), Paths::Ecmp);
+                let switch = SwitchSpec { buffer, scheduler, ecn, priorities: 2 };
+                let spec = FabricSpec { topology, link, links, routes, switch, paths, frame_gap: 20 };
+                let (arrived, counters) = run::<EventTree>(&spec, seed);
+                assert!((arrived.clone(), counters.clone()) == run::<EventHeap>(&spec, seed));
+                for cell in &counters {
+                    for (sum, count) in seen.iter_mut().zip([cell.drops, cell.marked, cell.pause_sent, cell.trimmed]) {
+                        *sum += count;
+                    }
+                }
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 10), "drops, marks, pauses and trimming: {seen:?}");
     }
 }

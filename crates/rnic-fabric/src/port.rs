@@ -1,7 +1,7 @@
-//! Ports and cables: the transmitter at one end, and the packets in flight towards the other.
+//! Ports and links: the transmitter at one end of a link, and the packets in flight towards the other end.
 
 use crate::packet::{Body, PAUSE_FRAME, Packet};
-use crate::partition::{Partition, Place};
+use crate::partition_plan::{Location, PartitionPlan};
 use crate::prefetch::prefetch;
 use crate::rng::{Purpose, Stream};
 use crate::topology::{PortInfo, Topology};
@@ -15,44 +15,45 @@ pub struct PriorityCounters {
     pub tx_packets: u64,
     /// Their bytes, without frame gap.
     pub tx_bytes: u64,
-    /// Frames that arrived here and found the buffer full.
+    /// Frames that arrived here and were dropped because the buffer had no room.
     pub drops: u64,
-    /// Control packets among them.
+    /// Control packets among the dropped frames.
     pub control_drops: u64,
-    /// Frames transmitted here that the cable lost.
+    /// Frames transmitted here that the link lost.
     pub lost: u64,
-    /// Frames that this switch marked "congestion experienced" on their way to this output.
+    /// Frames for this output that this switch marked "congestion experienced".
     pub marked: u64,
-    /// Times this port told its peer to pause.
+    /// Pauses that this port sent to its peer.
     pub pause_sent: u64,
-    /// Times its peer told it to pause.
+    /// Pauses that its peer sent to this port.
     pub pause_received: u64,
     /// Time for which its transmitter was paused, in picoseconds.
     pub paused_ps: u64,
-    /// Highest occupancy of its input buffer, in bytes; where buffers are at the outputs alone, of its output buffer.
+    /// Maximum occupancy of its input buffer in bytes; with `BufferSpec::Output`, of its output buffer.
     pub queue_high_water: u64,
-    /// Packets of this priority that lost their payload because this output had no room for them, and went on without.
+    /// Packets of this priority for which this output had no room and that it trimmed.
     pub trimmed: u64,
-    /// Packets of this priority of which this output had no room even for the header, which was sent back.
+    /// Packets of this priority for which this output had no room, not even trimmed, and whose header went back.
     pub returned: u64,
 }
 
-/// A packet on a cable and the instant at which its last bit arrives.
+/// A packet on a link and the instant at which its last bit arrives.
 #[derive(Clone, Copy, Default)]
 struct InFlight<B> {
     at: u64,
     packet: Packet<B>,
 }
 
-/// How many packets before it is taken, or put there, the place of a packet on a cable is asked for from memory.
-const AHEAD: u32 = 4;
+/// Prefetch distance: a ring slot is prefetched this many packets before it is read or written.
+const PREFETCH_DISTANCE: u32 = 4;
 
-/// The packets on one direction of a cable. Propagation is first in, first out, so only the first one is an event.
+/// The packets in flight in one direction of a link. Propagation is first in, first out, so only the first packet is an
+/// event.
 ///
-/// Half a cache line: a switch looks at those of all its ports each time it is simulated.
+/// Half a cache line, because a switch reads the queues of all its ports at the start of each window.
 #[repr(align(32))]
-pub(crate) struct Flight<B> {
-    /// Arrival time of the first packet, `u64::MAX` if the cable is empty.
+pub(crate) struct LinkQueue<B> {
+    /// Arrival time of the first packet, `u64::MAX` if the link is empty.
     first_at: u64,
     head: u32,
     len: u32,
@@ -60,47 +61,47 @@ pub(crate) struct Flight<B> {
     slots: Box<[InFlight<B>]>,
 }
 
-impl<B: Copy + Default> Flight<B> {
-    fn new() -> Flight<B> {
-        Flight { first_at: u64::MAX, head: 0, len: 0, slots: Box::default() }
+impl<B: Copy + Default> LinkQueue<B> {
+    fn new() -> LinkQueue<B> {
+        LinkQueue { first_at: u64::MAX, head: 0, len: 0, slots: Box::default() }
     }
 
-    /// Arrival time of the first packet, `u64::MAX` if the cable is empty.
+    /// Arrival time of the first packet, `u64::MAX` if the link is empty.
     #[inline(always)]
     pub(crate) fn first_at(&self) -> u64 {
         self.first_at
     }
 
-    /// The first packets are needed soon.
+    /// Prefetches the first packets.
     #[inline(always)]
     pub(crate) fn prefetch(&self) {
         if self.len > 0 {
-            prefetch(&self.slots[self.place(0)]);
-            prefetch(&self.slots[self.place(2)]);
+            prefetch(&self.slots[self.slot(0)]);
+            prefetch(&self.slots[self.slot(2)]);
         }
     }
 
-    /// Packets on the cable, pause frames not included.
+    /// Number of packets on the link, pause frames not included.
     fn packets(&self) -> usize {
-        (0..self.len).filter(|i| !self.slots[self.place(*i)].packet.is_pause()).count()
+        (0..self.len).filter(|i| !self.slots[self.slot(*i)].packet.is_pause()).count()
     }
 
-    /// Where the packet with so many before it is; there must be slots.
+    /// Index of the slot with `before` packets ahead of it; the ring must not be of size 0.
     #[inline(always)]
-    fn place(&self, before: u32) -> usize {
+    fn slot(&self, before: u32) -> usize {
         (self.head.wrapping_add(before) as usize) & (self.slots.len() - 1)
     }
 
-    /// Adds a packet that arrives after all others; returns whether the cable was empty.
+    /// Appends a packet that arrives after all others; returns whether the link was empty.
     #[inline]
     fn push(&mut self, at: u64, packet: Packet<B>) -> bool {
         if self.len as usize == self.slots.len() {
             self.grow();
         }
-        debug_assert!(self.len == 0 || self.slots[self.place(self.len - 1)].at <= at);
-        let place = self.place(self.len);
-        self.slots[place] = InFlight { at, packet };
-        prefetch(&self.slots[self.place(self.len + AHEAD)]);
+        debug_assert!(self.len == 0 || self.slots[self.slot(self.len - 1)].at <= at);
+        let slot = self.slot(self.len);
+        self.slots[slot] = InFlight { at, packet };
+        prefetch(&self.slots[self.slot(self.len + PREFETCH_DISTANCE)]);
         self.len += 1;
         let was_empty = self.len == 1;
         if was_empty {
@@ -114,36 +115,36 @@ impl<B: Copy + Default> Flight<B> {
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(8);
         let mut slots = Vec::with_capacity(size);
-        slots.extend((0..self.len).map(|i| self.slots[self.place(i)]));
+        slots.extend((0..self.len).map(|i| self.slots[self.slot(i)]));
         slots.resize(size, InFlight::default());
         self.slots = slots.into_boxed_slice();
         self.head = 0;
     }
 
-    /// Takes the first packet; the cable must not be empty.
+    /// Removes the first packet; the link must not be empty.
     #[inline]
     pub(crate) fn pop(&mut self) -> Packet<B> {
         debug_assert!(self.len > 0);
-        let packet = self.slots[self.place(0)].packet;
-        prefetch(&self.slots[self.place(AHEAD)]);
+        let packet = self.slots[self.slot(0)].packet;
+        prefetch(&self.slots[self.slot(PREFETCH_DISTANCE)]);
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
-        self.first_at = if self.len == 0 { u64::MAX } else { self.slots[self.place(0)].at };
+        self.first_at = if self.len == 0 { u64::MAX } else { self.slots[self.slot(0)].at };
         packet
     }
 }
 
-/// A packet that goes from one part of the fabric to another.
+/// A packet that goes from one partition of the fabric to another.
 struct Crossing<B> {
-    /// The port where it arrives, numbered within the part.
+    /// The port where it arrives, numbered within the partition.
     port: u32,
     at: u64,
     packet: Packet<B>,
 }
 
-/// What one part has sent to another since both were last together.
+/// The frames that one partition has sent to another in this window.
 pub(crate) struct Mailbox<B> {
-    /// Arrival of the first one, `u64::MAX` if there is none.
+    /// Arrival time of the first frame, `u64::MAX` if there is none.
     pub(crate) first_at: u64,
     frames: Vec<Crossing<B>>,
 }
@@ -153,7 +154,7 @@ impl<B> Mailbox<B> {
         Mailbox { first_at: u64::MAX, frames: Vec::new() }
     }
 
-    /// Moves everything to the other end, where what came before may still lie.
+    /// Moves all frames to the other end, behind frames that are still there.
     pub(crate) fn deliver(&mut self, to: &mut Mailbox<B>) {
         to.first_at = to.first_at.min(self.first_at);
         self.first_at = u64::MAX;
@@ -165,12 +166,12 @@ impl<B> Mailbox<B> {
     }
 }
 
-/// Which frames a cable loses.
+/// Random and chosen loss of frames on a link.
 struct Loss {
     /// A frame is lost when the next random number is below this.
     threshold: u64,
     stream: Stream,
-    /// Frames to lose by their number on this cable, sorted in descending order.
+    /// Frames to lose by their number on this link, sorted in descending order.
     chosen: Vec<u64>,
     sent: u64,
 }
@@ -187,37 +188,37 @@ impl Loss {
     }
 }
 
-/// A frame that a tapped port has put on its cable.
+/// A frame that a tapped port has transmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tapped<B> {
-    /// When its first bit left.
+    /// Time at which its first bit left.
     pub at: Time,
     /// The frame.
     pub packet: Packet<B>,
 }
 
-/// A time for which a transmitter was paused.
+/// A pause of a transmitter that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Pause {
-    /// Its port.
+    /// The transmitter's port.
     pub port: u32,
     /// The priority.
     pub priority: u8,
-    /// When the pause took effect.
+    /// Time at which the pause took effect.
     pub from: Time,
-    /// When it ended.
+    /// Time at which it ended.
     pub to: Time,
 }
 
-/// What happens to the frames of some cables only, away from the path of all others.
+/// Features of few links, kept away from the path of all others.
 struct Special<B> {
     loss: Option<Loss>,
-    /// Every frame that the port has transmitted, if somebody wants to know.
+    /// Every frame that the port has transmitted, if it is tapped.
     tap: Option<Vec<Tapped<B>>>,
 }
 
 impl<B: Copy> Special<B> {
-    /// Notes a frame.
+    /// Records a frame if the port is tapped.
     #[cold]
     #[inline(never)]
     fn record(&mut self, now: u64, packet: &Packet<B>) {
@@ -227,10 +228,10 @@ impl<B: Copy> Special<B> {
     }
 }
 
-/// In [`Port::to`]: the other end of the cable is in another part.
+/// In [`Port::to`]: the other end of the link is in another partition.
 const REMOTE: u32 = 1 << 31;
 
-/// One end of a cable: its transmitter, and the pause state in both directions. One cache line.
+/// One end of a link: its transmitter, and the pause state in both directions. One cache line.
 #[repr(align(64))]
 pub(crate) struct Port<B> {
     /// The transmitter is sending until then.
@@ -239,31 +240,32 @@ pub(crate) struct Port<B> {
     ps_per_byte: u64,
     rate_bps: u64,
     delay: u64,
-    /// The port at the other end, numbered within the part; or [`REMOTE`] and an index into [`Ports::remote`].
+    /// The port at the other end, numbered within the partition; or [`REMOTE`] and an index into [`Ports::remote`].
     to: u32,
-    /// The node at the other end, numbered within the part.
+    /// The node at the other end, numbered within the partition.
     to_node: u32,
-    /// Its own node, numbered within the part.
+    /// Its own node, numbered within the partition.
     node: u32,
     /// Priorities that the peer has paused.
     pub(crate) paused: u8,
-    /// Priorities in which this port wants the peer to pause, and those of the last pause frame sent.
+    /// Priorities in which this port wants the peer to pause, and the priorities of the last pause frame that it sent.
     pub(crate) pause_wanted: u8,
     pub(crate) pause_told: u8,
     special: Option<Box<Special<B>>>,
 }
 
 impl<B> Port<B> {
-    /// Port `number` of all, which is in `part`.
+    /// Port `number` of the topology, which is in `partition`.
     fn new(
-        topology: &Topology, partition: &Partition, part: usize, number: usize, seed: u64, remote: &mut Vec<Place>,
+        topology: &Topology, plan: &PartitionPlan, partition: usize, number: usize, seed: u64,
+        remote: &mut Vec<Location>,
     ) -> Port<B> {
         let PortInfo { node, peer, link } = topology.ports[number];
         let rate_bps = link.rate.as_bps();
         let exact = 8_000_000_000_000 % rate_bps == 0;
         let loss = (link.loss > 0.0).then(|| Loss::random(link.loss, seed, number));
-        let far = partition.port(peer as usize);
-        let to = if far.part as usize == part {
+        let far = plan.port(peer as usize);
+        let to = if far.partition as usize == partition {
             far.index
         } else {
             remote.push(far);
@@ -275,8 +277,8 @@ impl<B> Port<B> {
             rate_bps,
             delay: link.delay.as_ps(),
             to,
-            to_node: partition.node(topology.peer_node(number)).index,
-            node: partition.node(node).index,
+            to_node: plan.node(topology.peer_node(number)).index,
+            node: plan.node(node).index,
             paused: 0,
             pause_wanted: 0,
             pause_told: 0,
@@ -299,33 +301,33 @@ impl<B> Port<B> {
     }
 }
 
-/// All ports of a part, their counters, what is on its way to them, and the time of each node's next event. Ports and nodes are numbered within
-/// the part.
+/// All ports of a partition, their counters, the packets on their way to them, and the time of each node's next event.
+/// Ports and nodes are numbered within the partition.
 pub(crate) struct Ports<B> {
     pub(crate) ports: Vec<Port<B>>,
-    /// Per port: what is on its way to it.
-    pub(crate) inbound: Vec<Flight<B>>,
+    /// Per port: the packets on their way to it.
+    pub(crate) inbound: Vec<LinkQueue<B>>,
     /// Per port and priority.
     pub(crate) counters: Vec<PriorityCounters>,
-    /// Per port and priority: when it was last paused, and when last resumed.
+    /// Per port and priority: time of the last pause, and of the last resume.
     paused_since: Vec<u64>,
     resumed_at: Vec<u64>,
-    /// Paused time before this is in the counters.
+    /// Paused time before this time is in the counters.
     counted_until: u64,
     /// Ports with a priority paused.
     pub(crate) paused_ports: usize,
-    /// Pauses that have ended, if somebody wants to know.
+    /// Pauses that have ended, if the fabric logs pauses.
     pub(crate) ended_pauses: Option<Vec<Pause>>,
-    /// Per port: its number over all parts.
+    /// Per port: its number in the topology.
     numbers: Vec<u32>,
-    /// Per node: nothing happens there before this time.
+    /// Per node: time of its earliest event.
     pub(crate) next_event: Vec<u64>,
-    /// Other ends of cables that lead to other parts: the part, and the port there.
-    remote: Vec<Place>,
-    /// Per part: what goes there, and what has come from there.
+    /// Ports at the other ends of links to other partitions.
+    remote: Vec<Location>,
+    /// Per partition: frames to it, and frames from it.
     pub(crate) outbox: Vec<Mailbox<B>>,
     pub(crate) inbox: Vec<Mailbox<B>>,
-    /// Bytes that each frame takes on the cable beyond its own.
+    /// Bytes that each frame takes on the link beyond its own.
     gap: u64,
     pub(crate) priorities: usize,
     /// Frames transmitted, pause frames not included.
@@ -334,20 +336,20 @@ pub(crate) struct Ports<B> {
 
 impl<B: Body> Ports<B> {
     pub(crate) fn new(
-        topology: &Topology, partition: &Partition, part: usize, gap: u32, priorities: u8, seed: u64,
+        topology: &Topology, plan: &PartitionPlan, partition: usize, gap: u32, priorities: u8, seed: u64,
     ) -> Ports<B> {
-        let nodes = partition.nodes_of(part);
+        let nodes = plan.nodes_of(partition);
         let numbers: Vec<u32> =
             nodes.iter().flat_map(|node| topology.ports_of(*node)).map(|port| port as u32).collect();
         let mut remote = Vec::new();
         let ports: Vec<Port<B>> = numbers
             .iter()
-            .map(|port| Port::new(topology, partition, part, *port as usize, seed, &mut remote))
+            .map(|port| Port::new(topology, plan, partition, *port as usize, seed, &mut remote))
             .collect();
         let cells = ports.len() * priorities as usize;
-        let mailboxes = || (0..partition.parts()).map(|_| Mailbox::new()).collect();
+        let mailboxes = || (0..plan.partitions()).map(|_| Mailbox::new()).collect();
         Ports {
-            inbound: ports.iter().map(|_| Flight::new()).collect(),
+            inbound: ports.iter().map(|_| LinkQueue::new()).collect(),
             ports,
             counters: vec![PriorityCounters::default(); cells],
             paused_since: vec![0; cells],
@@ -366,7 +368,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Puts what has come from other parts on its cables.
+    /// Puts the frames from other partitions on their links.
     pub(crate) fn take_in(&mut self) {
         let Ports { inbox, inbound, ports, next_event, .. } = self;
         for mailbox in inbox.iter_mut().filter(|mailbox| mailbox.first_at < u64::MAX) {
@@ -386,14 +388,14 @@ impl<B: Body> Ports<B> {
         self.next_event.iter().copied().chain(arriving).fold(u64::MAX, u64::min)
     }
 
-    /// Packets on their way to these ports, pause frames not included.
+    /// Number of packets on their way to these ports, pause frames not included.
     pub(crate) fn arriving(&self) -> usize {
         let crossing = self.inbox.iter().chain(&self.outbox).flat_map(|mailbox| &mailbox.frames);
-        let flying: usize = self.inbound.iter().map(Flight::packets).sum();
-        flying + crossing.filter(|crossing| !crossing.packet.is_pause()).count()
+        let on_links: usize = self.inbound.iter().map(LinkQueue::packets).sum();
+        on_links + crossing.filter(|crossing| !crossing.packet.is_pause()).count()
     }
 
-    /// What a switch tells of an output as a packet leaves it at `now`, with `queue` bytes behind it.
+    /// The telemetry record of an output for a packet that leaves it at `now`, with `queue` bytes behind the packet.
     pub(crate) fn hop(&self, number: usize, now: u64, queue: u64) -> HopRecord {
         let cells = &self.counters[number * self.priorities..(number + 1) * self.priorities];
         HopRecord {
@@ -404,7 +406,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Puts a frame on the cable at `now`; the transmitter must be free.
+    /// Puts a frame on the link at `now`; the transmitter must be free.
     #[inline]
     pub(crate) fn transmit(&mut self, number: usize, now: u64, packet: Packet<B>) {
         let counters = &mut self.counters[number * self.priorities + packet.priority as usize];
@@ -416,7 +418,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Sends the pause frame that `number`'s port owes its peer; the transmitter must be free.
+    /// Sends the pause frame that port `number` owes its peer; the transmitter must be free.
     pub(crate) fn transmit_pause(&mut self, number: usize, now: u64) {
         let port = &mut self.ports[number];
         let mask = port.pause_wanted;
@@ -435,8 +437,8 @@ impl<B: Body> Ports<B> {
         self.put(number, end, packet);
     }
 
-    /// The host's port `number` tells its peer to pause exactly the priorities in `mask`. What it transmits now ends first, and nothing else
-    /// can come between, so the frame can be put on the cable at once.
+    /// The host's port `number` pauses exactly the priorities in `mask` of its peer. The current transmission ends
+    /// first, and no other frame can come between, so the pause frame can be put on the link at once.
     pub(crate) fn pause_from_host(&mut self, number: usize, now: u64, mask: u8) {
         let port = &mut self.ports[number];
         port.pause_wanted = mask;
@@ -446,7 +448,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Returns false when the cable loses the frame.
+    /// Returns false when the link loses the frame.
     #[inline]
     fn send(&mut self, number: usize, now: u64, packet: Packet<B>) -> bool {
         let port = &mut self.ports[number];
@@ -460,7 +462,7 @@ impl<B: Body> Ports<B> {
         true
     }
 
-    /// Out of the way of all other ports.
+    /// As [`Ports::send`] for a port with special features, away from the path of all others.
     #[cold]
     #[inline(never)]
     fn send_special(&mut self, number: usize, now: u64, end: u64, packet: Packet<B>) -> bool {
@@ -486,11 +488,11 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Puts a frame on a cable to another part.
+    /// Puts a frame on a link to another partition.
     #[inline(never)]
     fn put_across(&mut self, index: u32, at: u64, packet: Packet<B>) {
-        let Place { part, index: port } = self.remote[index as usize];
-        let mailbox = &mut self.outbox[part as usize];
+        let Location { partition, index: port } = self.remote[index as usize];
+        let mailbox = &mut self.outbox[partition as usize];
         mailbox.first_at = mailbox.first_at.min(at);
         mailbox.frames.push(Crossing { port, at, packet });
     }
@@ -529,17 +531,17 @@ impl<B: Body> Ports<B> {
         self.counted_until = now;
     }
 
-    /// When a port was last resumed in a priority.
+    /// Time at which a port was last resumed in a priority.
     pub(crate) fn resumed_at(&self, number: usize, priority: usize) -> u64 {
         self.resumed_at[number * self.priorities + priority]
     }
 
-    /// When a port was last paused in a priority.
+    /// Time at which a port was last paused in a priority.
     pub(crate) fn paused_since(&self, number: usize, priority: usize) -> u64 {
         self.paused_since[number * self.priorities + priority]
     }
 
-    /// Loses exactly the frames with these numbers (counted from 0) that `number`'s port transmits.
+    /// Loses exactly the frames with these numbers (counted from 0) that port `number` transmits.
     pub(crate) fn lose_frames(&mut self, number: usize, frames: &[u64]) {
         let mut chosen = frames.to_vec();
         chosen.sort_unstable_by(|a, b| b.cmp(a));
@@ -551,12 +553,12 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Notes every frame that `number`'s port transmits from now on.
+    /// Records every frame that port `number` transmits from now on.
     pub(crate) fn tap(&mut self, number: usize) {
         self.special(number).tap.get_or_insert_default();
     }
 
-    /// The frames noted so far.
+    /// The frames recorded so far.
     pub(crate) fn tapped(&self, number: usize) -> &[Tapped<B>] {
         self.ports[number].special.as_ref().and_then(|special| special.tap.as_deref()).unwrap_or_default()
     }

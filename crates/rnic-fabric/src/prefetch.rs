@@ -1,21 +1,20 @@
-//! Asking for memory before it is needed.
+//! Prefetching memory into the cache.
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The cache lines of `place`, as many as it fills, are needed soon. Does nothing where the compiler offers no way to say
-/// so.
+/// Prefetches the cache lines of `value`. Does nothing on processors for which the compiler has no stable intrinsic.
 #[inline(always)]
-pub(crate) fn prefetch<T>(place: &T) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let first: *const i8 = std::ptr::from_ref(place).cast();
+        let first: *const i8 = std::ptr::from_ref(value).cast();
         for line in 0..size_of::<T>().div_ceil(LINE) {
             // SAFETY: a prefetch changes nothing that the program can see, and never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(line * LINE)) }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = value;
 }

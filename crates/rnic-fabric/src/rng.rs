@@ -1,12 +1,13 @@
-//! Random streams: one per entity, derived from the run's seed and what the entity is.
+//! Random streams: one per entity, derived from the run's seed, the stream's purpose and the entity's number.
 //!
-//! A stream depends on nothing else, so adding a flow or a link elsewhere changes nothing here, and the order in which entities
-//! are simulated does not matter. Only integer arithmetic is used: a seed gives the same numbers on every machine.
+//! A stream depends on nothing else, so adding a flow or a link elsewhere changes nothing here, and the order in which
+//! entities are simulated does not matter. Only integer arithmetic is used: a seed gives the same numbers on every
+//! machine.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
-/// What a stream is for; streams of different purposes are independent even for equal entity numbers.
+/// The purpose of a stream; streams of different purposes are independent even for equal entity numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Purpose {
@@ -36,7 +37,7 @@ const fn scramble(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A well-mixed hash of a seed, a purpose and the numbers that name an entity, absorbed one after the other.
+/// A hash of a seed, a purpose and the numbers that name an entity.
 pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
     let start = scramble(scramble(seed) ^ purpose as u64);
     entity.iter().fold(start, |state, number| scramble(state ^ number))
@@ -47,7 +48,8 @@ pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
 pub struct Stream(Pcg64Mcg);
 
 impl Stream {
-    /// The stream of the entity that these numbers name. The generator's 128-bit state is two further scrambles of their hash.
+    /// The stream of the entity that these numbers name. The generator's 128-bit state is two further scrambles of
+    /// their hash.
     pub fn new(seed: u64, purpose: Purpose, entity: &[u64]) -> Stream {
         let state = mix(seed, purpose, entity);
         let (high, low) = (scramble(state), scramble(state.wrapping_add(GOLDEN)));

@@ -1,34 +1,37 @@
-//! Shortest-path routing with per-flow ECMP, or with a choice for each packet.
+//! Shortest-path routing: the equal-cost ports of each switch towards each host.
 //!
-//! A host has an address of digits: its place at its switch and, in a tree of pods, its leaf's place in the pod and the pod. Each is the
-//! number of the port that leads down to it. A switch compares the digits above its own with those that all hosts below it have in common:
-//! where they agree the next digit is the port, else any port up will do. So routes in a tree take a few words for each switch.
+//! A host's address consists of digits: the port of its switch that leads to it and, in a tree of pods, the port of a
+//! spine that leads to its leaf and the port of a core that leads to its pod. A switch compares the digits above its
+//! own level with the digits that all hosts below it have in common. If they are equal, the next digit is the port;
+//! otherwise any port up leads to the host. So the routes of a switch in a tree take a few words.
 //!
-//! Elsewhere hosts under the same switch share their routes: a switch keeps one entry per such *group*, and each entry names one of
-//! the few distinct sets of equal-cost ports that the switch has. So it is, in a tree too, for a host to which some switch has a route of its own;
-//! it is a group of its own.
+//! In other topologies a switch keeps one entry for each *group*, the hosts under the same switch. An entry names one
+//! of the few distinct sets of equal-cost ports that the switch has. A host to which some switch has a named route is a
+//! group of its own, in a tree too.
 //!
-//! Where several ports will do, a flow's hash, salted per switch, picks one.
+//! Where a set has several ports, a path selection picks one (the module `path`).
 
 use crate::config::NamedRoute;
+use crate::cycles::find_cycle;
 use crate::detours::{detoured, detours};
-use crate::paths::{Distances, first_host_of, next_hops, switches_with_hosts};
-use crate::rng::{Purpose, Stream, mix};
+use crate::path::Candidates;
+use crate::rng::{Purpose, mix};
+use crate::shortest_paths::{Distances, first_host_of, next_hops, switches_with_hosts};
 use crate::topology::{NodeId, Topology, TopologyError, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where hosts are attached, and the way to them from each switch.
+/// The address of each host, and the routes of each switch.
 #[derive(Clone, Debug)]
 pub struct Routes {
     /// Per host: its digits, the lowest in the lowest bits; or [`STORED`], its group and the port of its switch.
     addresses: Vec<u64>,
     switches: Vec<SwitchRoutes>,
-    /// Per switch: routes to what has groups; nothing if no host has.
+    /// Per switch: routes to hosts with groups; empty if no host has a group.
     stored: Vec<Sets>,
     hosts: u32,
 }
 
-/// Bits of a digit. The port of a group's switch takes one, the group two.
+/// Bits of a digit. In an address with a group the port takes one digit, the group two.
 const DIGIT: u32 = 16;
 /// In an address: the routes to this host are stored.
 const STORED: u64 = 1 << (3 * DIGIT);
@@ -36,19 +39,20 @@ const STORED: u64 = 1 << (3 * DIGIT);
 /// The routes of one switch.
 #[derive(Clone, Debug)]
 struct SwitchRoutes {
-    /// What addresses of the hosts below it have above their next digit, the rest zero; [`u64::MAX`] if that is never so.
+    /// The digits above its level that addresses of the hosts below it have, the other bits zero; [`u64::MAX`] if no
+    /// host is below it.
     below: u64,
     salt: u32,
-    /// Bits below that digit.
+    /// Bits below the digit of its level.
     shift: u32,
-    /// Its ports up in a tree: the first, and how many.
+    /// Its ports up in a tree: the first, and their number.
     up: (u16, u16),
 }
 
 /// The stored routes of one switch.
 #[derive(Clone, Debug, Default)]
 struct Sets {
-    /// Per group: which of `sets`.
+    /// Per group: index into `sets`.
     set_of_group: Vec<u16>,
     /// Start and length in `ports`.
     sets: Vec<(u32, u32)>,
@@ -57,7 +61,7 @@ struct Sets {
 }
 
 impl Sets {
-    /// Where in `ports` the equal-cost ports towards a host with this address are, and how many.
+    /// Start and length in `ports` of the equal-cost ports towards a host with this address.
     #[inline(always)]
     fn towards(&self, address: u64) -> (u32, u32) {
         self.sets[usize::from(self.set_of_group[((address ^ STORED) >> DIGIT) as usize])]
@@ -70,10 +74,10 @@ impl Routes {
         Routes::with(topology, &[], seed)
     }
 
-    /// As [`Routes::new`], but some switches send the packets to some hosts another way.
+    /// As [`Routes::new`], with named routes that replace the shortest ones.
     ///
     /// # Errors
-    /// Hosts without a path; a route that names what is not there, or makes packets circle.
+    /// Hosts without a path; a named route with unknown names, or one that makes packets circle.
     pub fn with(topology: &Topology, named: &[NamedRoute], seed: u64) -> Result<Routes, TopologyError> {
         let salts = (topology.hosts..topology.nodes())
             .map(|node| mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
@@ -106,7 +110,7 @@ impl Routes {
         Ok(routes)
     }
 
-    /// The addresses of a tree and what its switches compare them with.
+    /// The addresses in a tree, and the digits with which its switches compare them.
     fn compute(&mut self, tree: &Tree) {
         let digits =
             |pod: u32, leaf: u32, port: u32| u64::from(pod) << (2 * DIGIT) | u64::from(leaf) << DIGIT | u64::from(port);
@@ -152,10 +156,10 @@ impl Routes {
         Ok(builders)
     }
 
-    /// Whether [`Routes::with`] would take these routes.
+    /// Checks that [`Routes::with`] accepts these routes.
     ///
     /// # Errors
-    /// A route that names what is not there, or makes packets circle.
+    /// A named route with unknown names, or one that makes packets circle.
     pub fn check(topology: &Topology, named: &[NamedRoute]) -> Result<(), TopologyError> {
         let sources = switches_with_hosts(topology);
         for (host, detours) in detours(topology, named)? {
@@ -164,38 +168,35 @@ impl Routes {
         Ok(())
     }
 
-    /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst`.
+    /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst` under ECMP.
     #[inline]
     pub fn port(&self, switch: NodeId, dst: u32, flow_hash: u32) -> u32 {
-        self.pick(switch, dst, |salt, len| choose(flow_hash ^ salt, len))
+        self.pick(switch, dst, |candidates| candidates.by_hash(flow_hash))
     }
 
-    /// The port on which `switch` sends a single packet to host `dst` if it sprays: any of its equal-cost ports, all as likely. A random
-    /// number is drawn only where there is a choice.
-    pub(crate) fn spray(&self, switch: NodeId, dst: u32, stream: &mut Stream) -> u32 {
-        self.pick(switch, dst, |_, len| ((u128::from(stream.next_u64()) * u128::from(len)) >> 64) as u32)
-    }
-
-    /// The port towards host `dst`; where there are several, `choose` picks one by the switch's salt and their number.
+    /// The port towards host `dst`; where there are several, `select` returns the index of one of them.
     #[inline(always)]
-    fn pick(&self, switch: NodeId, dst: u32, choose: impl FnOnce(u32, u32) -> u32) -> u32 {
+    pub(crate) fn pick(&self, switch: NodeId, dst: u32, select: impl FnOnce(Candidates<'_>) -> u32) -> u32 {
         let index = (switch - self.hosts) as usize;
         let (routes, address) = (&self.switches[index], self.addresses[dst as usize]);
-        // What differs above the digit leaves a number that is no digit.
+        // If the addresses differ above the digit, the result is too large for a digit.
         let down = (address ^ routes.below) >> routes.shift;
         if down < 1 << DIGIT {
             return down as u32;
         }
-        let is_stored = address & STORED != 0;
-        let (first, len) = match is_stored {
-            false => (u32::from(routes.up.0), u32::from(routes.up.1)),
-            true => self.stored[index].towards(address),
+        let (first, len, ports) = match address & STORED {
+            0 => (u32::from(routes.up.0), u32::from(routes.up.1), None),
+            _ => {
+                let sets = &self.stored[index];
+                let (first, len) = sets.towards(address);
+                (first, len, Some(&sets.ports[..]))
+            }
         };
-        let choice = first + if len == 1 { 0 } else { choose(routes.salt, len) };
-        if is_stored { u32::from(self.stored[index].ports[choice as usize]) } else { choice }
+        let candidates = Candidates { ports, first, len, salt: routes.salt };
+        candidates.port(if len == 1 { 0 } else { select(candidates) })
     }
 
-    /// The equal-cost ports of a switch towards a host, as a number that is the same for the same ports.
+    /// The equal-cost ports of a switch towards a host, as a number that is equal for equal ports.
     fn set(&self, index: usize, address: u64) -> u32 {
         let routes = &self.switches[index];
         let down = (address ^ routes.below) >> routes.shift;
@@ -238,13 +239,13 @@ impl Routes {
     }
 }
 
-/// Ports of switches that may come to wait for each other in a circle under PFC, by the routes alone: a cyclic buffer dependency. `None`
-/// if there are no such ports; then pauses cannot end in a deadlock.
+/// A cyclic buffer dependency: ports of switches that may wait for each other in a circle under PFC, judged by the
+/// routes alone. `None` if there is no such circle; then pauses cannot end in a deadlock.
 ///
-/// A port depends on another if some packet leaves by the one and, at the switch that it leads to, by the other (Dally and Seitz, 1987).
-/// Networks in which packets go up and then down, as in regular trees, have no cycle.
+/// A port depends on another if some packet leaves by the former and, at the switch that it leads to, by the latter
+/// (Dally and Seitz, 1987). Networks in which packets go up and then down, such as regular trees, have no cycle.
 pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> {
-    // One host for all that packets go to in the same way.
+    // One host for all hosts with the same routes.
     let ways: BTreeMap<u64, u64> = routes.addresses.iter().map(|address| (*address >> DIGIT, *address)).collect();
     let index = |node: NodeId| (node - topology.hosts) as usize;
     let set = |node: NodeId, set: u32| {
@@ -252,7 +253,7 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
         routes.ports_of_set(index(node), set).into_iter().map(move |port| first + port as usize)
     };
     let sources = switches_with_hosts(topology);
-    // Per port: which sets of the next switch its packets may go on by.
+    // Per port: the sets of the next switch by which its packets may leave.
     let mut follows: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); topology.ports.len()];
     for address in ways.into_values() {
         let mut known = vec![false; topology.nodes() as usize];
@@ -262,7 +263,7 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
                 continue;
             }
             for port in set(node, routes.set(index(node), address)) {
-                // To a host packets leave the network.
+                // At a host packets leave the network.
                 let next = topology.peer_node(port);
                 if !topology.is_host(next) {
                     follows[port].insert(routes.set(index(next), address));
@@ -283,44 +284,6 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
     find_cycle(&edges, 0..edges.len())
 }
 
-/// A number below `len` from a flow's salted hash.
-#[inline]
-fn choose(salted: u32, len: u32) -> u32 {
-    let mut z = u64::from(salted).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (((z >> 32) * u64::from(len)) >> 32) as u32
-}
-
-/// A cycle of a directed graph that can be reached from one of `starts`, as the nodes along it.
-pub(crate) fn find_cycle(edges: &[Vec<usize>], starts: impl Iterator<Item = usize>) -> Option<Vec<usize>> {
-    // 0: not visited, 1: on the current path, 2: done.
-    let mut state = vec![0u8; edges.len()];
-    for start in starts {
-        if state[start] != 0 {
-            continue;
-        }
-        let mut path = vec![(start, 0)];
-        state[start] = 1;
-        while let Some((node, tried)) = path.last_mut() {
-            let Some(next) = edges[*node].get(*tried).copied() else {
-                state[*node] = 2;
-                path.pop();
-                continue;
-            };
-            *tried += 1;
-            if state[next] == 1 {
-                let from = path.iter().position(|(n, _)| *n == next)?;
-                return Some(path[from..].iter().map(|(n, _)| *n).collect());
-            }
-            if state[next] == 0 {
-                state[next] = 1;
-                path.push((next, 0));
-            }
-        }
-    }
-    None
-}
-
 /// Collects the next-hop sets of one switch, each distinct set once.
 #[derive(Default)]
 struct SetBuilder {
@@ -329,7 +292,7 @@ struct SetBuilder {
 }
 
 impl SetBuilder {
-    /// The routes to the next group.
+    /// Adds the ports towards the next group.
     fn add(&mut self, set: Vec<u16>) {
         let sets = &mut self.sets;
         let next = sets.sets.len() as u16;
@@ -339,18 +302,5 @@ impl SetBuilder {
             next
         });
         sets.set_of_group.push(index);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::find_cycle;
-
-    #[test]
-    fn cycles_are_found_and_only_cycles() {
-        assert_eq!(find_cycle(&[vec![1, 2], vec![3], vec![3], vec![]], 0..4), None);
-        assert_eq!(find_cycle(&[vec![1], vec![2], vec![3], vec![1]], 0..4), Some(vec![1, 2, 3]));
-        assert_eq!(find_cycle(&[vec![], vec![1]], 0..2), Some(vec![1]));
-        assert_eq!(find_cycle(&[vec![], vec![1]], 0..1), None, "not reached");
     }
 }

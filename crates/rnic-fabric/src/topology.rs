@@ -1,4 +1,4 @@
-//! Topologies: from a specification to nodes, ports and cables.
+//! Topologies: from a specification to nodes, ports and links.
 
 use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
 use rnic_transport::{BitRate, Time};
@@ -9,21 +9,21 @@ pub type NodeId = u32;
 /// Index of a port over all nodes; a node's ports are consecutive.
 pub type PortId = u32;
 
-/// Most ports of a switch: its virtual output queues take memory with the square of it.
+/// Maximum number of ports of a switch: the memory of its virtual output queues grows with the square of that number.
 pub const MAX_PORTS: u32 = 4_096;
 
 /// Why a fabric cannot be built.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// A specification that makes no sense; the text says what would.
+    /// An impossible specification; the text says what would be accepted.
     #[error("{0}")]
     Invalid(String),
-    /// A [`NamedRoute`](crate::config::NamedRoute) that cannot be; the text says why.
+    /// An impossible [`NamedRoute`](crate::config::NamedRoute).
     #[error("{reason}")]
     Route {
-        /// Which of [`FabricSpec::routes`].
+        /// Its index in [`FabricSpec::routes`].
         index: usize,
-        /// Why.
+        /// Why it is impossible, and what would be accepted.
         reason: String,
     },
     /// Two hosts without a path.
@@ -40,69 +40,72 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, TopologyError> {
     Err(TopologyError::Invalid(message.into()))
 }
 
-/// A cable between two nodes.
+/// A link between two nodes.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Cable {
+pub struct Link {
     /// One end.
     pub a: NodeId,
     /// The other end.
     pub b: NodeId,
     /// Rate, delay, loss.
-    pub link: LinkSpec,
+    pub spec: LinkSpec,
 }
 
-/// One end of a cable.
+/// One end of a link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PortInfo {
     /// The node it belongs to.
     pub node: NodeId,
     /// The port at the other end.
     pub peer: PortId,
-    /// The cable.
+    /// The link.
     pub link: LinkSpec,
 }
 
-/// Numbers of a tree of pods: hosts, leaves (or edges), spines (or aggregation switches), cores. A switch's ports lead down first, in the
-/// order of what is below it, and then up, in the order of what is above it.
+/// The shape of a tree of pods: hosts, leaves (or edges), spines (or aggregation switches), cores. A switch's ports
+/// lead down first, in the order of the nodes below it, and then up, in the order of the nodes above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {
     pub(crate) pods: u32,
-    /// In each pod.
+    /// Leaves in each pod.
     pub(crate) leaves: u32,
-    /// In each pod.
+    /// Spines in each pod.
     pub(crate) spines: u32,
-    /// In each plane, none without a third level.
+    /// Cores in each plane; 0 without a third level.
     pub(crate) cores: u32,
-    /// Under each leaf.
+    /// Hosts under each leaf.
     pub(crate) hosts: u32,
 }
 
 impl Tree {
-    /// Whether there is a way between any two leaves.
+    /// Whether a path leads between any two leaves.
     pub(crate) fn is_connected(&self) -> bool {
         self.leaves > 0 && self.hosts > 0 && self.spines > 0 && (self.pods == 1 || self.cores > 0)
     }
 }
 
-/// Nodes, ports and cables. Nodes `0..hosts` are hosts, each with one port; the others are switches.
+/// Nodes, ports and links. Nodes `0..hosts` are hosts, each with one port; the others are switches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Topology {
     /// Number of hosts.
     pub hosts: u32,
     /// Names of all nodes.
     pub names: Vec<String>,
-    /// All cables, in the order in which they were made.
-    pub cables: Vec<Cable>,
+    /// All links, in the order in which the topology was built.
+    pub links: Vec<Link>,
     /// All ports, by node.
     pub ports: Vec<PortInfo>,
     /// First port of each node, and one past the last port at the end: node `n` has `first_port[n]..first_port[n + 1]`.
     pub first_port: Vec<PortId>,
-    /// Its shape, if it is a tree of pods.
+    /// Its shape if it is a tree of pods.
     pub(crate) tree: Option<Tree>,
 }
 
 impl Topology {
-    /// Builds what `spec` describes.
+    /// Builds the topology of `spec`.
+    ///
+    /// # Errors
+    /// An impossible specification; the error names what is wrong and what would be accepted.
     pub fn build(spec: &FabricSpec) -> Result<Topology, TopologyError> {
         let mut plan = Plan::default();
         let link = spec.link;
@@ -160,7 +163,7 @@ impl Topology {
     pub fn ports_of(&self, node: NodeId) -> std::ops::Range<usize> {
         self.first_port[node as usize] as usize..self.first_port[node as usize + 1] as usize
     }
-    /// The node at the other end of a port's cable.
+    /// The node at the other end of a port's link.
     pub fn peer_node(&self, port: usize) -> NodeId {
         self.ports[self.ports[port].peer as usize].node
     }
@@ -168,7 +171,7 @@ impl Topology {
     pub fn host_port(&self, host: NodeId) -> usize {
         self.first_port[host as usize] as usize
     }
-    /// A port as people name it: `edge0:3->agg1`.
+    /// The name of a port in files and messages: `edge0:3->agg1`.
     pub fn port_name(&self, port: usize) -> String {
         let node = self.ports[port].node as usize;
         let number = port - self.first_port[node] as usize;
@@ -176,12 +179,12 @@ impl Topology {
     }
 }
 
-/// Nodes and cables under construction.
+/// Nodes and links under construction.
 #[derive(Default)]
 struct Plan {
     hosts: u32,
     names: Vec<String>,
-    cables: Vec<Cable>,
+    links: Vec<Link>,
     tree: Option<Tree>,
 }
 
@@ -192,11 +195,12 @@ impl Plan {
         self.names.extend((0..count).map(|i| format!("{prefix}{i}")));
         first
     }
-    fn cable(&mut self, a: NodeId, b: NodeId, link: LinkSpec) {
-        self.cables.push(Cable { a, b, link });
+    fn link(&mut self, a: NodeId, b: NodeId, spec: LinkSpec) {
+        self.links.push(Link { a, b, spec });
     }
 
-    /// Pod p has k/2 edge and k/2 aggregation switches; core switch c connects to aggregation switch c / (k/2) of each pod.
+    /// Pod p has k/2 edge and k/2 aggregation switches; core switch c connects to aggregation switch c / (k/2) of each
+    /// pod.
     fn fat_tree(&mut self, k: u32, link: LinkSpec) -> Result<(), TopologyError> {
         if k < 2 || !k.is_multiple_of(2) {
             return invalid(format!("a fat-tree needs an even k of at least 2, not {k}"));
@@ -207,8 +211,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Three tiers of switches, the lower two in pods and called by `names`; `links` of the hosts, between the tiers in the pods, and to
-    /// the cores.
+    /// Three tiers of switches; `names` of the lower two tiers, which are in pods; `links` of the hosts, between the
+    /// tiers in the pods, and to the cores.
     fn tree(&mut self, shape: Tree, names: [&str; 2], links: [LinkSpec; 3]) {
         self.tree = Some(shape);
         let (all_leaves, all_spines) = (shape.pods * shape.leaves, shape.pods * shape.spines);
@@ -219,19 +223,19 @@ impl Plan {
         let cores = self.nodes("core", shape.spines * shape.cores);
         for leaf in 0..all_leaves {
             for host in 0..shape.hosts {
-                self.cable(hosts + leaf * shape.hosts + host, leaves + leaf, links[0]);
+                self.link(hosts + leaf * shape.hosts + host, leaves + leaf, links[0]);
             }
         }
         for leaf in 0..all_leaves {
             let pod = leaf / shape.leaves;
             for spine in 0..shape.spines {
-                self.cable(leaves + leaf, spines + pod * shape.spines + spine, links[1]);
+                self.link(leaves + leaf, spines + pod * shape.spines + spine, links[1]);
             }
         }
         for spine in 0..all_spines {
             let plane = spine % shape.spines;
             for core in 0..shape.cores {
-                self.cable(spines + spine, cores + plane * shape.cores + core, links[2]);
+                self.link(spines + spine, cores + plane * shape.cores + core, links[2]);
             }
         }
     }
@@ -241,7 +245,7 @@ impl Plan {
         let first = self.nodes("h", hosts);
         let switch = self.nodes("s", 1);
         for host in 0..hosts {
-            self.cable(first + host, switch, link);
+            self.link(first + host, switch, link);
         }
     }
 
@@ -251,15 +255,15 @@ impl Plan {
         let left_switch = self.names.len() as u32;
         self.names.extend(["left".to_string(), "right".to_string()]);
         for host in 0..left {
-            self.cable(hosts + host, left_switch, link);
+            self.link(hosts + host, left_switch, link);
         }
         for host in left..left + right {
-            self.cable(hosts + host, left_switch + 1, link);
+            self.link(hosts + host, left_switch + 1, link);
         }
-        self.cable(left_switch, left_switch + 1, middle);
+        self.link(left_switch, left_switch + 1, middle);
     }
 
-    /// Adds the cables of a graph, or changes cables of a regular topology.
+    /// Adds the links of a graph, or changes links of a regular topology.
     fn apply_links(&mut self, links: &[NamedLink], base: LinkSpec, is_graph: bool) -> Result<(), TopologyError> {
         // The names of a regular topology are all different.
         if links.is_empty() && !is_graph {
@@ -274,10 +278,10 @@ impl Plan {
             Some(node) => Ok(*node),
             None => invalid(format!("no node is called `{name}`")),
         };
-        let ends = |cable: &Cable| (cable.a.min(cable.b), cable.a.max(cable.b));
-        let cables: BTreeMap<(NodeId, NodeId), usize> = match is_graph {
+        let ends = |link: &Link| (link.a.min(link.b), link.a.max(link.b));
+        let by_ends: BTreeMap<(NodeId, NodeId), usize> = match is_graph {
             true => BTreeMap::new(),
-            false => self.cables.iter().map(ends).zip(0..).collect(),
+            false => self.links.iter().map(ends).zip(0..).collect(),
         };
         for named in links {
             let (a, b) = (find(&named.from)?, find(&named.to)?);
@@ -285,15 +289,15 @@ impl Plan {
                 return invalid(format!("a link from `{}` to itself", named.from));
             }
             if is_graph {
-                self.cables.push(Cable { a, b, link: changed(base, named) });
+                self.links.push(Link { a, b, spec: changed(base, named) });
                 continue;
             }
-            // Two nodes of a regular topology have one cable at most.
-            let Some(cable) = cables.get(&(a.min(b), a.max(b))) else {
+            // Two nodes of a regular topology have one link at most.
+            let Some(link) = by_ends.get(&(a.min(b), a.max(b))) else {
                 return invalid(format!("this topology has no link between `{}` and `{}`", named.from, named.to));
             };
-            let cable = &mut self.cables[*cable];
-            cable.link = changed(cable.link, named);
+            let link = &mut self.links[*link];
+            link.spec = changed(link.spec, named);
         }
         Ok(())
     }
@@ -304,21 +308,21 @@ impl Plan {
         }
         let nodes = self.names.len();
         let mut degree = vec![0u32; nodes];
-        for cable in &self.cables {
-            degree[cable.a as usize] += 1;
-            degree[cable.b as usize] += 1;
+        for link in &self.links {
+            degree[link.a as usize] += 1;
+            degree[link.b as usize] += 1;
         }
         for (name, links) in self.names.iter().zip(&degree).take(self.hosts as usize) {
             if *links != 1 {
                 return invalid(format!("host `{name}` has {links} links; a host has exactly one"));
             }
         }
-        if let Some(cable) = self.cables.iter().find(|c| c.a < self.hosts && c.b < self.hosts) {
-            let (a, b) = (&self.names[cable.a as usize], &self.names[cable.b as usize]);
+        if let Some(link) = self.links.iter().find(|link| link.a < self.hosts && link.b < self.hosts) {
+            let (a, b) = (&self.names[link.a as usize], &self.names[link.b as usize]);
             return invalid(format!("hosts `{a}` and `{b}` are linked directly; a host's link goes to a switch"));
         }
-        if let Some(cable) = self.cables.iter().find(|c| c.link.rate == BitRate::default()) {
-            let (a, b) = (&self.names[cable.a as usize], &self.names[cable.b as usize]);
+        if let Some(link) = self.links.iter().find(|link| link.spec.rate == BitRate::default()) {
+            let (a, b) = (&self.names[link.a as usize], &self.names[link.b as usize]);
             return invalid(format!("the link between `{a}` and `{b}` has a rate of 0; give it one above 0"));
         }
         if let Some((name, ports)) = self.names.iter().zip(&degree).find(|(_, ports)| **ports > MAX_PORTS) {
@@ -330,19 +334,19 @@ impl Plan {
         }
         let mut next = first_port.clone();
         let blank = LinkSpec { rate: Default::default(), delay: Default::default(), loss: 0.0 };
-        let mut ports = vec![PortInfo { node: 0, peer: 0, link: blank }; self.cables.len() * 2];
-        for cable in &self.cables {
-            let (a, b) = (next[cable.a as usize], next[cable.b as usize]);
-            ports[a as usize] = PortInfo { node: cable.a, peer: b, link: cable.link };
-            ports[b as usize] = PortInfo { node: cable.b, peer: a, link: cable.link };
-            next[cable.a as usize] += 1;
-            next[cable.b as usize] += 1;
+        let mut ports = vec![PortInfo { node: 0, peer: 0, link: blank }; self.links.len() * 2];
+        for link in &self.links {
+            let (a, b) = (next[link.a as usize], next[link.b as usize]);
+            ports[a as usize] = PortInfo { node: link.a, peer: b, link: link.spec };
+            ports[b as usize] = PortInfo { node: link.b, peer: a, link: link.spec };
+            next[link.a as usize] += 1;
+            next[link.b as usize] += 1;
         }
-        Ok(Topology { hosts: self.hosts, names: self.names, cables: self.cables, ports, first_port, tree: self.tree })
+        Ok(Topology { hosts: self.hosts, names: self.names, links: self.links, ports, first_port, tree: self.tree })
     }
 }
 
-/// `base` with another rate and delay, where they are given.
+/// `base` with another rate and delay where given.
 fn or_else(base: LinkSpec, rate: Option<BitRate>, delay: Option<Time>) -> LinkSpec {
     LinkSpec { rate: rate.unwrap_or(base.rate), delay: delay.unwrap_or(base.delay), loss: base.loss }
 }

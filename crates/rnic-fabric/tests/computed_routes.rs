@@ -1,4 +1,5 @@
-//! Routes and longest paths that are computed from a tree's shape, against those of the same nodes and cables searched as a graph.
+//! Routes and longest paths that are computed from a tree's shape, against those of the same nodes and links searched
+//! as a graph.
 
 mod common;
 
@@ -37,40 +38,40 @@ fn trees() -> impl Strategy<Value = TopologySpec> {
     ]
 }
 
-/// The same nodes and cables, of which nobody says that they are a tree.
+/// The same nodes and links, of which nobody says that they are a tree.
 fn as_graph(topology: &Topology) -> Topology {
     let (hosts, switches) = topology.names.split_at(topology.hosts as usize);
     let mut graph = spec(TopologySpec::Graph { hosts: hosts.to_vec(), switches: switches.to_vec() });
     let name = |node: u32| topology.names[node as usize].clone();
-    let link = |cable: &rnic_fabric::topology::Cable| NamedLink {
-        from: name(cable.a),
-        to: name(cable.b),
-        rate: Some(cable.link.rate),
-        delay: Some(cable.link.delay),
-        loss: Some(cable.link.loss),
+    let link = |link: &rnic_fabric::topology::Link| NamedLink {
+        from: name(link.a),
+        to: name(link.b),
+        rate: Some(link.spec.rate),
+        delay: Some(link.spec.delay),
+        loss: Some(link.spec.loss),
     };
-    graph.links = topology.cables.iter().map(link).collect();
+    graph.links = topology.links.iter().map(link).collect();
     let graph = Topology::build(&graph).unwrap();
     assert_eq!((&graph.ports, &graph.first_port), (&topology.ports, &topology.first_port));
     graph
 }
 
-/// The tree with some of its cables changed.
+/// The tree with some of its links changed.
 fn with_changes(tree: TopologySpec, changes: &[(usize, u64, u64)]) -> FabricSpec {
     let mut spec = spec(tree);
     let plain = Topology::build(&spec).unwrap();
     let name = |node: u32| plain.names[node as usize].clone();
-    let change = |(cable, us, gbps): &(usize, u64, u64)| {
-        let cable = plain.cables[cable % plain.cables.len()];
+    let change = |(link, us, gbps): &(usize, u64, u64)| {
+        let link = plain.links[link % plain.links.len()];
         let (rate, delay) = (Some(BitRate::from_gbps(*gbps)), Some(Time::from_us(*us)));
-        NamedLink { from: name(cable.b), to: name(cable.a), rate, delay, loss: None }
+        NamedLink { from: name(link.b), to: name(link.a), rate, delay, loss: None }
     };
     spec.links = changes.iter().map(change).collect();
     spec
 }
 
-/// The longest path by trying every pair: of the paths with fewest links that with most delay, the first pair of switch, destination and
-/// source that has it.
+/// The longest path by trying every pair: of the paths with fewest links that with most delay, the first pair of
+/// switch, destination and source that has it.
 fn longest_of_all_pairs(topology: &Topology) -> PathFacts {
     let nodes = topology.nodes();
     let mut longest = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
@@ -170,7 +171,7 @@ fn the_longest_path_may_be_between_two_later_pods() {
         core_delay: None,
     });
     for (spine, gbps) in [("spine4", 30), ("spine6", 25)] {
-        let mut slow = with_rate(cable(spine, "core0"), BitRate::from_gbps(gbps));
+        let mut slow = with_rate(link(spine, "core0"), BitRate::from_gbps(gbps));
         slow.delay = Some(Time::from_us(20));
         spec.links.push(slow);
     }

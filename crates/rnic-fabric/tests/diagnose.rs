@@ -11,8 +11,8 @@ const F: u64 = FRAME as u64;
 
 /// a - s1 - s2 - s3 - b, and c on s2; pauses at the third frame queued.
 fn chain() -> FabricSpec {
-    let cables = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b"), ("c", "s2")];
-    let spec = graph(&["a", "b", "c"], &["s1", "s2", "s3"], &cables);
+    let links = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b"), ("c", "s2")];
+    let spec = graph(&["a", "b", "c"], &["s1", "s2", "s3"], &links);
     with_pfc(spec, 100_000, 2 * F, F)
 }
 
@@ -27,7 +27,7 @@ impl Watcher<Script> for Look {
     fn next(&self) -> Time {
         Time::from_ps(self.storm.into_iter().chain(self.at).min().unwrap_or(u64::MAX))
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         if self.storm.take_if(|at| *at <= now.as_ps()).is_some() {
             fabric.pause_from_host(1, 1);
         }
@@ -63,8 +63,8 @@ fn a_chain_of_pauses_leads_to_the_congested_port() {
     let since = Time::from_ps(30 * T + PAUSE + 4 * 2 * US);
     let shape: Vec<_> = first.ports.iter().map(|p| (p.port, p.on, p.since, p.waits_for, p.cause, p.depth)).collect();
     assert_eq!(shape, [(s2, true, since, Wait::Root(cause), cause, 1)]);
-    // Whenever one looks, whoever is paused is so for the same cause in the end, also while a port on the way sends on what its last
-    // pause piled up: that is no congestion of its own.
+    // Whenever one looks, whoever is paused is so for the same cause in the end, also while a port on the way sends on
+    // what its last pause piled up: that is no congestion of its own.
     let (mut whole, mut bridged) = (0, 0);
     for at in (16..400).step_by(3) {
         let tree = seen(&spec, None, at * US).1;
@@ -131,7 +131,8 @@ fn a_nic_that_pauses_is_the_root() {
 
 #[test]
 fn the_output_with_most_behind_it_counts() {
-    // c sends to b and to a at once, through s2 towards a slow s3-b: what waits for b is more than the frame or two for a.
+    // c sends to b and to a at once, through s2 towards a slow s3-b: what waits for b is more than the frame or two for
+    // a.
     let mut spec = chain();
     spec.links[3].rate = Some(BitRate::from_gbps(1));
     let mut fabric = Fabric::new(&spec, 1).unwrap();

@@ -25,7 +25,8 @@ fn chi_square(counts: &[u64]) -> f64 {
     counts.iter().map(|c| (*c as f64 - expected).powi(2) / expected).sum()
 }
 
-/// Mean of the distribution (its degrees of freedom) and five standard deviations: a fair choice fails once in far more than a million.
+/// Mean of the distribution (its degrees of freedom) and five standard deviations: a fair choice fails once in far more
+/// than a million.
 fn bound(degrees_of_freedom: usize) -> f64 {
     let mean = degrees_of_freedom as f64;
     mean + 5.0 * (2.0 * mean).sqrt() + 5.0
@@ -85,9 +86,9 @@ fn flows_between_two_pods_use_every_core_switch_evenly() {
     }
 }
 
-/// The same hash at every switch without its own salt would send all flows of an edge switch's port i to port i of the aggregation
-/// switch: most of the core would stay idle. For each pair of an edge switch and an aggregation switch the two choices must be
-/// independent: chi-square of the contingency table, (k/2 - 1)^2 degrees of freedom.
+/// The same hash at every switch without its own salt would send all flows of an edge switch's port i to port i of the
+/// aggregation switch: most of the core would stay idle. For each pair of an edge switch and an aggregation switch the
+/// two choices must be independent: chi-square of the contingency table, (k/2 - 1)^2 degrees of freedom.
 #[test]
 fn the_choice_at_the_aggregation_switch_is_independent_of_that_at_the_edge_switch() {
     for k in [6, 16] {
@@ -156,8 +157,8 @@ fn neighbouring_hashes_are_spread_as_well() {
 
 #[test]
 fn parallel_links_share_the_flows() {
-    let cables = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "t"), ("b", "t")];
-    let topology = Topology::build(&graph(&["a", "b"], &["s", "t"], &cables)).unwrap();
+    let links = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "t"), ("b", "t")];
+    let topology = Topology::build(&graph(&["a", "b"], &["s", "t"], &links)).unwrap();
     let routes = Routes::new(&topology, 1).unwrap();
     let ports = hashes(3_000).map(|hash| local(&topology, routes.path(&topology, 0, 1, hash)[1]) - 1);
     let statistic = chi_square(&count(ports, 3));

@@ -1,22 +1,21 @@
-//! What is dropped at full buffers and lost on cables, and that every packet is accounted for.
+//! What is dropped at full buffers and lost on links, and that every packet is accounted for.
 
 mod common;
 
 use common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_fabric::{Fabric, Packet};
-use rnic_transport::Bytes;
 
 const F: u64 = FRAME as u64;
 
 /// Two hosts send 100 frames each at line rate to a third; each input buffer holds exactly ten frames.
 ///
-/// Frames arrive in pairs every T, one leaves every T. After pair 2j + 1 both queues hold j + 1 frames. The second input is full
-/// when pair 19 arrives, the first when pair 20 does; from then on each pair loses one frame, in turn.
+/// Frames arrive in pairs every T, one leaves every T. After pair 2j + 1 both queues hold j + 1 frames. The second
+/// input is full when pair 19 arrives, the first when pair 20 does; from then on each pair loses one frame, in turn.
 #[test]
 fn the_exact_packets_are_dropped_in_an_overload() {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts: 3 });
-    spec.switch.buffer = Bytes(10 * F);
+    spec.switch.buffer = input_buffer(10 * F);
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(3);
     for k in 0..100 {
@@ -67,7 +66,7 @@ fn the_high_water_mark_counts_what_was_queued() {
 #[test]
 fn control_packets_among_the_dropped_are_counted_apart() {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts: 3 });
-    spec.switch.buffer = Bytes(F);
+    spec.switch.buffer = input_buffer(F);
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(3);
     script.send_burst(0, 0, 2, 8);
@@ -76,7 +75,8 @@ fn control_packets_among_the_dropped_are_counted_apart() {
         script.send(1, 0, Packet { flags, ..packet(2, FRAME, k) });
     }
     fabric.run(&mut script);
-    // As above with m = 1 frame of buffer and n = 8 pairs: the second input drops in odd pairs, the first in even ones from 2.
+    // As above with m = 1 frame of buffer and n = 8 pairs: the second input drops in odd pairs, the first in even ones
+    // from 2.
     let of = |port: usize| (fabric.counters(port)[0].drops, fabric.counters(port)[0].control_drops);
     let switch = fabric.topology().ports_of(3).start;
     assert_eq!(of(switch), (3, 0));
@@ -88,8 +88,8 @@ fn control_packets_among_the_dropped_are_counted_apart() {
 fn a_buffer_is_per_input_port_and_priority() {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts: 2 });
     spec.switch.priorities = 2;
-    spec.switch.buffer = Bytes(3 * F);
-    spec.links = vec![with_rate(cable("h1", "s0"), rnic_transport::BitRate::from_gbps(1))];
+    spec.switch.buffer = input_buffer(3 * F);
+    spec.links = vec![with_rate(link("h1", "s0"), rnic_transport::BitRate::from_gbps(1))];
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(2);
     for k in 0..10 {

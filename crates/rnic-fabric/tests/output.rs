@@ -4,15 +4,16 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use rnic_fabric::config::{FabricSpec, Headers, OutputSpec, Paths, QueueingSpec, TopologySpec, TrimSpec};
+use rnic_fabric::config::{
+    BufferSpec, FabricSpec, MarkOn, OutputBuffers, OutputSpec, Paths, TopologySpec, TrimSpec, TrimmedPriority,
+};
 use rnic_fabric::{Body, Ending, Fabric, Packet, PriorityCounters};
 use rnic_transport::Bytes;
-use rnic_transport::congestion::Marking;
 
 const F: u64 = FRAME as u64;
 /// When the first frames that hosts send at 0 have arrived at their switch.
 const A: u64 = T + 2 * US;
-/// Time of a trimmed packet on a 40 Gbps cable: 64 + 20 bytes at 200 ps.
+/// Time of a trimmed packet on a 40 Gbps link: 64 + 20 bytes at 200 ps.
 const H: u64 = 16_800;
 
 /// A body that names its sender.
@@ -32,14 +33,14 @@ impl Numbered for Signed {
     }
 }
 
-const TRIM: TrimSpec = TrimSpec { to: 64, headers: Headers::Highest, in_a_row: None, return_to_sender: false };
+const TRIM: TrimSpec = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
 
 /// `hosts` on one switch with these buffers, lowest priority first.
 fn output(hosts: u32, buffers: &[u64], trim: Option<TrimSpec>) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     let buffer = |priority: usize| Bytes(buffers.get(priority).copied().unwrap_or(0));
-    let queueing = OutputSpec { buffers: Some(std::array::from_fn(buffer)), trim, mark_departures: false };
-    spec.switch.queueing = QueueingSpec::Output(queueing);
+    let buffers_of = OutputBuffers::PerPriority(std::array::from_fn(buffer));
+    spec.switch.buffer = BufferSpec::Output(OutputSpec { buffers: buffers_of, trim });
     spec.switch.priorities = buffers.len() as u8;
     spec
 }
@@ -48,7 +49,8 @@ fn signed(source: u32, dst: u32, number: u32) -> Packet<Signed> {
     Packet { dst, bytes: FRAME, body: Signed { number, source }, ..Packet::default() }
 }
 
-/// A packet of each of the hosts but the last, which all send to that one at once. They arrive at the switch at `A`, in the order of hosts.
+/// A packet of each of the hosts but the last, which all send to that one at once. They arrive at the switch at `A`, in
+/// the order of hosts.
 fn all_to_the_last(spec: &FabricSpec, hosts: u32) -> (Fabric<Signed>, Script<Signed>) {
     let mut fabric = Fabric::new(spec, 1).unwrap();
     let mut script = Script::new(hosts);
@@ -66,8 +68,8 @@ fn total<B: Body>(fabric: &Fabric<B>, host: u32, of: fn(&PriorityCounters) -> u6
     fabric.counters(number).iter().map(of).sum()
 }
 
-/// Four frames of host 0, and half a frame later four of host 1, in priorities 0, 2, 1 and 0. Frame 100 waits alone when the first one has
-/// left; of what comes later the higher priorities go first.
+/// Four frames of host 0, and half a frame later four of host 1, in priorities 0, 2, 1 and 0. Frame 100 waits alone
+/// when the first one has left; of what comes later the higher priorities go first.
 #[test]
 fn the_highest_priority_goes_first() {
     let mut fabric = Fabric::new(&output(3, &[100_000; 3], None), 1).unwrap();
@@ -81,8 +83,8 @@ fn the_highest_priority_goes_first() {
     assert_eq!(order, [0, 100, 101, 102, 1, 2, 3, 103]);
 }
 
-/// Pairs of frames to an output with room for three: from the third pair on the second frame finds none. Another priority and another
-/// output have room of their own.
+/// Pairs of frames to an output with room for three: from the third pair on the second frame finds none. Another
+/// priority and another output have room of their own.
 #[test]
 fn a_buffer_is_per_output_and_priority() {
     let mut fabric = Fabric::new(&output(4, &[3 * F, F], None), 1).unwrap();
@@ -94,7 +96,8 @@ fn a_buffer_is_per_output_and_priority() {
     script.send(3, A - 2 * US + T, Packet { priority: 1, ..packet(2, FRAME, 200) });
     assert_eq!(fabric.run(&mut script), Ending::Idle);
     let order: Vec<u32> = script.arrivals(2).iter().map(|(_, id)| *id).collect();
-    // Frame 200 arrives with the third pair, and takes the turn of one; so both frames of the fourth pair find the queue full.
+    // Frame 200 arrives with the third pair, and takes the turn of one; so both frames of the fourth pair find the
+    // queue full.
     assert_eq!(order, [0, 100, 200, 1, 101, 2, 4]);
     let drops = [0, 1, 2, 3].map(|host| total(&fabric, host, |c| c.drops));
     assert_eq!(drops, [1, 3, 0, 0], "counted where the frames came in");
@@ -137,7 +140,7 @@ fn a_header_without_room_is_dropped_or_goes_back() {
     assert_eq!(order, [0, 3, 4, 1, 2]);
     assert_eq!((total(&fabric, 5, |c| c.drops), total(&fabric, 6, |c| c.trimmed)), (1, 2));
 
-    let back = TrimSpec { in_a_row: None, return_to_sender: true, ..TRIM };
+    let back = TrimSpec { return_to_sender: true, ..TRIM };
     let (fabric, script) = all_to_the_last(&output(7, &[2 * F, 128], Some(back)), 7);
     assert_eq!(script.arrivals(6).len(), 5);
     assert_eq!(script.arrivals(5), [(A + H + 2 * US, 5)], "it passes, as the output to its sender is idle");
@@ -157,10 +160,11 @@ fn a_header_without_room_is_dropped_or_goes_back() {
 /// A body that does not name its sender cannot be returned; a control packet is not trimmed.
 #[test]
 fn what_cannot_be_trimmed_or_returned_is_dropped() {
-    let back = TrimSpec { in_a_row: None, return_to_sender: true, ..TRIM };
+    let back = TrimSpec { return_to_sender: true, ..TRIM };
     let mut fabric = Fabric::new(&output(5, &[F, 64], Some(back)), 1).unwrap();
     let mut script = Script::new(5);
-    // 0 passes, 1 waits, of 2 the header, 3 has no room. Nor has what comes while these wait: a control packet and two small frames.
+    // 0 passes, 1 waits, of 2 the header, 3 has no room. Nor has what comes while these wait: a control packet and two
+    // small frames.
     for host in 0..4 {
         script.send(host, 0, packet(4, FRAME, host));
     }
@@ -177,7 +181,7 @@ fn what_cannot_be_trimmed_or_returned_is_dropped() {
 
 #[test]
 fn headers_go_one_priority_above_their_packets() {
-    let above = TrimSpec { headers: Headers::Above, to: 100, ..TRIM };
+    let above = TrimSpec { headers: TrimmedPriority::Above, to: 100, ..TRIM };
     let mut fabric = Fabric::new(&output(8, &[F, F, F], Some(above)), 1).unwrap();
     let mut script = Script::new(8);
     // 0 passes; of each priority one waits and one is trimmed.
@@ -186,7 +190,8 @@ fn headers_go_one_priority_above_their_packets() {
     }
     assert_eq!(fabric.run(&mut script), Ending::Idle);
     let trimmed: Vec<_> = script.packets.iter().filter(|p| p.is_trimmed()).map(|p| (p.body, p.priority)).collect();
-    // The header of 4 stays in the highest, which is full; that of 2 is in priority 1, before the frame of 5, which then has no room there.
+    // The header of 4 stays in the highest, which is full; that of 2 is in priority 1, before the frame of 5, which
+    // then has no room there.
     assert_eq!(trimmed, [(2, 1)]);
     assert_eq!([4, 5, 6].map(|host| total(&fabric, host, |c| c.drops)), [1, 1, 1]);
 }
@@ -195,7 +200,7 @@ fn headers_go_one_priority_above_their_packets() {
 #[test]
 fn data_is_marked_and_headers_are_not() {
     let mut spec = output(3, &[3 * F, 1_000], Some(TRIM));
-    spec.switch.marking = Some(Marking { kmin: Bytes(F), kmax: Bytes(F), pmax: 1.0 });
+    spec.switch.ecn = mark_above(F, MarkOn::Enqueue);
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(3);
     for k in 0..4 {
@@ -216,8 +221,8 @@ proptest! {
         lossy: bool, seed: u64,
         bursts in prop::collection::vec((0u32..8, 0u32..8, 0u64..20, 1u32..30, 64u16..=FRAME, 0u8..5, any::<bool>()), 1..40),
     ) {
-        let headers = if above { Headers::Above } else { Headers::Highest };
-        let mut spec = output(8, &buffers, trimming.then_some(TrimSpec { headers, in_a_row: None, return_to_sender, ..TRIM }));
+        let headers = if above { TrimmedPriority::Above } else { TrimmedPriority::Highest };
+        let mut spec = output(8, &buffers, trimming.then_some(TrimSpec { headers, return_to_sender, ..TRIM }));
         let (uplink_rate, uplink_delay) = (None, None);
         spec.topology = TopologySpec::LeafSpine { leaves: 2, spines: 2, hosts_per_leaf: 4, uplink_rate, uplink_delay };
         spec.paths = if spray { Paths::Spray } else { Paths::Ecmp };

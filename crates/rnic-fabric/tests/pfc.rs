@@ -3,24 +3,24 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::{FabricSpec, TopologySpec};
+use rnic_fabric::config::{BufferSpec, FabricSpec, InputSpec, TopologySpec};
 use rnic_fabric::{Fabric, Watcher, lossless_headroom, required_headroom};
 use rnic_transport::{BitRate, Bytes, Time};
 
 const F: u64 = FRAME as u64;
 
-/// a - s1 - s2 - s3 - b with 1 us cables; the last one is four times slower than the others. Pause at the third queued frame, resume
-/// at one.
+/// a - s1 - s2 - s3 - b with 1 us links; the last one is four times slower than the others. Pause at the third queued
+/// frame, resume at one.
 fn chain() -> FabricSpec {
-    let cables = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b")];
-    let mut spec = graph(&["a", "b"], &["s1", "s2", "s3"], &cables);
+    let links = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b")];
+    let mut spec = graph(&["a", "b"], &["s1", "s2", "s3"], &links);
     spec.link.delay = Time::from_us(1);
     spec.links[3].rate = Some(BitRate::from_gbps(10));
     with_pfc(spec, 100_000, 2 * F, F)
 }
 
-/// The instants at which the transmitters of `chain` stop and go on while host a sends without end. Frame k leaves a at kT and is at
-/// the switch n hops away at (k + n)T + nD, until pauses interfere. 2D + P is 9.12 T.
+/// The instants at which the transmitters of `chain` stop and go on while host a sends without end. Frame k leaves a at
+/// kT and is at the switch n hops away at (k + n)T + nD, until pauses interfere. 2D + P is 9.12 T.
 struct Chain {
     pause: [u64; 3],
     resume: [u64; 3],
@@ -110,9 +110,10 @@ fn transmission_resumes_at_the_exact_instant() {
 
 #[test]
 fn a_resumption_follows_at_xon_and_not_before() {
-    // One frame in the queue is xon; with xon at two frames the resumption comes one frame time of the slow link (4T) earlier.
+    // One frame in the queue is xon; with xon at two frames the resumption comes one frame time of the slow link (4T)
+    // earlier.
     let mut spec = chain();
-    if let Some(pfc) = &mut spec.switch.pfc {
+    if let BufferSpec::Input(InputSpec { pfc: Some(pfc), .. }) = &mut spec.switch.buffer {
         pfc.xon = Bytes(2 * F);
     }
     let mut fabric = Fabric::new(&spec, 1).unwrap();
@@ -127,8 +128,8 @@ fn a_resumption_follows_at_xon_and_not_before() {
     assert_eq!(fabric.counters(transmitter)[0].paused_ps, resume - by_hand.pause[2]);
 }
 
-/// a and c on a switch; b behind a cable so slow that its output is blocked for the whole test. Host a sends to b without
-/// end; c sends one frame to a, so that it has just begun when the pause for a is due.
+/// a and c on a switch; b behind a link so slow that its output is blocked for the whole test. Host a sends to b
+/// without end; c sends one frame to a, so that it has just begun when the pause for a is due.
 struct Blocked {
     dropped: u64,
     high_water: u64,
@@ -145,8 +146,8 @@ fn all_outputs_blocked(headroom: u64) -> Blocked {
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(3);
     script.send_burst(0, 0, 1, 100);
-    // Frame 0 passes to the slow output, 1..=10 fill the queue to exactly xoff, frame 11 crosses it at 12T + D. The frame from c
-    // is at the switch, and on its way to a, one picosecond before.
+    // Frame 0 passes to the slow output, 1..=10 fill the queue to exactly xoff, frame 11 crosses it at 12T + D. The
+    // frame from c is at the switch, and on its way to a, one picosecond before.
     script.send(2, 12 * T + D - 1 - (T + D), packet(0, FRAME, 999));
     run_until(&mut fabric, &mut script, 100 * US);
     let input = port(fabric.topology(), "s", "a");
@@ -156,9 +157,9 @@ fn all_outputs_blocked(headroom: u64) -> Blocked {
     Blocked { dropped: counters.drops, high_water: counters.queue_high_water, sent: script.departures(0).len() }
 }
 
-/// The pause leaves at 13T + D - 1, is at a at 13T + 2D + P - 1 = 31.16 T, so a sends frames 0 to 31: 31 frames queue, 21 above
-/// xoff, 22,806 bytes. The bound is 20,000 + 2 x 1,106 + 84 + 1,086 = 23,382 bytes: 576 more, since it counts the frame gaps of what is
-/// on the cable, which take no buffer, and does not round to whole frames.
+/// The pause leaves at 13T + D - 1, is at a at 13T + 2D + P - 1 = 31.16 T, so a sends frames 0 to 31: 31 frames queue,
+/// 21 above xoff, 22,806 bytes. The bound is 20,000 + 2 x 1,106 + 84 + 1,086 = 23,382 bytes: 576 more, since it counts
+/// the frame gaps of what is on the link, which take no buffer, and does not round to whole frames.
 #[test]
 fn the_required_headroom_is_enough_and_within_a_packet_of_the_least() {
     let link = spec(rnic_fabric::config::TopologySpec::SingleSwitch { hosts: 2 }).link;
@@ -202,8 +203,9 @@ fn a_pause_holds_its_own_priority_only() {
     let departures = script.departures(0);
     assert_eq!(departures.len(), 24, "frames 0 to 22, and the control packet");
     assert_eq!(departures[23], (30 * US, 1_000));
-    // At the switch at 30 us + 17,200 ps + D = 32.02 us. Frame k leaves it at T + D + 8.848 us x k, that is at 28.77 us for k = 3, which
-    // ends at 37.61 us; the control packet goes next, before 19 waiting frames, and takes 86 x 8,000 ps.
+    // At the switch at 30 us + 17,200 ps + D = 32.02 us. Frame k leaves it at T + D + 8.848 us x k, that is at 28.77 us
+    // for k = 3, which ends at 37.61 us; the control packet goes next, before 19 waiting frames, and takes 86 x 8,000
+    // ps.
     let start = T + D + 4 * 8_848_000;
     assert_eq!(script.arrivals(1)[4], (start + 688_000 + D, 1_000));
     // Frame 4 follows it.
@@ -220,9 +222,9 @@ fn a_pause_holds_its_own_priority_only() {
 /// Pause frames go before data, and while the transmitter is itself paused.
 #[test]
 fn a_paused_transmitter_still_sends_pauses() {
-    // Both directions of the middle cable are overloaded by slow hosts on either side.
-    let cables = [("a", "l"), ("b", "l"), ("l", "r"), ("c", "r"), ("d", "r")];
-    let mut spec = graph(&["a", "b", "c", "d"], &["l", "r"], &cables);
+    // Both directions of the middle link are overloaded by slow hosts on either side.
+    let links = [("a", "l"), ("b", "l"), ("l", "r"), ("c", "r"), ("d", "r")];
+    let mut spec = graph(&["a", "b", "c", "d"], &["l", "r"], &links);
     for slow in [1, 4] {
         spec.links[slow].rate = Some(BitRate::from_gbps(1));
     }
@@ -254,7 +256,7 @@ impl Watcher<Script> for Storm {
     fn next(&self) -> Time {
         self.later.first().map_or(Time::MAX, |(at, _)| Time::from_ps(*at))
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         while self.later.first().is_some_and(|(at, _)| *at <= now.as_ps()) {
             fabric.pause_from_host(self.host, self.later.remove(0).1);
         }
@@ -277,7 +279,8 @@ fn a_nic_that_pauses_stops_its_switch_and_a_resume_sets_it_free() {
     fabric.run_watched(&mut script, &mut storm, Time::MAX);
     let until = told + 2 * US;
     let resumed = 50 * US + PAUSE + 2 * US;
-    // Frame k is at the switch at (k + 1) T + D and passes it at once, until the pause; the rest one after the other when the storm ends.
+    // Frame k is at the switch at (k + 1) T + D and passes it at once, until the pause; the rest one after the other
+    // when the storm ends.
     let (arrivals, mut held) = (script.arrivals(2), 0);
     for k in 0..100 {
         let mut begins = (u64::from(k) + 1) * T + 2 * US;

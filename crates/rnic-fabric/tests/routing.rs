@@ -22,13 +22,14 @@ fn ring(n: usize) -> FabricSpec {
     let switches: Vec<String> = (0..n).map(|i| format!("s{i}")).collect();
     let mut spec = spec(TopologySpec::Graph { hosts: hosts.clone(), switches: switches.clone() });
     for i in 0..n {
-        spec.links.push(cable(&hosts[i], &switches[i]));
-        spec.links.push(cable(&switches[i], &switches[(i + 1) % n]));
+        spec.links.push(link(&hosts[i], &switches[i]));
+        spec.links.push(link(&switches[i], &switches[(i + 1) % n]));
     }
     spec
 }
 
-/// Pods, leaves and spines of each, cores of each plane, hosts of each leaf. Uplinks of 10 Gbps and 5 us in a pod, of 25 Gbps and 7 us above.
+/// Pods, leaves and spines of each, cores of each plane, hosts of each leaf. Uplinks of 10 Gbps and 5 us in a pod, of
+/// 25 Gbps and 7 us above.
 fn pods([pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf]: [u32; 5]) -> TopologySpec {
     TopologySpec::LeafSpineCore {
         pods,
@@ -74,9 +75,9 @@ fn the_longest_path_of_regular_topologies() {
 #[test]
 fn the_longest_path_is_that_of_most_delay_even_over_fewer_links() {
     let mut spec = spec(TopologySpec::FatTree { k: 4 });
-    // Two hosts under the same switch with long cables: 2 x 20 us beats six links of 2 us.
+    // Two hosts under the same switch with long links: 2 x 20 us beats six links of 2 us.
     for host in ["h4", "h5"] {
-        let mut link = cable(host, "edge2");
+        let mut link = link(host, "edge2");
         link.delay = Some(Time::from_us(20));
         spec.links.push(link);
     }
@@ -106,8 +107,8 @@ fn in_a_ring_the_shorter_way_is_taken_and_both_if_equal() {
 
 #[test]
 fn a_switch_without_hosts_and_one_with_hosts_in_the_middle_both_forward() {
-    let cables = [("a", "s"), ("s", "t"), ("t", "u"), ("u", "v"), ("b", "v"), ("c", "t")];
-    let mut fabric = Fabric::new(&graph(&["a", "b", "c"], &["s", "t", "u", "v"], &cables), 1).unwrap();
+    let links = [("a", "s"), ("s", "t"), ("t", "u"), ("u", "v"), ("b", "v"), ("c", "t")];
+    let mut fabric = Fabric::new(&graph(&["a", "b", "c"], &["s", "t", "u", "v"], &links), 1).unwrap();
     let mut script = Script::new(3);
     for (src, dst) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
         script.send(src, 0, packet(dst, FRAME, 10 * src + dst));
@@ -116,23 +117,23 @@ fn a_switch_without_hosts_and_one_with_hosts_in_the_middle_both_forward() {
     let links = |at: u64| at / (T + 2 * US);
     let mut arrived: Vec<_> = script.arrived.iter().map(|s| (s.host, s.id, links(s.at))).collect();
     arrived.sort_unstable();
-    // a's second packet and the one that c sends into the same cable come a frame time later; whole links still.
+    // a's second packet and the one that c sends into the same link come a frame time later; whole links still.
     assert_eq!(arrived, [(0, 10, 5), (1, 1, 5), (1, 21, 4), (2, 2, 3)]);
 }
 
 #[test]
 fn hosts_that_cannot_reach_each_other_are_named() {
-    let cables = [("a", "s"), ("b", "s"), ("c", "t"), ("d", "t")];
-    let spec = graph(&["a", "b", "c", "d"], &["s", "t"], &cables);
+    let links = [("a", "s"), ("b", "s"), ("c", "t"), ("d", "t")];
+    let spec = graph(&["a", "b", "c", "d"], &["s", "t"], &links);
     let error = Fabric::<u32>::new(&spec, 1).err().unwrap();
     assert_eq!(error.to_string(), "no path from host a to host c; every host must reach every other");
 }
 
 #[test]
 fn paths_never_lead_through_a_host() {
-    // A host with two cables would be the only way; it is refused.
-    let cables = [("a", "s"), ("b", "s"), ("b", "t"), ("c", "t")];
-    let error = Topology::build(&graph(&["a", "b", "c"], &["s", "t"], &cables)).unwrap_err();
+    // A host with two links would be the only way; it is refused.
+    let links = [("a", "s"), ("b", "s"), ("b", "t"), ("c", "t")];
+    let error = Topology::build(&graph(&["a", "b", "c"], &["s", "t"], &links)).unwrap_err();
     assert_eq!(error.to_string(), "host `b` has 2 links; a host has exactly one");
 }
 
@@ -145,9 +146,9 @@ fn impossible_fabrics_are_refused_with_a_reason() {
     assert!(refused(&spec(TopologySpec::FatTree { k: 5 })).contains("even k"));
     assert!(refused(&spec(TopologySpec::SingleSwitch { hosts: 1 })).contains("at least 2 hosts"));
     let mut unknown = spec(TopologySpec::FatTree { k: 4 });
-    unknown.links = vec![cable("h0", "core0")];
+    unknown.links = vec![link("h0", "core0")];
     assert!(refused(&unknown).contains("no link between `h0` and `core0`"));
-    unknown.links = vec![cable("h0", "nowhere")];
+    unknown.links = vec![link("h0", "nowhere")];
     assert!(refused(&unknown).contains("no node is called `nowhere`"));
     assert!(refused(&graph(&["a", "b"], &["s"], &[("a", "b")])).contains("linked directly"));
     assert!(refused(&graph(&["a", "a"], &["s"], &[("a", "s")])).contains("same name"));
@@ -175,7 +176,7 @@ fn ports_of_a_cable_point_at_each_other() {
             assert_eq!(topology.ports[port.peer as usize].peer as usize, number);
             assert!(topology.ports_of(port.node).contains(&number));
         }
-        assert_eq!(topology.ports.len(), 2 * topology.cables.len());
+        assert_eq!(topology.ports.len(), 2 * topology.links.len());
     }
 }
 
@@ -216,7 +217,7 @@ fn pods_like_those_of_a_fat_tree_are_a_fat_tree() {
     };
     let (pods, tree) = (Topology::build(&spec(plain)), Topology::build(&spec(TopologySpec::FatTree { k: 6 })));
     let (pods, tree) = (pods.unwrap(), tree.unwrap());
-    assert_eq!((&pods.cables, &pods.ports, &pods.first_port), (&tree.cables, &tree.ports, &tree.first_port));
+    assert_eq!((&pods.links, &pods.ports, &pods.first_port), (&tree.links, &tree.ports, &tree.first_port));
     let names: Vec<String> =
         tree.names.iter().map(|name| name.replace("edge", "leaf").replace("agg", "spine")).collect();
     assert_eq!(pods.names, names);
@@ -280,8 +281,8 @@ fn a_named_route_changes_one_switch_and_one_destination() {
 
 #[test]
 fn a_named_route_uses_every_cable_to_its_neighbour() {
-    let cables = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "u"), ("u", "t"), ("b", "t")];
-    let topology = Topology::build(&graph(&["a", "b"], &["s", "t", "u"], &cables)).unwrap();
+    let links = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "u"), ("u", "t"), ("b", "t")];
+    let topology = Topology::build(&graph(&["a", "b"], &["s", "t", "u"], &links)).unwrap();
     let direct = Routes::with(&topology, &[route("s", &["b"], "t")], 1).unwrap();
     let first: std::collections::BTreeSet<usize> = (0..50).map(|hash| direct.path(&topology, 0, 1, hash)[1]).collect();
     assert_eq!(first.len(), 2);
@@ -306,7 +307,7 @@ fn impossible_routes_are_refused_with_a_reason() {
     assert!(message(route("s1", &["h7"], "s0")).contains("`h7`"));
     assert!(message(route("s1", &["h3"], "s9")).contains("`s9`"));
     assert!(message(route("h0", &["h3"], "s0")).contains("only switches have routes"));
-    assert!(message(route("s0", &["h3"], "s2")).contains("no cable joins the two"));
+    assert!(message(route("s0", &["h3"], "s2")).contains("no link joins the two"));
     assert!(message(route("s0", &["s3"], "s1")).contains("routes lead to hosts"));
     assert!(message(route("s0", &["h2"], "h0")).contains("hosts do not forward"));
     assert!(message(route("s0", &["h2", "h1"], "s1")).contains("a second route at `s0` to `h1`"));
@@ -377,7 +378,7 @@ fn a_ring_allows_a_cycle_once_packets_cross_two_of_its_cables() {
 
 #[test]
 fn routes_that_no_packet_takes_any_more_allow_no_cycle() {
-    // Every packet goes along the line s0 - s1 - s2 - s3, and none over the cable that closes the ring.
+    // Every packet goes along the line s0 - s1 - s2 - s3, and none over the link that closes the ring.
     let line = [
         route("s1", &["h0"], "s0"),
         route("s2", &["h0", "h1"], "s1"),
@@ -416,8 +417,8 @@ fn broken_routes_that_close_a_circle_are_found() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever routes are asked for: they are refused, or every packet arrives. What packets really do can wait in a circle only where
-    /// the routes are said to allow it.
+    /// Whatever routes are asked for: they are refused, or every packet arrives. What packets really do can wait in a
+    /// circle only where the routes are said to allow it.
     #[test]
     fn routes_by_hand_lead_somewhere_or_are_refused(
         kind in 0usize..3,

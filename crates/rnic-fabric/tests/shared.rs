@@ -4,26 +4,29 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use rnic_fabric::config::{FabricSpec, PfcThresholds, QueueingSpec, SharedSpec, TopologySpec};
+use rnic_fabric::config::{
+    BufferSpec, FabricSpec, MarkOn, PauseThreshold, SharedLimits, SharedPfc, SharedSpec, TopologySpec,
+};
 use rnic_fabric::{Ending, Fabric, lossless_headroom};
-use rnic_transport::congestion::Marking;
 use rnic_transport::{Bytes, Time};
 
 const F: u64 = FRAME as u64;
 
-/// `hosts` on one switch with this buffer and this threshold, dynamic where there is a `beta`, and the headroom that makes it lossless.
+/// `hosts` on one switch with this buffer and this threshold, dynamic where there is a `beta`, and the headroom that
+/// makes it lossless.
 fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
     let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap);
-    spec.switch.buffer = Bytes(buffer + headroom.0 * u64::from(hosts));
-    spec.switch.queueing = QueueingSpec::Shared(SharedSpec { beta, resume: Bytes(2 * F), ..SharedSpec::default() });
-    spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(xoff), xon: Bytes(0), headroom });
+    let threshold = beta.map_or(PauseThreshold::Static(Bytes(xoff)), |beta| PauseThreshold::Dynamic { beta });
+    let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom });
+    spec.switch.buffer =
+        BufferSpec::Shared(SharedSpec { buffer: Bytes(buffer + headroom.0 * u64::from(hosts)), limits });
     spec
 }
 
-/// Two hosts send to a third as fast as they can. Frames leave in the order in which they came, which is by turns: the output is
-/// first in, first out, whatever input a frame came by.
+/// Two hosts send to a third as fast as they can. Frames leave in the order in which they came, which is by turns: the
+/// output is first in, first out, whatever input a frame came by.
 #[test]
 fn an_output_sends_what_came_first() {
     let mut fabric = Fabric::new(&shared(3, 1_000_000, 500_000, None), 1).unwrap();
@@ -39,7 +42,8 @@ fn an_output_sends_what_came_first() {
     assert_eq!(order, by_turns);
 }
 
-/// Host 0 fills what it may have of the pool, and is paused: after frame k of 2k, as the other half leaves by the output.
+/// Host 0 fills what it may have of the pool, and is paused: after frame k of 2k, as the other half leaves by the
+/// output.
 #[test]
 fn a_pause_at_the_threshold_and_a_resume_below_it() {
     let mut fabric = Fabric::new(&shared(3, 1_000_000, 4 * F, None), 1).unwrap();
@@ -60,16 +64,14 @@ fn a_pause_at_the_threshold_and_a_resume_below_it() {
     assert_eq!(script.arrivals(2).len(), 600);
 }
 
-/// Five frames of host 0 and, half a frame later, five of host 1; a mark above two and a half. Frame k of host 0 comes when k wait and one
-/// leaves, that of host 1 when k wait. The first one, 0, passes. The others leave k = 1, 2, 3, 4 behind, then 4, 3, 2, 1, 0.
+/// Five frames of host 0 and, half a frame later, five of host 1; a mark above two and a half. Frame k of host 0 comes
+/// when k wait and one leaves, that of host 1 when k wait. The first one, 0, passes. The others leave k = 1, 2, 3, 4
+/// behind, then 4, 3, 2, 1, 0.
 #[test]
 fn marks_by_the_queue_that_a_packet_joins_or_leaves_behind() {
-    for (departures, expected) in [(false, [3, 103, 4, 104]), (true, [101, 2, 102, 3])] {
+    for (mark_on, expected) in [(MarkOn::Enqueue, [3, 103, 4, 104]), (MarkOn::Dequeue, [101, 2, 102, 3])] {
         let mut spec = shared(3, 1_000_000, 500_000, None);
-        spec.switch.marking = Some(Marking { kmin: Bytes(5 * F / 2), kmax: Bytes(5 * F / 2), pmax: 1.0 });
-        if let QueueingSpec::Shared(shared) = &mut spec.switch.queueing {
-            shared.mark_departures = departures;
-        }
+        spec.switch.ecn = mark_above(5 * F / 2, mark_on);
         let mut fabric = Fabric::new(&spec, 1).unwrap();
         let output = port(fabric.topology(), "s0", "h2");
         let mut script = Script::new(3);
@@ -79,13 +81,14 @@ fn marks_by_the_queue_that_a_packet_joins_or_leaves_behind() {
             }
         }
         assert_eq!(fabric.run(&mut script), Ending::Idle);
-        assert_eq!((script.marked, fabric.counters(output)[0].marked), (expected.to_vec(), 4), "{departures}");
+        assert_eq!((script.marked, fabric.counters(output)[0].marked), (expected.to_vec(), 4), "{mark_on:?}");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
-    /// With the headroom from first principles nothing is dropped, whatever the threshold and the traffic, and everything arrives.
+    /// With the headroom from first principles nothing is dropped, whatever the threshold and the traffic, and
+    /// everything arrives.
     #[test]
     fn headroom_makes_it_lossless(
         hosts in 2u32..7, dynamic: bool, level in 0u64..20, pool in 2u64..200,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::{FabricSpec, OutputSpec, QueueingSpec, SharedSpec, TopologySpec};
+use rnic_fabric::config::{BufferSpec, FabricSpec, OutputBuffers, OutputSpec, SharedSpec, TopologySpec};
 use rnic_fabric::{Body, Ending, Fabric, Packet};
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use rnic_transport::{BitRate, Bytes};
@@ -32,17 +32,18 @@ fn probe(dst: u32, number: u32) -> Packet<Probe> {
 }
 
 fn kinds(topology: TopologySpec) -> [FabricSpec; 3] {
-    let kind = |queueing| {
+    let kind = |buffer| {
         let mut spec = spec(topology.clone());
-        (spec.switch.queueing, spec.switch.buffer) = (queueing, Bytes(1_000_000));
+        spec.switch.buffer = buffer;
         spec
     };
-    [QueueingSpec::Input, QueueingSpec::Shared(SharedSpec::default()), QueueingSpec::Output(OutputSpec::default())]
-        .map(kind)
+    let buffer = Bytes(1_000_000);
+    let output = OutputSpec { buffers: OutputBuffers::Equal(buffer), trim: None };
+    [input_buffer(buffer.0), BufferSpec::Shared(SharedSpec::lossy(buffer)), BufferSpec::Output(output)].map(kind)
 }
 
-/// Three pairs of frames to one output. The first leaves as it comes, before its neighbour; then one leaves every T, the next two when the
-/// next two pairs have come. A control packet carries nothing.
+/// Three pairs of frames to one output. The first leaves as it comes, before its neighbour; then one leaves every T,
+/// the next two when the next two pairs have come. A control packet carries nothing.
 #[test]
 fn the_records_of_a_known_queue() {
     for spec in kinds(TopologySpec::SingleSwitch { hosts: 3 }) {
@@ -61,7 +62,7 @@ fn the_records_of_a_known_queue() {
                 queue_bytes: behind * F,
                 rate_mbps: 40_000,
             };
-            assert_eq!(packet.body.telemetry.hops(), [expected], "{k} {:?}", spec.switch.queueing);
+            assert_eq!(packet.body.telemetry.hops(), [expected], "{k} {:?}", spec.switch.buffer);
         }
         let control = script.packets.last().unwrap();
         assert_eq!((control.body.number, control.body.telemetry.hops()), (3, &[][..]));
@@ -77,7 +78,7 @@ fn every_switch_adds_its_record() {
         let mut script = Script::new(2);
         (0..2).for_each(|number| script.send(0, 0, probe(1, number)));
         assert_eq!(fabric.run(&mut script), Ending::Idle);
-        // The cable in the middle takes four times as long: the second frame waits there for 3 T, and nowhere else.
+        // The link in the middle takes four times as long: the second frame waits there for 3 T, and nowhere else.
         let middle = T + 2 * US;
         let right = middle + 4 * T + 2 * US;
         for (number, packet) in (0u64..).zip(&script.packets) {

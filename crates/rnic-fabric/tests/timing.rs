@@ -1,5 +1,5 @@
-//! When packets arrive, to the picosecond. A frame takes (bytes + 20) x 200 ps on a 40 Gbps cable, then 2 us of propagation; a
-//! switch receives it whole before it sends it on, and takes no time itself.
+//! When packets arrive, to the picosecond. A frame takes (bytes + 20) x 200 ps on a 40 Gbps link, then 2 us of
+//! propagation; a switch receives it whole before it sends it on, and takes no time itself.
 
 mod common;
 
@@ -72,7 +72,8 @@ fn two_inputs_of_an_output_take_turns_from_the_first_packet_on() {
         script.send(1, 0, packet(2, FRAME, 100 + k));
     }
     fabric.run(&mut script);
-    // Both first packets are at the switch at T + D: the lower port goes first, then the other input's turn has come, and so on.
+    // Both first packets are at the switch at T + D: the lower port goes first, then the other input's turn has come,
+    // and so on.
     let order = [0, 100, 1, 101, 2, 102, 3, 103];
     let expected: Vec<_> = (0..8).map(|k| (2 * (T + D) + k as u64 * T, order[k])).collect();
     assert_eq!(script.arrivals(2), expected);
@@ -157,8 +158,8 @@ fn the_frame_gap_takes_time_but_no_buffer() {
         // Four frames queue behind the first; the buffer holds exactly four frames without gaps.
         let mut spec = spec(TopologySpec::SingleSwitch { hosts: 2 });
         spec.frame_gap = gap;
-        spec.switch.buffer = rnic_transport::Bytes(4 * u64::from(FRAME));
-        spec.links = vec![with_rate(cable("h1", "s0"), BitRate::from_gbps(1))];
+        spec.switch.buffer = input_buffer(4 * u64::from(FRAME));
+        spec.links = vec![with_rate(link("h1", "s0"), BitRate::from_gbps(1))];
         let mut fabric = Fabric::new(&spec, 1).unwrap();
         let mut script = Script::new(2);
         script.send_burst(0, 0, 1, 5);

@@ -3,9 +3,8 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::{FabricSpec, OutputSpec, QueueingSpec, SharedSpec, TopologySpec};
+use rnic_fabric::config::{BufferSpec, FabricSpec, MarkOn, OutputBuffers, OutputSpec, SharedSpec, TopologySpec};
 use rnic_fabric::{Fabric, Watcher};
-use rnic_transport::congestion::Marking;
 use rnic_transport::{Bytes, Time};
 
 /// Looks at given instants and notes (time, egress queue of `port`, packets in flight or queued).
@@ -19,7 +18,7 @@ impl Watcher<Script> for Look {
     fn next(&self) -> Time {
         self.at.get(self.seen.len()).map_or(Time::MAX, |at| Time::from_ps(*at))
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         assert_eq!(fabric.now(), now);
         self.seen.push((now.as_ps(), fabric.egress(self.port, 0), fabric.in_flight()));
     }
@@ -41,12 +40,12 @@ fn collide(spec: &FabricSpec, at: Vec<u64>) -> (Vec<(u64, u64, u64)>, Script) {
 fn switches() -> [FabricSpec; 4] {
     let single = spec(TopologySpec::SingleSwitch { hosts: 3 });
     let mut counted = single.clone();
-    counted.switch.marking = Some(Marking { kmin: Bytes(1_000_000), kmax: Bytes(1_000_000), pmax: 1.0 });
+    counted.switch.ecn = mark_above(1_000_000, MarkOn::Enqueue);
     let mut shared = single.clone();
-    shared.switch.queueing = QueueingSpec::Shared(SharedSpec::default());
-    shared.switch.buffer = Bytes(1_000_000);
+    shared.switch.buffer = BufferSpec::Shared(SharedSpec::lossy(Bytes(1_000_000)));
     let mut output = single.clone();
-    output.switch.queueing = QueueingSpec::Output(OutputSpec::default());
+    let buffers = OutputBuffers::Equal(Bytes(240_000));
+    output.switch.buffer = BufferSpec::Output(OutputSpec { buffers, trim: None });
     [single, counted, shared, output]
 }
 
@@ -54,8 +53,8 @@ fn switches() -> [FabricSpec; 4] {
 fn queues_are_seen_as_they_are_at_that_instant() {
     let arrives = T + 2 * US;
     for spec in switches() {
-        // Frames arrive in pairs each T from `arrives` on; one of the first pair passes through. What happens at the very instant has
-        // not happened yet.
+        // Frames arrive in pairs each T from `arrives` on; one of the first pair passes through. What happens at the
+        // very instant has not happened yet.
         let at = vec![0, arrives, arrives + 1, arrives + T, arrives + T + 1, arrives + 10 * T + 1, 40 * US, 54 * US];
         let frame = u64::from(FRAME);
         let (seen, _) = collide(&spec, at.clone());

@@ -1,4 +1,5 @@
-//! What a packet costs with the programs in `p4/`, beside their native twins: the benchmarks of rnic-transport, for both.
+//! Cost per packet of the programs in `p4/`, next to the same transports in Rust: the benchmarks of rnic-transport for
+//! both.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 #[path = "../../rnic-transport/benches/messages.rs"]
@@ -15,7 +16,7 @@ fn main() {
     divan::main();
 }
 
-/// A program, compiled once.
+/// A program that is compiled once.
 struct Twin(LazyLock<Program>);
 
 impl Twin {

@@ -1,4 +1,4 @@
-// The core library of P4_16, as far as this compiler knows it.
+// The part of P4_16's core library that this compiler supports.
 
 error {
     NoError,
@@ -12,17 +12,17 @@ match_kind {
     lpm
 }
 
-// What arrives, byte for byte.
+// The bytes of an arriving packet.
 extern packet_in {
-    // Takes a header off the front.
+    // Extracts a header: moves its bytes from the front of the packet into `hdr`.
     void extract<T>(out T hdr);
-    // Leaves bits out: a multiple of 8.
+    // Skips `bits` bits, a multiple of 8.
     void advance(in bit<32> bits);
 }
 
-// What leaves.
+// The bytes of a departing packet.
 extern packet_out {
-    // Appends a header, or all headers of a struct, if valid.
+    // Appends a header if it is valid, or all valid headers of a struct.
     void emit<T>(in T hdr);
 }
 

@@ -1,17 +1,20 @@
-// The NanoTransport architecture: what a transport program sees of its NIC.
+// The NanoTransport architecture: the interface between a transport program and its NIC.
 //
-// An arriving packet passes the parser and the ingress control; what the control leaves in `reassembly` decides whether its payload goes
-// on to reassembly. A departing packet, data or control, passes the egress control and the deparser, which write its header.
+// An arriving packet passes through the parser and the ingress control. The value that the control leaves in
+// `reassembly` decides whether the NIC reassembles the packet's payload. A departing packet, data or control, passes
+// through the egress control and the deparser, which write its header.
 //
-// Packets of a message are numbered from 0: `pkt_offset`. A credit is the number of packets that may be sent: those below it.
+// The packets of a message have the numbers 0, 1, 2, ...: `pkt_offset`. A credit of n allows the sender to send packets
+// 0 to n - 1.
 
-typedef bit<32> ip_t;       // address of a NIC
-typedef bit<16> context_t;  // a port at that NIC
-typedef bit<32> tx_msg_t;   // a message as its sender numbers it: the low 16 bits are dense, and index registers
-typedef bit<16> rx_msg_t;   // a message as its receiver numbers it, dense; 0xffff for one that has been delivered
-typedef bit<32> pkt_t;      // a packet of a message, or a number of packets
+typedef bit<32> ip_t;       // IPv4 address of a NIC
+typedef bit<16> context_t;  // port number at that NIC
+typedef bit<32> tx_msg_t;   // the sender's id of a message; the low 16 bits are the sender's slot and index registers
+typedef bit<16> rx_msg_t;   // the receiver's slot of a message, which indexes registers; 0xffff for a delivered message
+typedef bit<32> pkt_t;      // number of a packet in its message, or a number of packets
 
-// What a packet is. A program may use other flags in its headers; these are the ones that packetization gives.
+// Types of packets. A program may use other flags in its headers; the NIC's packetization and packet generator use
+// these.
 const bit<8> DATA = 1;
 const bit<8> ACK = 2;
 const bit<8> NACK = 4;
@@ -22,31 +25,31 @@ const bit<8> RESEND = 32;
 const bit<8> BUSY = 64;
 const bit<8> BOGUS = 128;
 
-// The NIC that the program runs on.
+// The parameters of the NIC that runs the program.
 struct nic_t {
     bit<48> mac;
     bit<48> switch_mac;
     ip_t    ip;
-    pkt_t   rtt_pkts;       // packets in a round trip at line rate: the credit of a new message
-    bit<16> mtu;            // payload bytes of a full packet
-    bit<32> line_rate_mbps; // of its link
-    bit<32> base_rtt_ns;    // longest round trip of an empty network
-    // What a pipeline, which cannot divide, multiplies by instead:
+    pkt_t   rtt_pkts;       // full packets sent in one round-trip time at line rate: the credit of a new message
+    bit<16> mtu;            // payload of a full packet in bytes
+    bit<32> line_rate_mbps; // rate of the NIC's link in Mbit/s
+    bit<32> base_rtt_ns;    // maximum round-trip time of an idle network in nanoseconds
+    // Reciprocals, because a pipeline cannot divide:
     bit<48> per_mtu;        // 2^40 / mtu, rounded up
     bit<48> per_rtt;        // 2^32 / base_rtt_ns
 }
 
-// An arriving packet.
+// The properties of an arriving packet that are not in its bytes.
 struct arrival_t {
     bit<64> now_ns;
     bit<16> frame_bytes;
-    bool    trimmed;        // a switch has cut off the payload
-    bool    returned;       // a switch sends it back: it is this NIC's own packet
-    bool    marked;         // a switch saw congestion
-    bit<8>  hops;           // records of in-band telemetry (telemetry_t) that follow the program's header
+    bool    trimmed;        // a switch has trimmed the payload
+    bool    returned;       // a switch has returned this packet to its sender, this NIC
+    bool    marked;         // the packet is CE-marked (ECN)
+    bit<8>  hops;           // number of in-band telemetry records (telemetry_t) after the program's header
 }
 
-// What one switch wrote into a packet.
+// In-band telemetry that one switch wrote into a packet.
 header telemetry_t {
     bit<32> timestamp_ns;
     bit<32> tx_bytes;
@@ -54,7 +57,7 @@ header telemetry_t {
     bit<32> rate_mbps;
 }
 
-// From ingress to reassembly. It begins with `drop` true: a packet that nothing is said of is finished with.
+// Ingress tells reassembly what to do with the payload. `drop` is initially true: by default the payload is dropped.
 struct reassembly_t {
     bool  drop;
     rx_msg_t rx_msg_id;
@@ -62,26 +65,26 @@ struct reassembly_t {
     bool  is_last_pkt;
 }
 
-// From packetization or the packet generator to egress.
+// A departing packet, as packetization or the packet generator passes it to egress.
 struct departure_t {
     bit<64>   now_ns;
     ip_t      dst_ip;
     context_t dst_context;
     context_t src_context;
     tx_msg_t  tx_msg_id;
-    bit<32>   msg_len;      // bytes
+    bit<32>   msg_len;      // message length in bytes
     pkt_t     pkt_offset;
     pkt_t     credit;
     bit<8>    rank;
     bit<8>    flags;
-    bool      is_new_msg;   // first packet of its message that is sent
-    bool      is_rtx;       // it has been sent before
-    bit<16>   payload;      // bytes
+    bool      is_new_msg;   // the first packet that is sent of its message
+    bool      is_rtx;       // the packet is a retransmission
+    bit<16>   payload;      // payload in bytes
 }
 
-// From egress to the link.
+// Egress tells the link how to send the packet.
 struct link_t {
-    bit<8> band;            // priority in the network, 0 first
+    bit<8> priority;        // priority in the network; 0 is the highest
 }
 
 struct rx_msg_info_request_t {
@@ -94,12 +97,12 @@ struct rx_msg_info_request_t {
 }
 
 struct rx_msg_info_t {
-    bool     fail;          // no buffer, or given up: the rest means nothing
+    bool     fail;          // no buffer is free, or the message was aborted: the other fields are undefined
     rx_msg_t rx_msg_id;
     bool     is_new_msg;
     bool     is_new_pkt;
     bool     is_last_pkt;
-    pkt_t    ack_no;        // first packet not received
+    pkt_t    ack_no;        // number of the first packet that has not been received
 }
 
 struct ctrl_pkt_t {
@@ -113,14 +116,16 @@ struct ctrl_pkt_t {
     bit<8>    rank;
 }
 
-// Finds, or begins, the message that a packet belongs to.
+// Finds the message that a packet belongs to; creates the message if it is new.
 extern rx_msg_info_t get_rx_msg_info(in rx_msg_info_request_t request);
-// Packets of a message being sent have arrived: all below `before`, and those in the bitmap, whose bit 0 is `pkt_offset`.
+// Marks packets of a sent message as delivered: all below `before`, and those in the bitmap, whose bit 0 is packet
+// `pkt_offset`.
 extern void delivered_event(in tx_msg_t tx_msg_id, in pkt_t before, in pkt_t pkt_offset, in bit<64> bitmap);
-// Packets of a message being sent may leave: one again if `rtx`, all below `credit` if `more`.
+// Allows packets of a message to be sent: retransmits packet `rtx_pkt` if `rtx`, and raises the credit to `credit` if
+// `more`.
 extern void credit_to_btx_event(in tx_msg_t tx_msg_id, in bool rtx, in pkt_t rtx_pkt, in bool more, in pkt_t credit);
-// A control packet: with the flags `immediate` at once, with the flags `paced` at the pace of the receiving link; one packet has both if
-// that allows it now.
+// Sends a control packet: immediately with the flags `immediate`, and paced at the rate of the receiving link with the
+// flags `paced`. If the pacer allows a packet now, a single packet carries both sets of flags.
 extern void ctrl_pkt_event(in ctrl_pkt_t packet, in bit<8> immediate, in bit<8> paced);
 
 enum bit<2> reg_op_t {
@@ -129,13 +134,15 @@ enum bit<2> reg_op_t {
     ADD = 2
 }
 
-// Registers that are read, changed and written in one step: one of two operations, by a predicate. Gives the new value.
+// Registers with an atomic read-modify-write operation: a predicate selects one of two operations. `execute` returns
+// the new value.
 extern IfElseRaw<T> {
     IfElseRaw(bit<32> size);
     T execute(in bit<32> index, in bool predicate, in reg_op_t op_true, in T operand_true, in reg_op_t op_false, in T operand_false);
 }
 
-// Registers that several stages use, of one pipeline or of both. T: a bit<W> or a struct of such.
+// Registers with a read port and a write port, which different stages of one or both pipelines can use. T is a bit<W>
+// or a struct of such fields.
 extern DualPort<T> {
     DualPort(bit<32> size);
     T read(in bit<32> index);
@@ -145,15 +152,17 @@ extern DualPort<T> {
 struct scheduled_t {
     bool     found;
     rx_msg_t id;
-    bit<8>   level;         // its place among all in the scheduler, 0 first
-    pkt_t    credit;        // what it may be granted now
+    bit<8>   level;         // position among the scheduler's messages, ordered by rank; 0 is the first
+    pkt_t    credit;        // the credit that the message is granted now
 }
 
-// Messages by rank, the least first; 16 are compared at once. It notes for each how many packets have been granted and how many may be.
+// Messages ordered by rank, the smallest first; the hardware compares 16 in parallel. The scheduler keeps for each
+// message how many packets have been granted and how many may be granted.
 extern PriorityScheduler {
     PriorityScheduler();
-    // Inserts or changes `id` (or removes it, if `remove`), then gives the first of the first `levels` messages for which
-    // granted < grantable; that one is then granted all that may be. A new message begins with `granted`; else that is left alone.
+    // Inserts, updates or (if `remove`) removes message `id`. Then selects, among the first `levels` messages, the
+    // first one with granted < grantable, and sets its granted to its grantable. `granted` is the initial value of a
+    // new message, and is ignored for a message that is already in the scheduler.
     scheduled_t schedule(in rx_msg_t id, in bool remove, in bit<32> rank, in pkt_t granted, in pkt_t grantable, in bit<8> levels);
 }
 

@@ -1,24 +1,24 @@
-//! What the operators of expressions compute, for any width: constants are folded with it, and rare instructions executed.
+//! Arithmetic of the P4 operators for any width, used by constant folding and by the general form of instructions.
 
 use crate::hir::{BinaryOp, UnaryOp};
 
-/// Ones in the lowest `width` bits, 0 to 128 of them.
+/// Returns a number whose lowest `width` bits are ones; `width` is 0 to 128.
 pub(crate) fn ones(width: u32) -> u128 {
     if width == 0 { 0 } else { u128::MAX >> (128 - width) }
 }
 
-/// The number that `width` bits mean as two's complement.
+/// Interprets `width` bits as a two's-complement number.
 fn signed(value: u128, width: u32) -> i128 {
     let unused = 128 - width;
     ((value << unused) as i128) >> unused
 }
 
-/// With copies of the highest of `from` bits, to `to` bits.
+/// Sign-extends a value from `from` bits to `to` bits.
 pub(crate) fn sign_extend(value: u128, from: u32, to: u32) -> u128 {
     signed(value, from) as u128 & ones(to)
 }
 
-/// The value of an operator with an operand of `width` bits.
+/// Computes a unary operator on an operand of `width` bits.
 pub(crate) fn unary(op: UnaryOp, width: u32, a: u128) -> u128 {
     let value = match op {
         UnaryOp::Negate => a.wrapping_neg(),
@@ -27,7 +27,7 @@ pub(crate) fn unary(op: UnaryOp, width: u32, a: u128) -> u128 {
     value & ones(width)
 }
 
-/// The value of an operator whose first operand has `width` bits, and whose second has `second` bits.
+/// Computes a binary operator; the first operand has `width` bits, the second one has `second` bits.
 pub(crate) fn binary(op: BinaryOp, width: u32, second: u32, a: u128, b: u128) -> u128 {
     let saturated = |exact: i128| exact.clamp(-((ones(width - 1)) as i128) - 1, ones(width - 1) as i128) as u128;
     let shift = u32::try_from(b).unwrap_or(u32::MAX);
@@ -61,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overflow_wraps_or_stays_at_the_end() {
+    fn overflow_wraps_or_saturates() {
         let of = |op, a, b| binary(op, 4, 4, a, b);
         assert_eq!((of(BinaryOp::Add, 15, 3), of(BinaryOp::SatAdd, 15, 3)), (2, 15));
         assert_eq!((of(BinaryOp::Sub, 2, 3), of(BinaryOp::SatSub, 2, 3)), (15, 0));
         assert_eq!(of(BinaryOp::Mul, 7, 7), 1); // 49 = 3 * 16 + 1
-        // As two's complement of four bits: 7 + 1 stays 7; -8 - 1 stays -8; -1 + 1 is 0.
+        // In two's complement of four bits: 7 + 1 saturates at 7; -8 - 1 saturates at -8; -1 + 1 is 0.
         assert_eq!((of(BinaryOp::SatAddSigned, 7, 1), of(BinaryOp::SatSubSigned, 8, 1)), (7, 8));
         assert_eq!(of(BinaryOp::SatAddSigned, 15, 1), 0);
         assert_eq!(binary(BinaryOp::SatAdd, 128, 128, u128::MAX, 1), u128::MAX);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn shifts_by_the_width_or_more_leave_nothing_or_signs() {
+    fn shifts_by_the_width_or_more_give_zero_or_sign_bits() {
         let of = |op, a, b| binary(op, 8, 32, a, b);
         assert_eq!((of(BinaryOp::Shl, 0x81, 1), of(BinaryOp::Shl, 0x81, 8), of(BinaryOp::Shl, 1, 1 << 31)), (2, 0, 0));
         assert_eq!((of(BinaryOp::Shr, 0x81, 1), of(BinaryOp::Shr, 0x81, 8), of(BinaryOp::Shr, 1, 200)), (0x40, 0, 0));

@@ -1,47 +1,48 @@
-//! A P4_16 program as it is written, after preprocessing. Names are not resolved, nothing is checked.
+//! The abstract syntax tree (AST) of a P4_16 program, after preprocessing. Names are not resolved and nothing is
+//! checked.
 //!
-//! Only what the subset has is here: the parser answers everything else with "not supported".
+//! The AST has only the constructs of the supported subset; the parser reports all others as "not supported".
 
 use crate::source::Span;
 use std::rc::Rc;
 
-/// A name and where it stands.
+/// An identifier.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ident {
     /// The name.
     pub name: Rc<str>,
-    /// Where.
+    /// The source range of the name.
     pub span: Span,
 }
 
-/// `@name` or `@name(arguments)`.
+/// An annotation: `@name` or `@name(arguments)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Annotation {
-    /// Without the `@`.
+    /// The name without the `@`.
     pub name: Ident,
-    /// Its arguments, if it has a list of expressions.
+    /// The arguments, if they are a list of expressions; else empty.
     pub arguments: Vec<Expr>,
 }
 
-/// A whole program with everything that it includes.
+/// A whole program, including the files that it includes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Module {
-    /// In order.
+    /// The declarations, in source order.
     pub items: Vec<Item>,
 }
 
-/// Something at the top level.
+/// A declaration at the top level.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
-    /// Before it.
+    /// The annotations before the declaration.
     pub annotations: Vec<Annotation>,
-    /// All of it.
+    /// The source range of the whole declaration.
     pub span: Span,
-    /// What it is.
+    /// The declaration itself.
     pub kind: ItemKind,
 }
 
-/// What stands at the top level.
+/// The kinds of top-level declarations.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ItemKind {
     /// `const T NAME = value;`
@@ -50,7 +51,7 @@ pub enum ItemKind {
     Typedef {
         /// The new name.
         name: Ident,
-        /// What it stands for.
+        /// The type that the name stands for.
         of: Type,
     },
     /// `header NAME { ... }`
@@ -67,9 +68,9 @@ pub enum ItemKind {
     Extern(Extern),
     /// `extern R name<T>(...);`
     ExternFunction(Prototype),
-    /// `parser NAME<T>(...);`: the type of a parser
+    /// `parser NAME<T>(...);`: a parser type declaration
     ParserType(Prototype),
-    /// `control NAME<T>(...);`: the type of a control
+    /// `control NAME<T>(...);`: a control type declaration
     ControlType(Prototype),
     /// `package NAME<T>(...);`
     Package(Prototype),
@@ -83,87 +84,88 @@ pub enum ItemKind {
     Instance(Instance),
 }
 
-/// A constant, at the top level or within a parser, control or block.
+/// A constant declaration, at the top level or within a parser, control or block.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Const {
-    /// Its type.
+    /// The type.
     pub ty: Type,
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its value.
+    /// The value.
     pub value: Expr,
 }
 
-/// A header or struct.
+/// A header or struct declaration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Struct {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its fields.
+    /// The fields.
     pub fields: Vec<Field>,
 }
 
 /// A field of a header or struct.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Field {
-    /// Its type.
+    /// The type.
     pub ty: Type,
-    /// Its name.
+    /// The name.
     pub name: Ident,
 }
 
-/// An enumeration.
+/// An enum declaration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Enum {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// The type of its values, if it is given: then every member has a value.
+    /// The underlying type of a serializable enum, in which every member has a value; `None` for an enum without an
+    /// underlying type.
     pub representation: Option<Type>,
-    /// Its members.
+    /// The members, each with its value if it has one.
     pub members: Vec<(Ident, Option<Expr>)>,
 }
 
-/// A kind of object that the architecture provides.
+/// An extern type: a kind of object that the architecture provides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Extern {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its type parameters.
+    /// The type parameters.
     pub type_parameters: Vec<Ident>,
-    /// Its constructors: prototypes of its own name, without result.
+    /// The constructors: prototypes with the name of the extern and without a result type.
     pub constructors: Vec<Prototype>,
-    /// Its methods.
+    /// The methods.
     pub methods: Vec<Prototype>,
 }
 
-/// What something takes and returns.
+/// The signature of a function, method, constructor, parser, control or package.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prototype {
-    /// What it returns; `None` for `void`, and for what returns nothing.
+    /// The result type; `None` for `void` and for what has no result.
     pub result: Option<Type>,
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its type parameters.
+    /// The type parameters.
     pub type_parameters: Vec<Ident>,
-    /// Its parameters.
+    /// The parameters.
     pub parameters: Vec<Parameter>,
 }
 
 /// A parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameter {
-    /// `in`, `out`, `inout` or none.
+    /// The direction.
     pub direction: Direction,
-    /// Its type.
+    /// The type.
     pub ty: Type,
-    /// Its name.
+    /// The name.
     pub name: Ident,
 }
 
-/// Which way a parameter goes.
+/// The direction of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// None written: known when the program is compiled, or given by the control plane.
+    /// No direction: the argument is a compile-time constant, or an action's argument given by the control plane.
     None,
     /// `in`
     In,
@@ -173,25 +175,25 @@ pub enum Direction {
     InOut,
 }
 
-/// A type.
+/// A type as it is written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Type {
-    /// Where.
+    /// The source range.
     pub span: Span,
-    /// What.
+    /// The type itself.
     pub kind: TypeKind,
 }
 
-/// What a type is.
+/// The kinds of types.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TypeKind {
     /// `bool`
     Bool,
-    /// `bit<W>`; `bit` alone is `bit<1>`
+    /// `bit<W>`; `bit` alone means `bit<1>`
     Bit(Box<Expr>),
     /// `int<W>`
     Int(Box<Expr>),
-    /// `int`: a number of any size, known when the program is compiled
+    /// `int`: an integer of arbitrary precision, known at compile time
     Integer,
     /// `error`
     Error,
@@ -199,49 +201,49 @@ pub enum TypeKind {
     Named {
         /// The name.
         name: Ident,
-        /// Its type arguments.
+        /// The type arguments.
         arguments: Vec<Type>,
     },
-    /// `_` as a type argument: to be found out
+    /// `_` as a type argument: the compiler infers the type
     Any,
 }
 
-/// A parser.
+/// A parser with its body.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parser {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its parameters.
+    /// The parameters.
     pub parameters: Vec<Parameter>,
-    /// What it declares before its states.
+    /// The declarations before the first state.
     pub locals: Vec<Local>,
-    /// Its states.
+    /// The states.
     pub states: Vec<State>,
 }
 
 /// A state of a parser.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// What it does.
+    /// The statements.
     pub body: Vec<Stmt>,
-    /// Where it goes; none written is `reject`.
+    /// The transition; a state without one goes to `reject`.
     pub transition: Option<Transition>,
 }
 
-/// Where a parser goes on.
+/// The transition at the end of a state.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Transition {
     /// `transition NAME;`
     To(Ident),
     /// `transition select(keys) { cases }`
     Select {
-        /// Where.
+        /// The source range.
         span: Span,
-        /// What it looks at.
+        /// The expressions that the cases are compared with.
         keys: Vec<Expr>,
-        /// In order.
+        /// The cases, in source order.
         cases: Vec<SelectCase>,
     },
 }
@@ -249,20 +251,20 @@ pub enum Transition {
 /// A case of a `select`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SelectCase {
-    /// One for each key.
+    /// One keyset for each key.
     pub keys: Vec<KeySet>,
-    /// All of them.
+    /// The source range of the keysets.
     pub span: Span,
     /// The next state.
     pub next: Ident,
 }
 
-/// What a key may be.
+/// A keyset: the set of values that a key is compared with.
 #[derive(Clone, PartialEq, Debug)]
 pub enum KeySet {
-    /// `default` or `_`
+    /// `default` or `_`: every value
     Any(Span),
-    /// A value.
+    /// A single value.
     Value(Expr),
     /// `value &&& mask`
     Masked(Expr, Expr),
@@ -270,27 +272,27 @@ pub enum KeySet {
     Range(Expr, Expr),
 }
 
-/// A control.
+/// A control with its body.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Control {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its parameters.
+    /// The parameters.
     pub parameters: Vec<Parameter>,
-    /// What it declares before `apply`.
+    /// The declarations before `apply`.
     pub locals: Vec<Local>,
-    /// What it does.
+    /// The `apply` block.
     pub apply: Block,
 }
 
-/// Something declared within a parser or control.
+/// A declaration within a parser or control.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Local {
     /// A constant.
     Const(Const),
     /// A variable.
     Variable(Variable),
-    /// An object.
+    /// An instance of an extern or control.
     Instance(Instance),
     /// An action.
     Action(Action),
@@ -298,141 +300,141 @@ pub enum Local {
     Table(Table),
 }
 
-/// A variable.
+/// A variable declaration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variable {
-    /// Its type.
+    /// The type.
     pub ty: Type,
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its first value.
+    /// The initial value.
     pub value: Option<Expr>,
 }
 
-/// An object made of an extern, control, parser or package.
+/// An instantiation of an extern, control, parser or package.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Instance {
-    /// Before it.
+    /// The annotations before the instantiation.
     pub annotations: Vec<Annotation>,
-    /// What it is made of.
+    /// The type that is instantiated.
     pub ty: Type,
-    /// What the constructor gets.
+    /// The constructor's arguments.
     pub arguments: Vec<Argument>,
-    /// Its name.
+    /// The name of the instance.
     pub name: Ident,
 }
 
 /// An argument of a call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Argument {
-    /// `name = value`: of which parameter it is.
+    /// The name of the parameter in `name = value`; `None` for a positional argument.
     pub name: Option<Ident>,
-    /// The value; `None` for `_`: an `out` that nobody wants.
+    /// The value; `None` for `_`, which discards the value of an `out` parameter.
     pub value: Option<Expr>,
-    /// Where.
+    /// The source range.
     pub span: Span,
 }
 
-/// An action.
+/// An action declaration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Action {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// Its parameters.
+    /// The parameters.
     pub parameters: Vec<Parameter>,
-    /// What it does.
+    /// The body.
     pub body: Block,
 }
 
-/// A table.
+/// A table declaration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// Its name.
+    /// The name.
     pub name: Ident,
-    /// What it looks at, and how: `exact`, `ternary`, `lpm`.
+    /// The keys, each with the name of its match kind: `exact`, `ternary`, `lpm`.
     pub keys: Vec<(Expr, Ident)>,
-    /// What it can do.
+    /// The `actions` list.
     pub actions: Vec<ActionRef>,
-    /// What it does when nothing matches, and whether the control plane may change that.
+    /// The default action, and whether it is `const`, so that the control plane cannot change it.
     pub default: Option<(ActionRef, bool)>,
-    /// Its entries.
+    /// The entries that the program gives.
     pub entries: Vec<Entry>,
-    /// `const entries`: the control plane may add none.
+    /// Whether the entries are `const`, so that the control plane cannot change them.
     pub entries_const: bool,
-    /// How many entries it may have.
+    /// The maximum number of entries.
     pub size: Option<Expr>,
 }
 
-/// An action by name, with arguments.
+/// A reference to an action by name, with arguments.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ActionRef {
-    /// Which.
+    /// The name of the action.
     pub name: Ident,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<Argument>,
-    /// Before it: `@defaultonly`, `@tableonly`.
+    /// The annotations before the reference, such as `@defaultonly` and `@tableonly`.
     pub annotations: Vec<Annotation>,
 }
 
 /// An entry of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// One for each key of the table.
+    /// One keyset for each key of the table.
     pub keys: Vec<KeySet>,
-    /// All of them.
+    /// The source range of the keysets.
     pub span: Span,
-    /// What it does.
+    /// The action with its arguments.
     pub action: ActionRef,
 }
 
-/// `{ ... }`
+/// A block of statements: `{ ... }`
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
-    /// In order.
+    /// The statements, in source order.
     pub body: Vec<Stmt>,
-    /// Where.
+    /// The source range.
     pub span: Span,
 }
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
-    /// Where.
+    /// The source range.
     pub span: Span,
-    /// What.
+    /// The statement itself.
     pub kind: StmtKind,
 }
 
-/// What a statement is.
+/// The kinds of statements.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StmtKind {
-    /// A variable.
+    /// A variable declaration.
     Variable(Variable),
-    /// A constant.
+    /// A constant declaration.
     Const(Const),
     /// `target = value;`
     Assign {
-        /// An l-value.
+        /// An lvalue.
         target: Expr,
         /// The value.
         value: Expr,
     },
-    /// A call: of an action, a method, an extern function, or `apply`.
+    /// A call of an action, method, extern function or `apply`.
     Call(Expr),
     /// `if (condition) then else otherwise`
     If {
-        /// Of type `bool`.
+        /// The condition, of type `bool`.
         condition: Expr,
         /// A statement or a block.
         then: Box<Stmt>,
-        /// The same.
+        /// The statement or block after `else`.
         otherwise: Option<Box<Stmt>>,
     },
     /// `switch (value) { labels: { ... } }`; the value may be `table.apply().action_run`
     Switch {
-        /// What it looks at.
+        /// The expression that the labels are compared with.
         value: Expr,
-        /// In order; a case without a block shares that of the next.
+        /// The cases, in source order.
         cases: Vec<SwitchCase>,
     },
     /// `{ ... }`
@@ -448,62 +450,62 @@ pub enum StmtKind {
 /// A case of a `switch`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwitchCase {
-    /// What it is for; `None`: `default`.
+    /// The label; `None` for `default`.
     pub label: Option<Expr>,
-    /// Where the label stands.
+    /// The source range of the label.
     pub span: Span,
-    /// What it does; `None`: what the next case does.
+    /// The block of the case; `None` if the case falls through to the block of the next case.
     pub body: Option<Block>,
 }
 
 /// An expression.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
-    /// Where.
+    /// The source range.
     pub span: Span,
-    /// What.
+    /// The expression itself.
     pub kind: ExprKind,
 }
 
-/// What an expression is.
+/// The kinds of expressions.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
-    /// A number: `10`, `0x1F`, `8w255`, `4s7`, `0b1010_1010`
+    /// An integer literal: `10`, `0x1F`, `8w255`, `4s7`, `0b1010_1010`
     Number {
-        /// Its value.
+        /// The value.
         value: u128,
-        /// Its width and whether it is signed, if that is written.
+        /// The width and whether the literal is signed, if it has a width prefix.
         width: Option<(u32, bool)>,
     },
     /// `true`, `false`
     Bool(bool),
-    /// A string, in annotations only.
+    /// A string literal, in annotations only.
     String(Rc<str>),
-    /// A name.
+    /// An identifier.
     Name(Ident),
-    /// `.NAME`: a name of the top level
+    /// `.NAME`: an identifier looked up at the top level
     TopName(Ident),
     /// `value.member`
     Member(Box<Expr>, Ident),
     /// `value[high:low]`
     Slice {
-        /// Of what.
+        /// The value that is sliced.
         value: Box<Expr>,
-        /// Highest bit.
+        /// The index of the highest bit.
         high: Box<Expr>,
-        /// Lowest bit.
+        /// The index of the lowest bit.
         low: Box<Expr>,
     },
     /// `function<types>(arguments)`
     Call {
-        /// What is called: a name, or a member of an object.
+        /// The callee: a name, or a member of an object.
         function: Box<Expr>,
-        /// Type arguments.
+        /// The type arguments.
         types: Vec<Type>,
-        /// Arguments.
+        /// The arguments.
         arguments: Vec<Argument>,
     },
-    /// `{a, b}` or `{x = a, y = b}`: a struct by its fields
+    /// A list expression `{a, b}` or `{x = a, y = b}`: a struct given by its fields
     List(Vec<Argument>),
     /// `(T) value`
     Cast(Type, Box<Expr>),
@@ -515,7 +517,7 @@ pub enum ExprKind {
     Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-/// Operators with one operand.
+/// Unary operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnaryOp {
     /// `-`
@@ -528,16 +530,16 @@ pub enum UnaryOp {
     Plus,
 }
 
-/// Operators with two operands.
+/// Binary operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryOp {
     /// `+`
     Add,
     /// `-`
     Sub,
-    /// `|+|`: saturating
+    /// `|+|`: saturating addition
     SatAdd,
-    /// `|-|`: saturating
+    /// `|-|`: saturating subtraction
     SatSub,
     /// `*`
     Mul,

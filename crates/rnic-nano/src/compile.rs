@@ -1,8 +1,8 @@
-//! From a program's text to what runs on a NIC.
+//! Compilation of a P4 program's source text to a [`Program`] that can run on a NIC.
 
 use crate::diagnostic::Diagnostic;
 use crate::parser::{Include, parse_program};
-use crate::preprocess::MOST_BYTES;
+use crate::preprocess::MAX_BYTES;
 use crate::program::Program;
 use crate::sema;
 use crate::source::{SourceFile, SourceMap};
@@ -11,17 +11,17 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A program that is wrong.
+/// The errors of a program that the compiler refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rejected {
-    /// What is wrong: at least one thing, at most 20.
+    /// The errors, 1 to 20 of them.
     pub errors: Vec<Diagnostic>,
-    /// The files that the places are in.
+    /// The program's source files, which the spans of the errors refer to.
     pub sources: SourceMap,
 }
 
 impl fmt::Display for Rejected {
-    /// All of it as plain text.
+    /// Writes all errors as plain text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors: Vec<String> = self.errors.iter().map(|error| error.render(&self.sources)).collect();
         f.write_str(errors.join("\n").trim_end())
@@ -30,37 +30,65 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Why a file gives no program.
+/// Why [`compile_file`] returned no program.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// It cannot be read.
+    /// The program's file cannot be read.
     #[error("cannot read {file}: {error}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// It is wrong.
+    /// The program has errors.
     #[error(transparent)]
     Rejected(#[from] Rejected),
 }
 
-/// Compiles a program. `include` gives the text of a file beside it, by its path relative to the program; `constants` gives constants of
-/// its top level other values, by name.
+/// Compiles a P4 program.
+///
+/// `include` returns the text of a file that the program includes with `#include "..."`; the file's path is relative
+/// to the program's own file. `constants` replaces the values of constants declared at the top level of the program,
+/// by name.
 ///
 /// # Errors
-/// What is wrong with the program, and where.
+/// The errors in the program, each with its position.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::compile;
+/// use rnic_nano::source::SourceFile;
+///
+/// let text = "const bit<8> A = 256;\n".to_string();
+/// let main = SourceFile { name: "wrong.p4".into(), text };
+/// let rejected = compile(main, &|_path| None, &[]).expect_err("256 does not fit in 8 bits");
+/// assert!(rejected.to_string().contains("wrong.p4:1:18"));
+/// ```
 pub fn compile(main: SourceFile, include: Include, constants: &[(String, u128)]) -> Result<Program, Rejected> {
     let (module, sources) = parse_program(main, include).map_err(|(errors, sources)| Rejected { errors, sources })?;
     let checked = sema::analyse(&module, constants);
     checked.and_then(Program::new).map_err(|errors| Rejected { errors, sources })
 }
 
-/// Compiles the program in a file, with the files beside it that it includes.
+/// Compiles the program in a file, together with the files that it includes.
+///
+/// `constants` replaces the values of constants declared at the top level of the program, by name.
 ///
 /// # Errors
-/// The file cannot be read, or what is wrong with the program, and where.
+/// [`CompileError::Unreadable`] if the file cannot be read, [`CompileError::Rejected`] if the program has errors.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::compile_file;
+/// use std::path::Path;
+///
+/// let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4"));
+/// let program = compile_file(path, &[])?;
+/// // NDP's packets carry 29 bytes of its own header besides Ethernet and IPv4.
+/// assert!(program.emitted_bytes() <= program.header_room() as u32);
+/// # Ok::<(), rnic_nano::CompileError>(())
+/// ```
 pub fn compile_file(path: &Path, constants: &[(String, u128)]) -> Result<Program, CompileError> {
     let name = path.to_string_lossy().into_owned();
     let text = read(path).map_err(|error| CompileError::Unreadable { file: name.clone(), error })?;
@@ -69,9 +97,9 @@ pub fn compile_file(path: &Path, constants: &[(String, u128)]) -> Result<Program
     Ok(compile(SourceFile { name, text }, &include, constants)?)
 }
 
-/// A file's text; of one that is far too long only so much that the compiler refuses it.
+/// Reads the text of a file, but at most one byte more than the compiler accepts: the compiler then reports the limit.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_string(&mut text)?;
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }

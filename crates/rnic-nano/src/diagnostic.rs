@@ -1,53 +1,74 @@
-//! What is wrong with a program, and where.
+//! Compiler diagnostics: the errors of a program and their positions.
 
 use crate::source::{SourceMap, Span};
 use std::fmt::Write;
 
-/// One thing that is wrong.
+/// One error of a program.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::diagnostic::Diagnostic;
+/// use rnic_nano::source::{SourceFile, SourceMap, Span};
+///
+/// let file = SourceFile { name: "main.p4".into(), text: "const bit<8> A = 1;\n".into() };
+/// let sources = SourceMap { files: vec![file] };
+/// let error = Diagnostic::new(Span { file: 0, start: 13, end: 14 }, "`A` is too short", "one letter");
+/// let rendered = error.with_help("choose a longer name").render(&sources);
+/// assert_eq!(
+///     rendered,
+///     "error: `A` is too short
+///  --> main.p4:1:14
+/// 1 | const bit<8> A = 1;
+///   |              ^ one letter
+///   help: choose a longer name
+/// "
+/// );
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// One sentence without a full stop: what is wrong.
+    /// The error in one sentence, without a full stop.
     pub message: String,
-    /// Where.
+    /// The source range that is wrong.
     pub span: Span,
-    /// A few words beside the place: what was found there or expected.
+    /// The label printed under the source range: what was found or expected there.
     pub label: String,
-    /// Other places that matter, each with a few words: a first declaration, say.
+    /// Other source ranges that explain the error, each with a label: for example the first of two declarations.
     pub related: Vec<(Span, String)>,
-    /// What would be accepted, or what to do instead.
+    /// Advice: what would be accepted, or what to write instead.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// Without related places and help.
+    /// Creates an error without related source ranges and without advice.
     pub fn new(span: Span, message: impl Into<String>, label: impl Into<String>) -> Diagnostic {
         Diagnostic { message: message.into(), span, label: label.into(), related: Vec::new(), help: None }
     }
 
-    /// Something of P4 that this compiler does not have; `instead` may say what to do.
+    /// Creates an error for a construct of P4_16 that this compiler does not support; `instead` is advice.
     pub fn unsupported(span: Span, what: &str, instead: Option<&str>) -> Diagnostic {
         let help = instead.map(str::to_string);
         Diagnostic { help, ..Diagnostic::new(span, format!("not supported: {what}"), "not part of the subset") }
     }
 
-    /// With one more place that matters.
+    /// Adds a related source range.
     pub fn with_related(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
         self.related.push((span, label.into()));
         self
     }
 
-    /// With advice.
+    /// Adds advice.
     pub fn with_help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// As plain text: `file:line:column: message`, the line, a mark under the place, the related places and the advice.
+    /// Renders the error as plain text: `file:line:column: message`, the source line, `^` under the source range, the
+    /// related source ranges and the advice.
     pub fn render(&self, sources: &SourceMap) -> String {
         let mut text = format!("error: {}\n", self.message);
-        self.render_place(&mut text, sources, self.span, &self.label);
+        self.render_span(&mut text, sources, self.span, &self.label);
         for (span, label) in &self.related {
-            self.render_place(&mut text, sources, *span, label);
+            self.render_span(&mut text, sources, *span, label);
         }
         if let Some(help) = &self.help {
             let _ = writeln!(text, "  help: {help}");
@@ -55,15 +76,15 @@ impl Diagnostic {
         text
     }
 
-    fn render_place(&self, out: &mut String, sources: &SourceMap, span: Span, label: &str) {
+    fn render_span(&self, out: &mut String, sources: &SourceMap, span: Span, label: &str) {
         let Some(file) = sources.files.get(usize::from(span.file)) else { return };
         let (line, column) = sources.position(span);
         let shown = file.text.lines().nth(line - 1).unwrap_or_default();
-        let (shown, before) = cut(shown, column - 1);
-        // Tabs keep their width under the line.
+        let (shown, before) = truncate_line(shown, column - 1);
+        // The indentation repeats the tabs of the source line, so that the `^` stand under the source range.
         let indent: String = shown.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let most = shown.chars().count().saturating_sub(before).max(1);
-        let width = sources.text(span).chars().take_while(|c| *c != '\n').count().clamp(1, most);
+        let max_width = shown.chars().count().saturating_sub(before).max(1);
+        let width = sources.text(span).chars().take_while(|c| *c != '\n').count().clamp(1, max_width);
         let margin = " ".repeat(line.to_string().len());
         let _ = writeln!(out, "{margin}--> {}:{line}:{column}", file.name);
         let _ = writeln!(out, "{line} | {shown}");
@@ -71,15 +92,28 @@ impl Diagnostic {
     }
 }
 
-/// A line, or of a long one what is around a place, and how many characters of it stand before that place.
-fn cut(line: &str, before: usize) -> (String, usize) {
-    const MOST: usize = 200;
-    const AROUND: usize = 80;
-    if line.chars().count() <= MOST {
+/// Truncates a long line to the text around a column; returns the text and the column within the text.
+fn truncate_line(line: &str, before: usize) -> (String, usize) {
+    const MAX_CHARS: usize = 200;
+    const CONTEXT_CHARS: usize = 80;
+    if line.chars().count() <= MAX_CHARS {
         return (line.to_string(), before);
     }
-    let skipped = before.saturating_sub(AROUND);
+    let skipped = before.saturating_sub(CONTEXT_CHARS);
     let start = if skipped > 0 { "..." } else { "" };
-    let shown: String = line.chars().skip(skipped).take(2 * AROUND).collect();
+    let shown: String = line.chars().skip(skipped).take(2 * CONTEXT_CHARS).collect();
     (format!("{start}{shown}..."), before - skipped + start.len())
+}
+
+/// Returns the known name that is most similar to `name`, for the advice `did you mean ...?`.
+///
+/// The edit distance may be a third of the characters, and 1 in a name of two characters. Among equally similar names
+/// the first in alphabetical order is chosen.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let max_distance = match name.chars().count() {
+        0 | 1 => return None,
+        length => (length / 3).max(1),
+    };
+    let ranked = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
+    ranked.filter(|(distance, _)| (1..=max_distance).contains(distance)).min().map(|(_, known)| known)
 }

@@ -1,7 +1,11 @@
-//! A program as it is meant: names resolved, types checked, constants folded, calls of actions and controls put in place. Every variable,
-//! field and parameter that holds bits is a *slot* of its pipeline; nothing of structs, enums and generics is left.
+//! The high-level intermediate representation (HIR): a checked program.
 //!
-//! It is correct by construction: widths agree, slots exist, slices lie within what they are of. What executes it need not check.
+//! In the HIR, names are resolved, types are checked, constants are folded, and calls of actions and controls are
+//! inlined. Every variable, field and parameter that holds bits is a *slot* of its pipeline; structs, enums and
+//! generics no longer exist.
+//!
+//! The front end produces only well-formed HIR: widths agree, slots exist, and slices lie within their operands. Code
+//! that executes the HIR need not check this again.
 
 pub mod check;
 
@@ -10,143 +14,146 @@ use crate::source::Span;
 /// A checked program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
-    /// Parser and ingress control.
+    /// The parser and the ingress control.
     pub ingress: Pipeline,
-    /// Egress control and deparser.
+    /// The egress control and the deparser.
     pub egress: Pipeline,
-    /// Objects with state, shared by both pipelines.
+    /// The objects with state, which both pipelines share.
     pub instances: Vec<Instance>,
-    /// Annotations of the package's instance (`main`), as name and argument (empty without).
+    /// The annotations of the package's instance (`main`): name and argument. The argument is empty if the annotation
+    /// has none.
     pub annotations: Vec<(String, String)>,
-    /// Constants of the top level that may be given another value, with the value that they have.
+    /// The top-level constants whose values a user may replace, each with its current value.
     pub constants: Vec<(String, u128)>,
 }
 
-/// One of the two pipelines, with slots of its own.
+/// One of the two pipelines. Each has its own slots.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pipeline {
-    /// What its slots are.
+    /// The slots.
     pub slots: Vec<Slot>,
-    /// Its headers.
+    /// The headers.
     pub headers: Vec<Header>,
-    /// Its tables.
+    /// The tables.
     pub tables: Vec<Table>,
-    /// What the architecture gives it: `arrival.trimmed` and the slot. Written before it runs.
+    /// The values that the architecture passes to the pipeline: the name, such as `arrival.trimmed`, and the slot that
+    /// is written before the pipeline runs.
     pub inputs: Vec<(String, SlotId)>,
-    /// What the architecture takes from it. Zero before it runs, but for an `inout`: that is also one of the inputs.
+    /// The values that the architecture reads after the pipeline has run. They are zero before it runs, except for
+    /// `inout` values, which are also among the inputs.
     pub outputs: Vec<(String, SlotId)>,
-    /// States of the parser; the first one is `start`. Empty in egress.
+    /// The states of the parser; the first one is `start`. Empty in egress.
     pub states: Vec<State>,
-    /// What the control does.
+    /// The statements of the control.
     pub control: Vec<Stmt>,
-    /// What the deparser does. Empty in ingress.
+    /// The statements of the deparser. Empty in ingress.
     pub deparser: Vec<Stmt>,
 }
 
-/// Number of a slot in its pipeline.
+/// A slot: its index in the pipeline's slots.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SlotId(pub u32);
-/// Number of a header in its pipeline.
+/// A header: its index in the pipeline's headers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct HeaderId(pub u32);
-/// Number of a table in its pipeline.
+/// A table: its index in the pipeline's tables.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TableId(pub u32);
-/// Number of an instance in the program.
+/// An extern object: its index in the program's instances.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct InstanceId(pub u32);
-/// Number of a state in its parser.
+/// A parser state: its index in the pipeline's states.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StateId(pub u32);
 
-/// A scalar variable. All are zero when a pipeline begins, but for its inputs.
+/// A scalar variable. All slots are zero when a pipeline begins, except its inputs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// For readers: `hdr.ndp.flags`.
+    /// The name for diagnostics and dumps, such as `hdr.ndp.flags`.
     pub name: String,
-    /// Bits, 1 to 128; a `bool` has 1.
+    /// The width in bits, 1 to 128; a `bool` has 1.
     pub width: u32,
-    /// Two's complement.
+    /// Whether the value is a two's-complement number.
     pub signed: bool,
 }
 
 /// A header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// For readers: `hdr.ndp`.
+    /// The name for diagnostics and dumps, such as `hdr.ndp`.
     pub name: String,
-    /// One bit: whether it is valid.
+    /// The slot of the validity bit.
     pub valid: SlotId,
-    /// Its fields, first to last. Their widths add up to whole bytes.
+    /// The fields, first to last. Their widths add up to whole bytes.
     pub fields: Vec<SlotId>,
 }
 
-/// Something with state that the architecture provides.
+/// An object with state that the architecture provides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instance {
-    /// Its name in the program.
+    /// The name in the program.
     pub name: String,
-    /// Which extern it is: `IfElseRaw`.
+    /// The extern type: `IfElseRaw`.
     pub kind: String,
-    /// Widths of the scalars of its type argument, first to last; one for a `bit<W>`.
+    /// The widths of the scalars of the type argument, first to last; a `bit<W>` has one.
     pub types: Vec<u32>,
-    /// What its constructor was given.
+    /// The arguments of the constructor.
     pub arguments: Vec<u128>,
-    /// Where it is declared.
+    /// The source range of the declaration.
     pub span: Span,
 }
 
 /// A state of the parser.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does.
+    /// The statements.
     pub body: Vec<Stmt>,
-    /// Where it goes.
+    /// The transition to the next state.
     pub transition: Transition,
 }
 
-/// The end of a state.
+/// The transition at the end of a parser state.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Transition {
-    /// On.
+    /// An unconditional transition.
     To(Target),
-    /// To the first case that all keys match; with none to `reject`.
+    /// A transition to the target of the first case whose patterns match all keys; to `reject` if no case matches.
     Select {
-        /// What it looks at.
+        /// The expressions that are compared with the patterns.
         keys: Vec<Expr>,
-        /// In order: one pattern for each key.
+        /// The cases in order: one pattern for each key, and the target.
         cases: Vec<(Vec<Pattern>, Target)>,
     },
 }
 
-/// Where a parser goes.
+/// The target of a transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// To a state.
+    /// A state.
     State(StateId),
-    /// To the control.
+    /// `accept`: the control runs next.
     Accept,
-    /// Nowhere: the packet is forgotten.
+    /// `reject`: the NIC drops the packet.
     Reject,
 }
 
-/// What a key may be, compared as unsigned numbers.
+/// A pattern that a key is compared with, as an unsigned number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// `key & mask == value`; the value has no bit outside the mask.
+    /// Matches if `key & mask == value`; the value has no bit outside the mask.
     Masked {
         /// The value.
         value: u128,
-        /// Bits that matter.
+        /// The bits that are compared.
         mask: u128,
     },
-    /// `low <= key <= high`
+    /// Matches if `low <= key <= high`.
     Range {
-        /// Least.
+        /// The minimum.
         low: u128,
-        /// Greatest.
+        /// The maximum.
         high: u128,
     },
 }
@@ -154,222 +161,228 @@ pub enum Pattern {
 /// A table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it looks at, and how.
+    /// The keys with their match kinds.
     pub keys: Vec<(Expr, MatchKind)>,
-    /// What it can do.
+    /// The actions.
     pub actions: Vec<Action>,
-    /// What it does when nothing matches: an action by its index, and the arguments; `None`: nothing.
+    /// The default action, which runs if no entry matches: its index in `actions` and its arguments. `None` if there
+    /// is no default action.
     pub default: Option<(usize, Vec<u128>)>,
-    /// The control plane may not change the default.
+    /// Whether the default action is `const`: the control plane cannot change it.
     pub default_const: bool,
-    /// Entries of the program. In order of precedence, but for one `lpm` key: there the longest prefix comes first.
+    /// The program's entries in order of precedence; in a table with one `lpm` key, entries with longer prefixes come
+    /// first.
     pub entries: Vec<Entry>,
-    /// The control plane may add none.
+    /// Whether the entries are `const`: the control plane cannot change them.
     pub entries_const: bool,
-    /// How many entries it may have.
+    /// The maximum number of entries.
     pub size: u32,
-    /// Where it is declared.
+    /// The source range of the declaration.
     pub span: Span,
 }
 
-/// How a table looks at a key.
+/// The match kind of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatchKind {
-    /// All of it.
+    /// All bits are compared.
     Exact,
-    /// Under a mask.
+    /// The bits under the entry's mask are compared.
     Ternary,
-    /// A prefix, the longest first.
+    /// The prefix is compared; the longest matching prefix takes precedence.
     Lpm,
 }
 
-/// What a table can do.
+/// An action of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Action {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Where the entry's arguments go before it runs.
+    /// The slots that receive the entry's arguments before the action runs.
     pub parameters: Vec<SlotId>,
-    /// What it does.
+    /// The statements.
     pub body: Vec<Stmt>,
 }
 
 /// An entry of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// One for each key.
+    /// One pattern for each key.
     pub keys: Vec<Pattern>,
-    /// The action, by its index in the table.
+    /// The action: its index in the table's `actions`.
     pub action: usize,
-    /// Its arguments.
+    /// The arguments of the action.
     pub arguments: Vec<u128>,
 }
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stmt {
-    /// All of a slot; the widths are the same.
+    /// Assigns a value to a slot of the same width.
     Assign {
         /// The slot.
         slot: SlotId,
-        /// Its new value.
+        /// The new value.
         value: Expr,
     },
-    /// As many bits of a slot as the value has.
+    /// Assigns a value to some bits of a slot: as many as the value has.
     AssignSlice {
         /// The slot.
         slot: SlotId,
-        /// Lowest bit.
+        /// The lowest bit that is assigned.
         low: u32,
-        /// The bits' new value.
+        /// The new value of the bits.
         value: Expr,
     },
-    /// One or the other.
+    /// Runs one of two branches.
     If {
-        /// Of width 1.
+        /// The condition, of width 1.
         condition: Expr,
-        /// If it is 1.
+        /// Runs if the condition is 1.
         then: Vec<Stmt>,
-        /// If it is 0.
+        /// Runs if the condition is 0.
         otherwise: Vec<Stmt>,
     },
-    /// The case with the value, else the default.
+    /// Runs the case with the value, or else the default.
     Switch {
-        /// What it looks at.
+        /// The value that is compared.
         value: Expr,
-        /// Values and what to do; no value twice.
+        /// The cases: values and statements. No value occurs twice.
         cases: Vec<(Vec<u128>, Vec<Stmt>)>,
-        /// What to do otherwise.
+        /// Runs if no case has the value.
         default: Vec<Stmt>,
     },
-    /// A body that [`Stmt::Leave`] can leave: an action or control that was put in place.
+    /// A body that [`Stmt::Leave`] can leave: an inlined action or control.
     Scope(Vec<Stmt>),
-    /// Goes on after the so manieth enclosing [`Stmt::Scope`], 0 for the innermost.
+    /// Continues after an enclosing [`Stmt::Scope`]: 0 means the innermost one, 1 the one around it.
     Leave(u32),
     /// Ends the control.
     Exit,
-    /// Looks a table up, and does what it says.
+    /// Applies a table: looks up the keys and runs the action found.
     Apply {
-        /// Which.
+        /// The table.
         table: TableId,
-        /// Gets 1 if an entry matched, else 0.
+        /// The slot set to 1 if an entry matched, else to 0.
         hit: Option<SlotId>,
-        /// Gets the index of the action that ran; that of no action if none did: the number of the table's actions.
+        /// The slot set to the index of the action that ran, or to the number of the table's actions if no action ran.
         action: Option<SlotId>,
     },
-    /// Calls something of the architecture.
+    /// Calls a function or method of the architecture.
     Extern(ExternCall),
-    /// Parser: takes the header's bytes off the packet, and makes it valid. Too few bytes: the packet is forgotten.
+    /// Parser only: extracts a header from the packet and makes it valid. A packet with too few bytes is dropped.
     Extract(HeaderId),
-    /// Parser: leaves out so many bits, a multiple of 8.
+    /// Parser only: skips bits of the packet; the number is a multiple of 8.
     Advance(u32),
-    /// Deparser: puts the header's bytes into the packet, if it is valid.
+    /// Deparser only: appends the header's bytes to the packet, if the header is valid.
     Emit(HeaderId),
 }
 
-/// A call of something that the architecture provides.
+/// A call of a function or method that the architecture provides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExternCall {
-    /// `execute`, or `delivered_event`.
+    /// The name: `execute`, or `delivered_event`.
     pub function: String,
-    /// The object whose method it is.
+    /// The object whose method is called; `None` for a function.
     pub instance: Option<InstanceId>,
-    /// What goes in: the scalars of every parameter that is not `out`, first to last.
+    /// The arguments: the scalars of all `in` and `inout` parameters, first to last.
     pub arguments: Vec<Expr>,
-    /// Where what comes out goes: the scalars of the result, then those of every `out` and `inout` parameter. Their widths are as declared;
-    /// `None` where nobody wants it.
+    /// The slots that receive the results: the scalars of the return value, then those of all `out` and `inout`
+    /// parameters. The slots' widths are as declared; `None` for a result that is not used.
     pub results: Vec<Option<SlotId>>,
-    /// Where it stands.
+    /// The source range of the call.
     pub span: Span,
 }
 
-/// An expression without effects.
+/// An expression without side effects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
-    /// Bits of its value, 1 to 128; a `bool` has 1.
+    /// The width of the value in bits, 1 to 128; a `bool` has 1.
     pub width: u32,
-    /// What it is.
+    /// The expression itself.
     pub kind: ExprKind,
 }
 
-/// What an expression is. Values are unsigned numbers below two to the width; what is signed is two's complement.
+/// The kinds of expressions. A value is an unsigned number less than two to the power of its width; a signed one is
+/// represented in two's complement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
-    /// A number.
+    /// A constant.
     Const(u128),
-    /// A slot, of the same width.
+    /// The value of a slot of the same width.
     Slot(SlotId),
-    /// One operand, of the same width.
+    /// A unary operator; the operand has the same width.
     Unary(UnaryOp, Box<Expr>),
-    /// Two operands. But for shifts and concatenation they have the same width; so has the value, or it has width 1 for comparisons.
+    /// A binary operator. The operands have the same width, except in shifts and concatenations. The result has the
+    /// operands' width, or width 1 for comparisons.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// As many bits as this expression has, from `low` on.
+    /// A slice: bits `low` to `low + width - 1` of the operand, where `width` is that of this expression.
     Slice {
-        /// Of what.
+        /// The operand.
         of: Box<Expr>,
-        /// Lowest bit.
+        /// The lowest bit.
         low: u32,
     },
-    /// To more bits, with zeros.
+    /// Zero extension to this expression's width.
     ZeroExtend(Box<Expr>),
-    /// To more bits, with copies of the highest.
+    /// Sign extension to this expression's width.
     SignExtend(Box<Expr>),
-    /// By a condition of width 1. Both are without effects, so either may be evaluated.
+    /// A conditional expression; the condition has width 1. No operand has side effects, so both values may be
+    /// evaluated.
     Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-/// Operators with one operand.
+/// Unary operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnaryOp {
-    /// Two's complement.
+    /// Two's-complement negation.
     Negate,
-    /// All bits; also the `!` of a `bool`.
+    /// Bitwise complement; also the `!` of a `bool`.
     Not,
 }
 
-/// Operators with two operands. Overflow wraps.
+/// Binary operators. Addition, subtraction and multiplication wrap on overflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryOp {
-    /// Sum.
+    /// Addition.
     Add,
-    /// Difference.
+    /// Subtraction.
     Sub,
-    /// Sum, at most the greatest value.
+    /// Unsigned saturating addition.
     SatAdd,
-    /// Difference, at least the least value.
+    /// Unsigned saturating subtraction.
     SatSub,
-    /// The same for two's complement.
+    /// Signed saturating addition.
     SatAddSigned,
-    /// The same for two's complement.
+    /// Signed saturating subtraction.
     SatSubSigned,
-    /// Product.
+    /// Multiplication.
     Mul,
-    /// To higher bits; the second operand is unsigned, of any width. By the width or more: 0.
+    /// Left shift. The second operand is unsigned and may have any width; the result is 0 if it is at least the width
+    /// of the first.
     Shl,
-    /// To lower bits, with zeros.
+    /// Logical right shift.
     Shr,
-    /// To lower bits, with copies of the highest.
+    /// Arithmetic right shift.
     ShrSigned,
-    /// Bitwise; also `&&`.
+    /// Bitwise and; also `&&`.
     And,
-    /// Bitwise; also `||`.
+    /// Bitwise or; also `||`.
     Or,
-    /// Bitwise; also `!=` of a `bool`.
+    /// Bitwise exclusive or; also the `!=` of `bool`s.
     Xor,
-    /// The first operand's bits above the second's.
+    /// Concatenation: the first operand gives the upper bits.
     Concat,
     /// Equal.
     Eq,
     /// Not equal.
     Ne,
-    /// Less.
+    /// Unsigned less than.
     Lt,
-    /// Less or equal.
+    /// Unsigned less than or equal.
     Le,
-    /// Less, as two's complement.
+    /// Signed less than.
     LtSigned,
-    /// Less or equal, as two's complement.
+    /// Signed less than or equal.
     LeSigned,
 }

@@ -1,39 +1,40 @@
-//! Characters into tokens.
+//! The lexer: source text to tokens.
 
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use std::rc::Rc;
 
-/// A word, number or sign of a program.
+/// A token of P4.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    /// Where; what a macro stands for is where the macro was used.
+    pub(crate) kind: TokenKind,
+    /// The token's source range. A token from a macro's body has the range in which the macro was used.
     pub(crate) span: Span,
-    /// Nothing stands between this token and the next one.
+    /// No white space separates this token from the next one.
     pub(crate) joint: bool,
-    /// It is the first one of its line.
+    /// This token is the first one of its line.
     pub(crate) first_on_line: bool,
-    /// Bytes before the first token of its line.
+    /// The number of bytes before the first token of this line.
     pub(crate) indent: u32,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Ident(Rc<str>),
     Keyword(&'static str),
-    /// Its value; its width and whether it is signed, if that is written.
+    /// The value of an integer literal; and its width and whether it is signed, if the literal has a width prefix.
     Number(u128, Option<(u32, bool)>),
     String(Rc<str>),
-    /// Never `>>`: that may be two ends of type arguments.
-    Sign(&'static str),
-    /// Not P4; what is wrong has been reported.
-    Wrong,
+    /// An operator or punctuation. `>>` is lexed as two tokens, because it may close two lists of type arguments.
+    Punctuation(&'static str),
+    /// An invalid token, which has already been reported.
+    Invalid,
     End,
 }
 
-/// What a program may not use as a name. `apply`, `key`, `actions`, `entries`, `state`, `type` and `priority` are names elsewhere.
+/// The reserved words. `apply`, `key`, `actions`, `entries`, `state`, `type` and `priority` are identifiers elsewhere,
+/// so they are not reserved.
 pub(crate) const KEYWORDS: &[&str] = &[
     "_",
     "abstract",
@@ -79,17 +80,17 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "void",
 ];
 
-/// Longest first.
-const SIGNS: &[&str] = &[
+/// Operators and punctuation. A longer one comes before its own prefixes.
+const PUNCTUATION: &[&str] = &[
     "|+|=", "|-|=", "&&&", "...", "|+|", "|-|", "<<=", ">>=", "&&", "||", "==", "!=", "<=", ">=", "<<", "++", "..",
     "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "=",
     "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "@", "#",
 ];
 
-/// The widest value.
-const MOST_BITS: u32 = 128;
+/// The maximum width of an integer literal in bits.
+const MAX_BITS: u32 = 128;
 
-/// One file's tokens, in order.
+/// The lexer of one file.
 #[derive(Clone)]
 pub(crate) struct Lexer<'a> {
     file: u16,
@@ -97,7 +98,7 @@ pub(crate) struct Lexer<'a> {
     at: usize,
     line_start: bool,
     indent: u32,
-    /// A comment had no end: the rest of the file means nothing.
+    /// A block comment has no end, so the rest of the file was skipped.
     pub(crate) unterminated: bool,
 }
 
@@ -113,7 +114,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token; `End` at the end, again and again.
+    /// Returns the next token; at the end of the file returns `End` each time.
     pub(crate) fn next(&mut self, errors: &mut Vec<Diagnostic>) -> Token {
         self.skip_blanks(errors);
         let start = self.at;
@@ -127,7 +128,7 @@ impl<'a> Lexer<'a> {
         Token { kind, span: self.span(start), joint, first_on_line, indent: self.indent }
     }
 
-    /// What is left of a line, without blanks at its ends.
+    /// Returns the rest of the line without surrounding white space.
     pub(crate) fn rest_of_line(&mut self) -> (&'a str, Span) {
         let line = self.rest().lines().next().unwrap_or_default();
         let line_at = self.at;
@@ -137,13 +138,13 @@ impl<'a> Lexer<'a> {
         (line.trim(), Span { file, start: start as u32, end: end.max(start) as u32 })
     }
 
-    /// The tokens of this line that are left.
+    /// Returns the remaining tokens of this line.
     pub(crate) fn line_tokens(&mut self, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
         let mut tokens = Vec::new();
         loop {
             let (before, errors_before) = (self.clone(), errors.len());
             let token = self.next(errors);
-            if token.first_on_line || token.kind == Kind::End {
+            if token.first_on_line || token.kind == TokenKind::End {
                 *self = before;
                 errors.truncate(errors_before);
                 return tokens;
@@ -167,7 +168,7 @@ impl<'a> Lexer<'a> {
         &rest[..len]
     }
 
-    /// Blanks, ends of lines (a `\` before one joins two lines) and comments.
+    /// Skips white space, comments, and line continuations (`\` before a newline).
     fn skip_blanks(&mut self, errors: &mut Vec<Diagnostic>) {
         loop {
             let blanks = self.take_while(|c| c.is_ascii_whitespace());
@@ -194,14 +195,15 @@ impl<'a> Lexer<'a> {
             self.unterminated = true;
             let opening = Span { end: start as u32 + 2, ..self.span(start) };
             errors.push(
-                Diagnostic::new(opening, "a comment without end", "it begins here").with_help("end it with `*/`"),
+                Diagnostic::new(opening, "this comment has no end", "the comment begins here")
+                    .with_help("end it with `*/`"),
             );
         }
     }
 
-    fn kind(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+    fn kind(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind {
         let rest = self.rest();
-        let Some(first) = rest.chars().next() else { return Kind::End };
+        let Some(first) = rest.chars().next() else { return TokenKind::End };
         if first.is_ascii_digit() {
             return self.number(errors);
         }
@@ -210,20 +212,20 @@ impl<'a> Lexer<'a> {
             return KEYWORDS
                 .iter()
                 .find(|keyword| **keyword == word)
-                .map_or_else(|| Kind::Ident(word.into()), |k| Kind::Keyword(k));
+                .map_or_else(|| TokenKind::Ident(word.into()), |k| TokenKind::Keyword(k));
         }
         if first == '"' {
             return self.string(errors);
         }
-        if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+        if let Some(sign) = PUNCTUATION.iter().find(|sign| rest.starts_with(**sign)) {
             self.at += sign.len();
-            return Kind::Sign(sign);
+            return TokenKind::Punctuation(sign);
         }
-        self.stray(errors)
+        self.invalid_character(errors)
     }
 
-    /// A character that P4 has no use for, or a row of those that are not ASCII.
-    fn stray(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+    /// Reports a character that no token begins with; several non-ASCII characters in a row are one error.
+    fn invalid_character(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind {
         let start = self.at;
         let first = self.rest().chars().next().unwrap_or_default();
         self.at += first.len_utf8();
@@ -231,17 +233,17 @@ impl<'a> Lexer<'a> {
             self.take_while(|c| !c.is_ascii());
         }
         let shown = if first.is_control() { first.escape_unicode().to_string() } else { first.to_string() };
-        let error = Diagnostic::new(self.span(start), format!("the character `{shown}` has no meaning here"), "not P4");
+        let error = Diagnostic::new(self.span(start), format!("invalid character `{shown}`"), "not P4");
         errors.push(match first {
-            '“' | '”' | '‘' | '’' => error.with_help("a quote of P4 is `\"`"),
-            '\u{a0}' => error.with_help("this is a blank that does not break lines: type it anew"),
+            '“' | '”' | '‘' | '’' => error.with_help("P4 uses the straight quote `\"`"),
+            '\u{a0}' => error.with_help("this is a non-breaking space: replace it by a normal space"),
             first if first.is_ascii() => error,
-            _ => error.with_help("outside of comments and strings, a program is ASCII"),
+            _ => error.with_help("only ASCII characters are allowed outside of comments and strings"),
         });
-        Kind::Wrong
+        TokenKind::Invalid
     }
 
-    fn string(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+    fn string(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind {
         let start = self.at;
         let mut text = String::new();
         let mut chars = self.rest().char_indices().skip(1);
@@ -249,7 +251,7 @@ impl<'a> Lexer<'a> {
             match c {
                 '"' => {
                     self.at = start + at + 1;
-                    return Kind::String(text.into());
+                    return TokenKind::String(text.into());
                 }
                 '\\' => match chars.next() {
                     Some((_, 'n')) => text.push('\n'),
@@ -261,66 +263,70 @@ impl<'a> Lexer<'a> {
             }
         }
         self.take_while(|c| c != '\n');
-        errors.push(Diagnostic::new(self.span(start), "a string without end", "expected `\"` in this line"));
-        Kind::Wrong
+        errors.push(Diagnostic::new(self.span(start), "this string has no end", "expected `\"` on this line"));
+        TokenKind::Invalid
     }
 
-    fn number(&mut self, errors: &mut Vec<Diagnostic>) -> Kind {
+    fn number(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind {
         let start = self.at;
         let text = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
         let mut wrong = |lexer: &Lexer, message: String, label: &str, help: &str| {
             errors.push(Diagnostic::new(lexer.span(start), message, label).with_help(help));
-            Kind::Number(0, None)
+            TokenKind::Number(0, None)
         };
         if self.rest().starts_with('.') && self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) {
             self.at += 1;
             self.take_while(|c| c.is_ascii_alphanumeric());
             return wrong(
                 self,
-                "not supported: numbers with a fraction".into(),
-                "P4 has whole numbers only",
-                "scale it, and shift the result",
+                "not supported: numbers with a decimal fraction".into(),
+                "P4 has only integers",
+                "multiply the constant by a power of two, and shift the result to the right",
             );
         }
         match parse_number(text) {
-            Ok((value, width)) => Kind::Number(value, width),
+            Ok((value, width)) => TokenKind::Number(value, width),
             Err((message, label, help)) => wrong(self, message, label, help),
         }
     }
 }
 
-type WrongNumber = (String, &'static str, &'static str);
+type NumberError = (String, &'static str, &'static str);
 
-/// `255`, `0xff`, `8w255`, `4s0b0111`, ...
-fn parse_number(text: &str) -> Result<(u128, Option<(u32, bool)>), WrongNumber> {
+/// Parses an integer literal: `255`, `0xff`, `8w255`, `4s0b0111`, ...
+fn parse_number(text: &str) -> Result<(u128, Option<(u32, bool)>), NumberError> {
     let prefix =
         text.find(|c: char| !c.is_ascii_digit() && c != '_').filter(|at| matches!(text.as_bytes()[*at], b'w' | b's'));
     let Some(at) = prefix else { return Ok((digits(text, text)?, None)) };
-    let width = text[..at].parse().ok().filter(|width| (1..=MOST_BITS).contains(width));
+    let width = text[..at].parse().ok().filter(|width| (1..=MAX_BITS).contains(width));
     let width: u32 = width.ok_or_else(|| {
-        (format!("the number `{text}` is {} bits wide", &text[..at]), "no such width", "a width is from 1 to 128 bits")
+        (
+            format!("the number `{text}` has a width of {} bits", &text[..at]),
+            "width out of range",
+            "a width is 1 to 128 bits",
+        )
     })?;
     let signed = text.as_bytes()[at] == b's';
     let value = digits(&text[at + 1..], text)?;
     let bits = if signed { width - 1 } else { width };
-    if bits < MOST_BITS && value >> bits != 0 {
-        let most = (1u128 << bits) - 1;
+    if bits < MAX_BITS && value >> bits != 0 {
+        let max = (1u128 << bits) - 1;
         let message = format!(
-            "`{text}` does not fit: {} reach to {most}",
-            if signed { format!("{width} bits with sign") } else { format!("{width} bits") }
+            "`{text}` does not fit: the maximum of {} is {max}",
+            if signed { format!("{width} signed bits") } else { format!("{width} bits") }
         );
         let help = if signed {
-            "make it wider, or write a negative number as `(int<W>) -value`"
+            "use a larger width, or write a negative number as `(int<W>) -value`"
         } else {
-            "make it wider, or the value smaller; it is not cut off"
+            "use a larger width or a smaller value; the value is not truncated"
         };
         return Err((message, "the value is too large for its width", help));
     }
     Ok((value, Some((width, signed))))
 }
 
-/// Digits with the prefix of their base; `text`: the number that they are of.
-fn digits(digits: &str, text: &str) -> Result<u128, WrongNumber> {
+/// Parses digits with an optional base prefix; `text` is the whole literal, for error messages.
+fn digits(digits: &str, text: &str) -> Result<u128, NumberError> {
     let prefix = digits.get(..2).unwrap_or_default().to_ascii_lowercase();
     let (radix, digits) = match prefix.as_str() {
         "0x" => (16, &digits[2..]),
@@ -333,11 +339,11 @@ fn digits(digits: &str, text: &str) -> Result<u128, WrongNumber> {
     for c in digits.chars().filter(|c| *c != '_') {
         let digit = c.to_digit(radix).ok_or_else(|| {
             let help = "a number is `10`, `0xff`, `0o17`, `0b1010` or, with its width, `8w10`, `4s7`";
-            (format!("`{c}` in `{text}` is no digit of base {radix}"), "not a number", help)
+            (format!("`{c}` in `{text}` is not a digit of base {radix}"), "invalid number", help)
         })?;
         let next = value.checked_mul(radix.into()).and_then(|value| value.checked_add(digit.into()));
         let too_large =
-            || (format!("the number `{text}` needs more than 128 bits"), "too large", "128 bits are the most");
+            || (format!("the number `{text}` needs more than 128 bits"), "too large", "a number has at most 128 bits");
         value = next.ok_or_else(too_large)?;
     }
     if digits.chars().all(|c| c == '_') {

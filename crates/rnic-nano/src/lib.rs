@@ -1,22 +1,40 @@
-//! Transports programmed in P4.
+//! A compiler and runtime for message transports that are programmed in P4_16.
 //!
-//! A program in P4_16 becomes a [`message::Pipeline`](rnic_transport::message::Pipeline) that runs in the simulator as a transport
-//! written in Rust does.
+//! The compiler turns a P4 program into a [`message::Pipeline`](rnic_transport::message::Pipeline). The simulator runs
+//! this pipeline in the same way as a transport written in Rust.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`compile`](mod@compile) | text into a program that runs: all of what follows |
-//! | [`source`] | files, positions |
-//! | [`diagnostic`] | what is wrong with a program, and where |
-//! | [`ast`] | a program as it is written |
-//! | [`parser`] | text into a program as it is written: preprocessor, lexer, parser |
-//! | [`sema`] | from the one to the other: names, types, constants, lowering |
-//! | [`hir`] | a program as it is meant: names resolved, types checked, everything in scalar slots |
-//! | [`lower`] | from there to instructions that run |
+//! | [`compile`](mod@compile) | the compiler driver: source text to executable program |
+//! | [`source`] | source files and positions |
+//! | [`diagnostic`] | error messages with positions |
+//! | [`parser`] | the front end: preprocessor, lexer, parser |
+//! | [`ast`] | the abstract syntax tree that the parser returns |
+//! | [`sema`] | semantic analysis: name resolution, type checking, constant folding, lowering to HIR |
+//! | [`hir`] | the high-level intermediate representation: a checked program over scalar slots |
+//! | [`lower`] | code generation: instructions, optimisation, register allocation |
 //! | [`program`] | a compiled program |
 //! | [`pipeline`] | a program on a NIC |
-//! | [`runtime`] | registers, schedulers, tables and their control plane |
-//! | [`cost`] | what a program would cost as hardware |
+//! | [`runtime`] | registers, schedulers, tables and the control plane's access to tables |
+//! | [`cost`] | a model of the program's cost in hardware |
+//!
+//! # Examples
+//! Compile a transport, load it into a NIC, and let it write the header of a data packet:
+//! ```
+//! use rnic_nano::{NicParameters, P4Pipeline, compile_file};
+//! use rnic_transport::message::{Departure, Pipeline, flags};
+//! use std::path::Path;
+//!
+//! let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/window.p4")), &[])?;
+//! let nic = NicParameters { ip: 0x0a00_0001, rtt_pkts: 10, mtu: 1000, ..NicParameters::default() };
+//! let mut pipeline = P4Pipeline::<64>::new(&program, &nic)?;
+//!
+//! let departure = Departure { dst_ip: 0x0a00_0002, flags: flags::DATA, payload: 1000, ..Departure::default() };
+//! let header = pipeline.egress(&departure).header;
+//! assert_eq!(header.bytes[30..34], [10, 0, 0, 2], "the destination address in the IPv4 header");
+//! assert_eq!(usize::from(header.len), 14 + 20 + 21, "Ethernet, IPv4 and the program's own header");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod arithmetic;
 pub mod ast;

@@ -1,7 +1,8 @@
-//! Tokens into a syntax tree.
+//! The parser: tokens to an abstract syntax tree (AST).
 //!
-//! A recursive descent after the grammar of the P4_16 specification, version 1.2.4. What P4 has and the subset has not is recognised and
-//! answered with "not supported". After an error the parser goes on behind the next `;` or `}`.
+//! A recursive-descent parser for the grammar of the P4_16 specification, version 1.2.4. It recognises constructs of
+//! P4 that the compiler's subset lacks and reports them as "not supported". After an error it resumes after the next
+//! `;` or `}`.
 
 mod declarations;
 mod expressions;
@@ -11,26 +12,39 @@ mod tables;
 mod types;
 
 use crate::ast::{Ident, Module};
-use crate::diagnostic::Diagnostic;
-use crate::lexer::{KEYWORDS, Kind, Token};
+use crate::diagnostic::{Diagnostic, nearest};
+use crate::lexer::{KEYWORDS, Token, TokenKind};
 pub use crate::preprocess::Include;
-use crate::preprocess::{nearest, preprocess};
+use crate::preprocess::preprocess;
 use crate::source::{SourceFile, SourceMap, Span};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Blocks, expressions and types within one another.
-const MOST_NESTED: usize = 200;
-/// Operators of one expression.
-const MOST_OPERATORS: usize = 500;
-/// Errors that are reported.
-const MOST_ERRORS: usize = 20;
+/// Maximum nesting depth of blocks, expressions and types.
+const MAX_NESTING: usize = 200;
+/// Maximum number of operators in one expression.
+const MAX_OPERATORS: usize = 500;
+/// Maximum number of errors reported for a program.
+const MAX_ERRORS: usize = 20;
 
-/// Reads a program and what it includes. `include` gives the text of a file that stands beside the program: its path is relative to the
-/// program, with `/`.
+/// Parses a program and the files that it includes.
+///
+/// `include` returns the text of a file that the program includes with `#include "..."`; the file's path is relative
+/// to the program's own file.
 ///
 /// # Errors
-/// What is wrong, at most 20 things, in the order in which they were found; with the files that the places are in.
+/// The errors, at most 20, in the order in which they were found, with the source files that their spans refer to.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::parser::parse_program;
+/// use rnic_nano::source::SourceFile;
+///
+/// let main = SourceFile { name: "main.p4".into(), text: "#include \"size.p4\"\nconst bit<8> TWICE = 2 *
+/// SIZE;\n".into() }; let include = |path: &str| (path == "size.p4").then(|| "const bit<8> SIZE = 8;\n".to_string());
+/// let (module, sources) = parse_program(main, &include).expect("the program has no syntax error");
+/// assert_eq!((module.items.len(), sources.files.len()), (2, 2));
+/// ```
 pub fn parse_program(main: SourceFile, include: Include) -> Result<(Module, SourceMap), (Vec<Diagnostic>, SourceMap)> {
     let read = preprocess(main, include);
     let mut errors = read.errors;
@@ -40,38 +54,40 @@ pub fn parse_program(main: SourceFile, include: Include) -> Result<(Module, Sour
     let mut parser = Parser::new(read.tokens);
     let module = parser.module();
     errors.append(&mut parser.errors);
-    errors.truncate(MOST_ERRORS);
+    errors.truncate(MAX_ERRORS);
     if errors.is_empty() { Ok((module, read.sources)) } else { Err((errors, read.sources)) }
 }
 
-/// An error has been reported.
+/// Marks a failed parse whose error has already been reported.
 #[derive(Debug)]
 struct Failed;
 
 type Parsed<T> = Result<T, Failed>;
 
 struct Parser {
-    /// The last one is `End`.
+    /// The tokens; the last one is `End`.
     tokens: Vec<Token>,
     at: usize,
     errors: Vec<Diagnostic>,
-    /// The token at which the last error was reported: another one there is its consequence.
+    /// The token at which the last error was reported; a second error at the same token would be a consequence of the
+    /// first and is not reported.
     failed_at: Option<usize>,
-    /// Nothing more is reported.
+    /// No more errors are reported.
     stopped: bool,
-    /// Names of types so far: `(name) value` is a cast then.
+    /// The type names declared so far: with a type name, `(name) value` is a cast.
     types: BTreeSet<Rc<str>>,
-    nested: usize,
-    /// Expressions around this place, and operators in the outermost of them.
+    nesting: usize,
+    /// Number of expressions around the current token, and number of operators in the outermost of them.
     expressions: usize,
     operators: usize,
-    /// Within a state of a parser.
+    /// The current token is in a state of a parser.
     in_state: bool,
-    /// Within an annotation.
+    /// The current token is in an annotation.
     in_annotation: bool,
-    /// The first block of this declaration whose ends stand at different indentations: where a `}` may be missing.
-    crooked: Option<Span>,
-    /// Here the parser is already behind what was wrong.
+    /// The first block of the current declaration whose `}` is not indented like its opening line: a `}` is probably
+    /// missing in this block.
+    misindented: Option<Span>,
+    /// The token index at which error recovery has already ended: recovery from here skips nothing.
     recovered: Option<usize>,
 }
 
@@ -84,12 +100,12 @@ impl Parser {
             failed_at: None,
             stopped: false,
             types: BTreeSet::new(),
-            nested: 0,
+            nesting: 0,
             expressions: 0,
             operators: 0,
             in_state: false,
             in_annotation: false,
-            crooked: None,
+            misindented: None,
             recovered: None,
         }
     }
@@ -98,7 +114,7 @@ impl Parser {
         self.ahead(0)
     }
 
-    /// The token `count` further on.
+    /// Returns the token `count` positions after the current one.
     fn ahead(&self, count: usize) -> &Token {
         &self.tokens[(self.at + count).min(self.tokens.len() - 1)]
     }
@@ -107,12 +123,12 @@ impl Parser {
         self.peek().span
     }
 
-    /// Where the token before this one is.
+    /// Returns the span of the token before the current one.
     fn last_span(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].span
     }
 
-    /// Goes on; stays at the end.
+    /// Advances to the next token, except at the end, and returns the span of the token it leaves.
     fn bump(&mut self) -> Span {
         let span = self.span();
         self.at = (self.at + 1).min(self.tokens.len() - 1);
@@ -120,20 +136,20 @@ impl Parser {
     }
 
     fn at_end(&self) -> bool {
-        self.peek().kind == Kind::End
+        self.peek().kind == TokenKind::End
     }
 
     fn is(&self, sign: &str) -> bool {
-        is_sign(self.peek(), sign)
+        is_punctuation(self.peek(), sign)
     }
 
     fn is_keyword(&self, keyword: &str) -> bool {
-        matches!(self.peek().kind, Kind::Keyword(found) if found == keyword)
+        matches!(self.peek().kind, TokenKind::Keyword(found) if found == keyword)
     }
 
-    /// Whether a name stands here that is a word of the language at this place only.
+    /// Whether the current token is an identifier that is a keyword only in this context, such as `apply`.
     fn is_word(&self, word: &str) -> bool {
-        matches!(&self.peek().kind, Kind::Ident(found) if **found == *word)
+        matches!(&self.peek().kind, TokenKind::Ident(found) if **found == *word)
     }
 
     fn eat(&mut self, sign: &str) -> Option<Span> {
@@ -145,18 +161,18 @@ impl Parser {
     }
 
     fn report(&mut self, error: Diagnostic) {
-        let known = self.failed_at == Some(self.at) || self.peek().kind == Kind::Wrong;
+        let known = self.failed_at == Some(self.at) || self.peek().kind == TokenKind::Invalid;
         if self.stopped || known {
             return;
         }
         self.failed_at = Some(self.at);
         self.errors.push(error);
-        if self.errors.len() >= MOST_ERRORS {
+        if self.errors.len() >= MAX_ERRORS {
             self.stop();
         }
     }
 
-    /// Reads nothing more.
+    /// Stops parsing: no more tokens are read and no more errors are reported.
     fn stop(&mut self) {
         self.stopped = true;
         self.at = self.tokens.len() - 1;
@@ -167,12 +183,12 @@ impl Parser {
         Err(Failed)
     }
 
-    /// Something of P4 that begins here and that the subset has not.
+    /// Fails because the construct at the current token is valid P4 that the compiler does not support.
     fn unsupported<T>(&mut self, what: &str, instead: Option<&str>) -> Parsed<T> {
         self.fail(Diagnostic::unsupported(self.span(), what, instead))
     }
 
-    /// What stands here is not what must.
+    /// Fails because the current token is not the expected one.
     fn unexpected<T>(&mut self, expected: &str) -> Parsed<T> {
         self.fail(self.unexpected_error(expected))
     }
@@ -182,7 +198,7 @@ impl Parser {
         Diagnostic::new(self.span(), message, format!("expected {expected}"))
     }
 
-    /// A sign that must stand here; `after` says behind what.
+    /// Consumes an operator or punctuation that must stand here; `after` describes, for the message, what it follows.
     fn expect(&mut self, sign: &str, after: &str) -> Parsed<Span> {
         match self.eat(sign) {
             Some(span) => Ok(span),
@@ -190,22 +206,23 @@ impl Parser {
         }
     }
 
-    /// The end of what `open` began.
+    /// Consumes the closing punctuation of the construct that began at `open`.
     fn close(&mut self, sign: &str, open: Span, what: &str) -> Parsed<Span> {
         if let Some(span) = self.eat(sign) {
             return Ok(span);
         }
         let error = self.unexpected_error(&format!("`{sign}` at the end of {what}"));
-        self.fail(error.with_related(open, "it begins here"))
+        self.fail(error.with_related(open, "the opening is here"))
     }
 
-    /// `;`. One that is missing at the end of a line or block is reported, and taken as written.
+    /// Consumes a `;`. A `;` missing at the end of a line or block is reported, and parsing continues as if it were
+    /// present.
     fn semicolon(&mut self, after: &str) -> Parsed<()> {
         if self.eat(";").is_some() {
             return Ok(());
         }
         let (last, next) = (self.last_span(), self.peek());
-        let goes_on = !next.first_on_line && !is_sign(next, "}") && next.kind != Kind::End;
+        let goes_on = !next.first_on_line && !is_punctuation(next, "}") && next.kind != TokenKind::End;
         let place = Span { start: last.end, ..last };
         let message = format!("expected `;` after {after}, found {}", describe(next));
         let error = if goes_on {
@@ -217,39 +234,40 @@ impl Parser {
         if goes_on { Err(Failed) } else { Ok(()) }
     }
 
-    /// A name; `what` says of what.
+    /// Parses an identifier; `what` describes, for the message, whose name is expected.
     fn ident(&mut self, what: &str) -> Parsed<Ident> {
         let span = self.span();
         match &self.peek().kind {
-            Kind::Ident(name) => {
+            TokenKind::Ident(name) => {
                 let name = name.clone();
                 self.bump();
                 Ok(Ident { name, span })
             }
-            Kind::Keyword(keyword) if *keyword != "_" => {
+            TokenKind::Keyword(keyword) if *keyword != "_" => {
                 let error = self.unexpected_error(&format!("the name of {what}"));
-                let help = format!("`{keyword}` is a word of P4: choose another name");
+                let help = format!("`{keyword}` is a keyword of P4: choose another name");
                 self.fail(error.with_help(help))
             }
             _ => self.unexpected(&format!("the name of {what}")),
         }
     }
 
-    /// Parses something that may contain itself.
-    fn within<T>(&mut self, parse: impl FnOnce(&mut Parser) -> Parsed<T>) -> Parsed<T> {
-        if self.nested >= MOST_NESTED {
-            let message = format!("more than {MOST_NESTED} blocks, expressions and types within one another");
-            self.report(Diagnostic::new(self.span(), message, "this is too deep"));
+    /// Runs a parse function one nesting level deeper and fails if the nesting is too deep.
+    fn nested_parse<T>(&mut self, parse: impl FnOnce(&mut Parser) -> Parsed<T>) -> Parsed<T> {
+        if self.nesting >= MAX_NESTING {
+            let message = format!("blocks, expressions and types are nested more than {MAX_NESTING} levels deep");
+            self.report(Diagnostic::new(self.span(), message, "nested too deeply"));
             self.stop();
             return Err(Failed);
         }
-        self.nested += 1;
+        self.nesting += 1;
         let parsed = parse(self);
-        self.nested -= 1;
+        self.nesting -= 1;
         parsed
     }
 
-    /// A list in brackets that stand open at `open`; a comma separates, and may stand at the end of a list in braces.
+    /// Parses a comma-separated list up to the closing bracket `end`; the opening bracket is at `open`. Only a list in
+    /// braces may have a trailing comma.
     fn list<T>(
         &mut self, end: &str, open: Span, what: &str, parse: impl Fn(&mut Parser) -> Parsed<T>,
     ) -> Parsed<Vec<T>> {
@@ -264,7 +282,7 @@ impl Parser {
             }
             if self.eat(",").is_none() {
                 let error = self.unexpected_error(&format!("`,` or `{end}` in {what}"));
-                return self.fail(error.with_related(open, "it begins here"));
+                return self.fail(error.with_related(open, "the opening is here"));
             }
             if end == "}" && self.eat(end).is_some() {
                 return Ok(parts);
@@ -272,7 +290,8 @@ impl Parser {
         }
     }
 
-    /// `{`, parts until `}`. What is wrong with one part leaves the others; `recover` goes on behind it.
+    /// Parses `{`, then items until `}`. After an error in one item, `recover` skips to the next item, so that the
+    /// other items are still parsed.
     fn braces(&mut self, what: &str, mut part: impl FnMut(&mut Parser) -> Parsed<()>) -> Parsed<Span> {
         let indent = self.peek().indent;
         let open = self.expect("{", &format!("at the beginning of {what}"))?;
@@ -291,36 +310,39 @@ impl Parser {
         let (first_on_line, close_indent) = (self.peek().first_on_line, self.peek().indent);
         if let Some(close) = self.eat("}") {
             if first_on_line && close_indent != indent {
-                self.crooked.get_or_insert(open);
+                self.misindented.get_or_insert(open);
             }
             return Ok(open.to(close));
         }
         let message = format!("expected `}}` at the end of {what}, found {}", describe(self.peek()));
         let error = Diagnostic::new(self.span(), message, "expected `}` before this");
-        let error = error.with_related(open, "this is still open");
-        let crooked = self.crooked.filter(|crooked| *crooked != open);
-        self.report(match crooked {
-            Some(crooked) => error.with_related(crooked, "the `}` that ends this stands at another indentation"),
+        let error = error.with_related(open, "this `{` is not closed");
+        let misindented = self.misindented.filter(|misindented| *misindented != open);
+        self.report(match misindented {
+            Some(misindented) => {
+                error.with_related(misindented, "the `}` that closes this `{` has another indentation")
+            }
             None => error,
         });
-        // As if it were there: what follows may be right.
+        // Parsing continues as if the `}` were present, because the code after it may be correct.
         Ok(open.to(self.last_span()))
     }
 
-    /// Whether something begins here that stands at the top level only: a `}` before it is missing.
+    /// Whether a declaration begins here that is allowed only at the top level, which means that a `}` before it is
+    /// missing.
     fn begins_item(&self) -> bool {
         let next = self.ahead(1);
-        let named = matches!(next.kind, Kind::Ident(_));
+        let named = matches!(next.kind, TokenKind::Ident(_));
         match self.peek().kind {
-            Kind::Keyword("control" | "parser" | "struct" | "header" | "header_union" | "package") => named,
-            Kind::Keyword("typedef" | "extern") => true,
-            Kind::Keyword("match_kind") => is_sign(next, "{"),
-            Kind::Sign("#") | Kind::End => false,
+            TokenKind::Keyword("control" | "parser" | "struct" | "header" | "header_union" | "package") => named,
+            TokenKind::Keyword("typedef" | "extern") => true,
+            TokenKind::Keyword("match_kind") => is_punctuation(next, "{"),
+            TokenKind::Punctuation("#") | TokenKind::End => false,
             _ => false,
         }
     }
 
-    /// Goes behind the next `;` or block, or before the `}` that ends the block around this place.
+    /// Skips to after the next `;` or block, or to the `}` that ends the enclosing block.
     fn recover(&mut self) {
         if self.recovered == Some(self.at) {
             return;
@@ -347,7 +369,7 @@ impl Parser {
         }
     }
 
-    /// Goes behind the `}` of a list in which something was wrong, if it is in this statement.
+    /// Skips to after the `}` of a list with an error, if the `}` is in the current statement.
     fn skip_list(&mut self) {
         while !self.at_end() && !self.is(";") && !self.is("{") && !self.begins_item() {
             if self.eat("}").is_some() {
@@ -357,7 +379,7 @@ impl Parser {
         }
     }
 
-    /// Goes behind a block that begins here, or before what cannot be part of it.
+    /// Skips the block that begins here; stops before a token that cannot be part of a block.
     fn skip_block(&mut self) {
         let mut open = 0usize;
         while !self.at_end() && !self.begins_item() {
@@ -371,28 +393,28 @@ impl Parser {
     }
 }
 
-fn is_sign(token: &Token, sign: &str) -> bool {
-    matches!(token.kind, Kind::Sign(found) if found == sign)
+fn is_punctuation(token: &Token, sign: &str) -> bool {
+    matches!(token.kind, TokenKind::Punctuation(found) if found == sign)
 }
 
-/// A token as a sentence names it.
+/// Describes a token for an error message.
 fn describe(token: &Token) -> String {
     match &token.kind {
-        Kind::Ident(name) => format!("`{name}`"),
-        Kind::Keyword("_") => "`_`".into(),
-        Kind::Keyword(keyword) => format!("the keyword `{keyword}`"),
-        Kind::Number(value, None) => format!("the number {value}"),
-        Kind::Number(value, Some((width, signed))) => {
+        TokenKind::Ident(name) => format!("`{name}`"),
+        TokenKind::Keyword("_") => "`_`".into(),
+        TokenKind::Keyword(keyword) => format!("the keyword `{keyword}`"),
+        TokenKind::Number(value, None) => format!("the number {value}"),
+        TokenKind::Number(value, Some((width, signed))) => {
             format!("the number {width}{}{value}", if *signed { 's' } else { 'w' })
         }
-        Kind::String(_) => "a string".into(),
-        Kind::Sign(sign) => format!("`{sign}`"),
-        Kind::Wrong => "what is not P4".into(),
-        Kind::End => "the end of the program".into(),
+        TokenKind::String(_) => "a string".into(),
+        TokenKind::Punctuation(sign) => format!("`{sign}`"),
+        TokenKind::Invalid => "an invalid token".into(),
+        TokenKind::End => "the end of the program".into(),
     }
 }
 
-/// `did you mean` a keyword?
+/// Returns the advice `did you mean ...?` if a keyword is similar to `word`.
 fn near_keyword(word: &str, also: &[&'static str]) -> Option<String> {
     let known = KEYWORDS.iter().copied().chain(also.iter().copied()).filter(|known| known.len() > 1);
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))

@@ -1,4 +1,4 @@
-//! A program on a NIC: the [`message::Pipeline`](Pipeline) that the message engine drives.
+//! A P4 program on a NIC: the [`message::Pipeline`](Pipeline) that the NIC of a message transport calls.
 
 use crate::lower::{Executable, TELEMETRY_BYTES};
 use crate::program::{ARRIVAL, DEPARTURE, NIC, Program};
@@ -12,12 +12,12 @@ use rnic_transport::message::{
 };
 use std::sync::Arc;
 
-/// A header as it travels: bytes that the program's deparser wrote.
+/// A packet's header: the bytes that a program's deparser emitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct P4Header<const N: usize> {
-    /// The bytes; zero after the header's end.
+    /// The bytes; zero after the end of the header.
     pub bytes: [u8; N],
-    /// Length in bytes, at most `N`.
+    /// The length of the header in bytes, at most `N`.
     pub len: u16,
 }
 
@@ -27,27 +27,27 @@ impl<const N: usize> Default for P4Header<N> {
     }
 }
 
-/// What a program may know of its NIC: `nic_t`.
+/// The parameters of a NIC that a program can read: `nic_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NicParameters {
-    /// Its Ethernet address, 48 bits.
+    /// The NIC's Ethernet address, 48 bits.
     pub mac: u64,
-    /// That of the switch it is connected to, 48 bits.
+    /// The Ethernet address of the switch that the NIC is connected to, 48 bits.
     pub switch_mac: u64,
-    /// Its IP address.
+    /// The NIC's IPv4 address.
     pub ip: u32,
-    /// Packets in a round trip at line rate.
+    /// Number of full packets that a sender transmits in one round-trip time at line rate.
     pub rtt_pkts: u32,
-    /// Payload bytes of a full packet.
+    /// Payload of a full packet in bytes.
     pub mtu: u16,
-    /// Rate of its link, in Mbit/s.
+    /// Rate of the NIC's link in Mbit/s.
     pub line_rate_mbps: u32,
-    /// Longest round trip of an empty network, in nanoseconds.
+    /// Maximum round-trip time of an idle network in nanoseconds.
     pub base_rtt_ns: u32,
 }
 
 impl NicParameters {
-    /// In the order of `nic_t`.
+    /// Returns the values in the order of `nic_t`.
     fn values(&self) -> [u64; NIC.len()] {
         let mac = |address: u64| address & ((1 << 48) - 1);
         let [ip, rtt_pkts, rate, rtt] = [self.ip, self.rtt_pkts, self.line_rate_mbps, self.base_rtt_ns].map(u64::from);
@@ -57,28 +57,29 @@ impl NicParameters {
     }
 }
 
-/// What went wrong while a program ran. None of it stops it.
+/// Counters of errors while a program ran. None of these errors stops the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Packets that the parser rejected: too short, no case for a key, or by the program's will.
+    /// Packets that the parser rejected: they were too short, no case matched, or the program transitioned to
+    /// `reject`.
     pub rejected: u64,
-    /// Packets given up since the parser went in circles.
+    /// Packets dropped because the parser looped too often.
     pub exhausted: u64,
-    /// Accesses of registers beyond their size: they read 0 and write nothing.
+    /// Accesses to registers with an index beyond the array: they read 0 and write nothing.
     pub beyond: u64,
 }
 
-/// A program emits longer headers than there is room for.
+/// Error: a program's header is larger than the header buffer of the pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the program needs room for headers of {needed} bytes, there is room for {room}")]
+#[error("the program needs room for headers of {needed} bytes, the pipeline has room for {room} bytes")]
 pub struct HeaderRoom {
-    /// [`Program::header_room`].
+    /// Required size of the header buffer in bytes: [`Program::header_room`].
     pub needed: usize,
-    /// `N` of the pipeline.
+    /// Size of the pipeline's header buffer in bytes: the `N` of [`P4Pipeline<N>`].
     pub room: usize,
 }
 
-/// A program on one NIC, for headers of up to `N` bytes.
+/// A program on one NIC, with header buffers of `N` bytes.
 #[derive(Clone, Debug)]
 pub struct P4Pipeline<const N: usize> {
     program: Program,
@@ -92,7 +93,21 @@ pub struct P4Pipeline<const N: usize> {
 }
 
 impl<const N: usize> P4Pipeline<N> {
-    /// The program with its registers zero and its tables as it declares them. `N` is at least [`Program::header_room`].
+    /// Loads a program into a NIC: registers are zero, and tables have the program's entries.
+    ///
+    /// # Errors
+    /// `N` is less than [`Program::header_room`].
+    ///
+    /// # Examples
+    /// ```
+    /// use rnic_nano::{NicParameters, P4Pipeline, compile_file};
+    /// use std::path::Path;
+    ///
+    /// let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4")), &[])?; let nic =
+    /// NicParameters { ip: 0x0a00_0001, rtt_pkts: 10, mtu: 1000, line_rate_mbps: 100_000, ..Default::default() }; let
+    /// pipeline = P4Pipeline::<64>::new(&program, &nic)?; assert_eq!(pipeline.counters().rejected, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(program: &Program, nic: &NicParameters) -> Result<P4Pipeline<N>, HeaderRoom> {
         if N < program.header_room() {
             return Err(HeaderRoom { needed: program.header_room(), room: N });
@@ -110,12 +125,15 @@ impl<const N: usize> P4Pipeline<N> {
         })
     }
 
-    /// What went wrong so far.
+    /// Returns the counters of errors so far.
     pub fn counters(&self) -> Counters {
         Counters { beyond: self.state.beyond, ..self.counters }
     }
 
-    /// A table by its name in the program, to be read and changed while the program runs.
+    /// Returns a table by its name in the program, for the control plane to read and change between packets.
+    ///
+    /// # Errors
+    /// [`TableError::UnknownTable`] if the program has no table of this name.
     pub fn table(&mut self, name: &str) -> Result<TableHandle<'_>, TableError> {
         let hir = self.program.hir();
         let pipelines = [(&hir.ingress, &mut self.ingress_tables), (&hir.egress, &mut self.egress_tables)];
@@ -129,7 +147,7 @@ impl<const N: usize> P4Pipeline<N> {
         Err(TableError::UnknownTable(name.to_string(), names.join(", ")))
     }
 
-    /// Runs ingress over a packet in a buffer.
+    /// Runs ingress for a packet in a buffer.
     fn arrive<B: Blocks>(
         &mut self, blocks: &mut B, packet: &[u8], len: usize, arrival: &Arrival<'_>, hops: u64,
     ) -> Verdict {
@@ -138,7 +156,7 @@ impl<const N: usize> P4Pipeline<N> {
         let given =
             [nanoseconds(arrival.now), arrival.frame_bytes.into(), flags[0], flags[1], flags[2], hops, 1, 0, 0, 0];
         let input =
-            |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
+            |index: u8| *given.get(usize::from(index)).unwrap_or_else(|| &self.nic[usize::from(index) - given.len()]);
         let mut context =
             Context { state: &mut self.state, tables: &self.ingress_tables, blocks, packet, len, out: &mut [] };
         match vm::run(executable, &mut self.ingress, input, &mut context) {
@@ -154,7 +172,7 @@ impl<const N: usize> P4Pipeline<N> {
         }
     }
 
-    /// The same with the records of switches after the header's bytes.
+    /// Runs ingress for a packet whose header is followed by the telemetry records of switches.
     fn arrive_with_telemetry<B: Blocks>(&mut self, blocks: &mut B, header: &[u8], arrival: &Arrival<'_>) -> Verdict {
         let mut packet = [0; 256 + TELEMETRY_BYTES as usize];
         packet[..header.len()].copy_from_slice(header);
@@ -205,7 +223,7 @@ impl<const N: usize> Pipeline for P4Pipeline<N> {
             0,
         ];
         let input =
-            |place: u8| *given.get(usize::from(place)).unwrap_or_else(|| &self.nic[usize::from(place) - given.len()]);
+            |index: u8| *given.get(usize::from(index)).unwrap_or_else(|| &self.nic[usize::from(index) - given.len()]);
         let mut bytes = [0; N];
         let mut context = Context {
             state: &mut self.state,
@@ -217,16 +235,16 @@ impl<const N: usize> Pipeline for P4Pipeline<N> {
         };
         let outcome = vm::run(executable, &mut self.egress, input, &mut context);
         let len = if let Outcome::Done(len) = outcome { len } else { 0 };
-        let band = self.egress[usize::from(executable.code.outputs[0])] as u8;
-        Framed { header: P4Header { bytes, len: len as u16 }, band }
+        let priority = self.egress[usize::from(executable.code.outputs[0])] as u8;
+        Framed { header: P4Header { bytes, len: len as u16 }, priority }
     }
 
     fn faults(&self) -> Vec<(u64, &'static str)> {
         let Counters { rejected, exhausted, beyond } = self.counters();
         vec![
             (rejected, "packets were rejected by the program's parser"),
-            (exhausted, "packets let the program's parser go in circles"),
-            (beyond, "accesses of the program's registers were beyond their size"),
+            (exhausted, "packets made the program's parser loop too often"),
+            (beyond, "accesses to the program's registers had an index out of range"),
         ]
     }
 
@@ -239,7 +257,7 @@ fn nanoseconds(time: Time) -> u64 {
     time.as_ps() / 1000
 }
 
-/// What ingress left for reassembly.
+/// Converts the outputs of ingress to the verdict for the reassembly block.
 fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
     let output = |at: usize| frame[usize::from(executable.code.outputs[at])];
     if output(0) != 0 {
@@ -248,7 +266,7 @@ fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
     Verdict::Reassemble { rx_msg_id: output(1) as u16, pkt_offset: output(2) as u32, is_last_pkt: output(3) != 0 }
 }
 
-/// Egress has none: a program that calls one there is not compiled.
+/// The fixed-function blocks for egress: none. The compiler rejects a program whose egress calls one.
 struct NoBlocks;
 
 impl Blocks for NoBlocks {

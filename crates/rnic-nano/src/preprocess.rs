@@ -1,44 +1,46 @@
-//! Lines that begin with `#`: other files, macros without parameters, conditions.
+//! The preprocessor: `#include`, object-like macros, and conditional compilation.
 
-use crate::diagnostic::Diagnostic;
-use crate::lexer::{Kind, Lexer, Token};
+use crate::diagnostic::{Diagnostic, nearest};
+use crate::lexer::{Lexer, Token, TokenKind};
 use crate::source::{SourceFile, SourceMap, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// What the compiler itself has.
+/// The files that are part of the compiler, by name.
 const BUILT_IN: &[(&str, &str)] = &[
     ("core.p4", include_str!("../p4include/core.p4")),
     ("nanotransport.p4", include_str!("../p4include/nanotransport.p4")),
 ];
 
-/// Files within files.
-const MOST_INCLUDES_DEEP: usize = 32;
-/// Files of a program.
-const MOST_FILES: usize = 256;
-/// Bytes of all files of a program.
-pub(crate) const MOST_BYTES: usize = 8 << 20;
-/// Tokens of a program, those that macros have brought forth included.
-const MOST_TOKENS: usize = 1_000_000;
-/// Macros within macros.
-const MOST_MACROS_DEEP: usize = 64;
-/// More errors are not kept.
-const MOST_ERRORS: usize = 20;
+/// Maximum nesting depth of included files.
+const MAX_INCLUDE_DEPTH: usize = 32;
+/// Maximum number of files of a program.
+const MAX_FILES: usize = 256;
+/// Maximum total size of a program's files in bytes.
+pub(crate) const MAX_BYTES: usize = 8 << 20;
+/// Maximum number of tokens of a program after macro expansion.
+const MAX_TOKENS: usize = 1_000_000;
+/// Maximum nesting depth of macro expansions.
+const MAX_MACRO_DEPTH: usize = 64;
+/// Maximum number of errors kept.
+const MAX_ERRORS: usize = 20;
 
-/// How a program's files beside it are read: from a path relative to the program, with `/`, to the file's text.
+/// Returns the text of a file that the program includes, or `None` if there is no such file. The path is relative to
+/// the program's main file and separated by `/`.
 pub type Include<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A program's tokens, or what came of the attempt.
+/// The result of preprocessing: tokens and errors.
 pub(crate) struct Preprocessed {
-    /// The last one is `End`.
+    /// The tokens; the last one is `End`.
     pub(crate) tokens: Vec<Token>,
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) sources: SourceMap,
-    /// Much is missing from the tokens: their syntax means nothing.
+    /// A part of the program is missing from the tokens, so parsing them would report errors that are only
+    /// consequences.
     pub(crate) incomplete: bool,
 }
 
-/// Takes a program apart into tokens.
+/// Preprocesses a program into tokens.
 pub(crate) fn preprocess(main: SourceFile, include: Include) -> Preprocessed {
     let mut state = Preprocessor {
         include,
@@ -59,32 +61,32 @@ pub(crate) fn preprocess(main: SourceFile, include: Include) -> Preprocessed {
     state.file(main.name, path, main.text, start);
     let length = state.sources.files.first().map_or(0, |main| main.text.trim_end().len()) as u32;
     let span = Span { file: 0, start: length, end: length };
-    state.tokens.push(Token { kind: Kind::End, span, joint: false, first_on_line: true, indent: 0 });
+    state.tokens.push(Token { kind: TokenKind::End, span, joint: false, first_on_line: true, indent: 0 });
     let Preprocessor { tokens, errors, sources, incomplete, stopped, .. } = state;
     Preprocessed { tokens, errors, sources, incomplete: incomplete || stopped }
 }
 
-/// A name with its body, and where it was defined.
+/// A macro: its body, and where it was defined.
 struct Macro {
     body: Rc<[Token]>,
     span: Span,
-    /// It is being written out.
-    busy: bool,
+    /// The macro is being expanded; its own name within its body is not expanded again.
+    expanding: bool,
 }
 
-/// `#ifdef` or `#ifndef` that has not ended.
+/// An `#ifdef` or `#ifndef` whose `#endif` has not come yet.
 struct Condition {
     span: Span,
-    /// What stands around it counts.
+    /// The enclosing text is compiled.
     outer: bool,
-    /// What stands here counts.
+    /// The text of the current branch is compiled.
     active: bool,
     otherwise: Option<Span>,
 }
 
 struct Preprocessor<'a> {
     include: Include<'a>,
-    /// The program's, with a `/` at its end if it is not empty.
+    /// The directory of the main file: empty, or ending with `/`.
     directory: String,
     sources: SourceMap,
     tokens: Vec<Token>,
@@ -92,10 +94,10 @@ struct Preprocessor<'a> {
     macros: BTreeMap<Rc<str>, Macro>,
     /// Built-in files that have been included.
     built_in: BTreeSet<&'static str>,
-    /// Paths of the files that are being read, outermost first, and where each was asked for.
+    /// Paths of the files that are being read, outermost first, each with the span of its `#include`.
     open: Vec<(String, Span)>,
     bytes: usize,
-    /// Tokens looked at.
+    /// Number of tokens read or produced by macro expansion.
     work: usize,
     incomplete: bool,
     stopped: bool,
@@ -105,29 +107,29 @@ impl Preprocessor<'_> {
     fn report(&mut self, error: Diagnostic) {
         if !self.stopped {
             self.errors.push(error);
-            self.stopped = self.errors.len() >= MOST_ERRORS;
+            self.stopped = self.errors.len() >= MAX_ERRORS;
         }
     }
 
-    /// Reports a limit; nothing more is read.
+    /// Reports that a limit is exceeded and stops reading.
     fn stop(&mut self, error: Diagnostic) {
         self.report(error);
         self.stopped = true;
     }
 
-    /// Reads a file, asked for at `asked`.
+    /// Preprocesses a file; `asked` is the span of its `#include`.
     fn file(&mut self, name: String, path: String, text: String, asked: Span) {
         self.bytes += text.len();
-        let (too_long, too_many) = (self.bytes > MOST_BYTES, self.sources.files.len() >= MOST_FILES);
+        let (too_long, too_many) = (self.bytes > MAX_BYTES, self.sources.files.len() >= MAX_FILES);
         let index = self.sources.files.len() as u16;
         let kept = if too_long { String::new() } else { text };
         if !too_many {
             self.sources.files.push(SourceFile { name, text: kept.clone() });
         }
         if too_long || too_many {
-            let what = if too_long { format!("{} MiB", MOST_BYTES >> 20) } else { format!("{MOST_FILES} files") };
-            let message = format!("the program and what it includes have more than {what}");
-            return self.stop(Diagnostic::new(asked, message, "this is too much"));
+            let what = if too_long { format!("{} MiB", MAX_BYTES >> 20) } else { format!("{MAX_FILES} files") };
+            let message = format!("the program with its included files is larger than {what}");
+            return self.stop(Diagnostic::new(asked, message, "the limit is exceeded here"));
         }
         self.open.push((path, asked));
         self.lines(index, &kept);
@@ -140,10 +142,10 @@ impl Preprocessor<'_> {
         while !self.stopped {
             let active = conditions.last().is_none_or(|condition| condition.active);
             let token = self.lex(&mut lexer, active);
-            if token.kind == Kind::End {
+            if token.kind == TokenKind::End {
                 break;
             }
-            if token.first_on_line && token.kind == Kind::Sign("#") {
+            if token.first_on_line && token.kind == TokenKind::Punctuation("#") {
                 self.directive(&mut lexer, &token, &mut conditions);
             } else if active {
                 self.expand(&token, 0, token.span);
@@ -152,14 +154,14 @@ impl Preprocessor<'_> {
         self.incomplete |= lexer.unterminated;
         if !self.stopped && !lexer.unterminated {
             for condition in conditions {
-                let error = Diagnostic::new(condition.span, "a condition without end", "it begins here");
+                let error = Diagnostic::new(condition.span, "this condition has no end", "the condition begins here");
                 self.report(error.with_help("end it with a line `#endif`"));
                 self.incomplete = true;
             }
         }
     }
 
-    /// The next token; what is wrong with it counts only if it does itself.
+    /// Returns the next token. Lexer errors are reported only in text that is compiled.
     fn lex(&mut self, lexer: &mut Lexer, active: bool) -> Token {
         let mut errors = Vec::new();
         let token = lexer.next(&mut errors);
@@ -172,43 +174,44 @@ impl Preprocessor<'_> {
 
     fn count(&mut self, span: Span) {
         self.work += 1;
-        if self.work > MOST_TOKENS && !self.stopped {
-            let message = format!("the program has more than {MOST_TOKENS} tokens");
+        if self.work > MAX_TOKENS && !self.stopped {
+            let message = format!("the program has more than {MAX_TOKENS} tokens");
             self.stop(
-                Diagnostic::new(span, message, "this is too much")
-                    .with_help("macros that use others twice and more grow fast"),
+                Diagnostic::new(span, message, "the limit is exceeded here")
+                    .with_help("a macro that uses another macro several times multiplies the number of tokens"),
             );
         }
     }
 
-    /// Writes out a token, or what its name stands for; within what it stands for, a macro's own name is a name like others.
-    fn expand(&mut self, token: &Token, deep: usize, place: Span) {
+    /// Appends a token, or the expansion of the macro that it names. Within the expansion of a macro, the macro's own
+    /// name is not expanded.
+    fn expand(&mut self, token: &Token, depth: usize, used_at: Span) {
         let found = match &token.kind {
-            Kind::Ident(name) => self.macros.get_mut(name).filter(|found| !found.busy),
+            TokenKind::Ident(name) => self.macros.get_mut(name).filter(|found| !found.expanding),
             _ => None,
         };
-        let Some(found) = found else { return self.tokens.push(Token { span: place, ..token.clone() }) };
-        if deep >= MOST_MACROS_DEEP {
-            let message = format!("macros use one another more than {MOST_MACROS_DEEP} deep");
-            return self.stop(Diagnostic::new(place, message, "used here"));
+        let Some(found) = found else { return self.tokens.push(Token { span: used_at, ..token.clone() }) };
+        if depth >= MAX_MACRO_DEPTH {
+            let message = format!("macro expansions are nested more than {MAX_MACRO_DEPTH} levels deep");
+            return self.stop(Diagnostic::new(used_at, message, "used here"));
         }
         let body = found.body.clone();
-        self.busy(token, true);
-        for part in body.iter() {
-            self.count(place);
+        self.set_expanding(token, true);
+        for token in body.iter() {
+            self.count(used_at);
             if self.stopped {
                 break;
             }
-            self.expand(part, deep + 1, place);
+            self.expand(token, depth + 1, used_at);
         }
-        self.busy(token, false);
+        self.set_expanding(token, false);
     }
 
-    fn busy(&mut self, name: &Token, busy: bool) {
-        if let Kind::Ident(name) = &name.kind
+    fn set_expanding(&mut self, name: &Token, expanding: bool) {
+        if let TokenKind::Ident(name) = &name.kind
             && let Some(found) = self.macros.get_mut(name)
         {
-            found.busy = busy;
+            found.expanding = expanding;
         }
     }
 
@@ -218,9 +221,9 @@ impl Preprocessor<'_> {
         let word = lexer.next(&mut Vec::new());
         let name = match &word.kind {
             _ if word.first_on_line => "",
-            Kind::Ident(name) => name.as_ref(),
-            Kind::Keyword(name) => name,
-            Kind::End => "",
+            TokenKind::Ident(name) => name.as_ref(),
+            TokenKind::Keyword(name) => name,
+            TokenKind::End => "",
             _ => "?",
         };
         if name.is_empty() {
@@ -242,19 +245,19 @@ impl Preprocessor<'_> {
             }
             "error" => {
                 let (text, at) = lexer.rest_of_line();
-                self.report(Diagnostic::new(span.to(at), format!("#error {text}"), "the program says so"));
+                self.report(Diagnostic::new(span.to(at), format!("#error {text}"), "error of the program"));
             }
             "pragma" | "line" | "warning" => {
                 lexer.line_tokens(&mut Vec::new());
-                self.report(Diagnostic::unsupported(span, &format!("`#{name}`"), Some("leave the line out")));
+                self.report(Diagnostic::unsupported(span, &format!("`#{name}`"), Some("remove the line")));
             }
             _ => {
                 lexer.line_tokens(&mut Vec::new());
                 let known = ["include", "define", "undef", "ifdef", "ifndef", "else", "endif"];
                 let error = Diagnostic::new(span, format!("unknown directive `#{name}`"), "not known");
-                let near = nearest(name, known.iter().copied());
+                let near = nearest(name, known);
                 self.report(error.with_help(near.map_or_else(
-                    || "known are #include, #define, #undef, #ifdef, #ifndef, #else and #endif".into(),
+                    || "the directives are #include, #define, #undef, #ifdef, #ifndef, #else and #endif".into(),
                     |near| format!("did you mean `#{near}`?"),
                 )));
             }
@@ -276,7 +279,7 @@ impl Preprocessor<'_> {
                     self.report(Diagnostic::unsupported(
                         span,
                         "`#if`",
-                        Some("`#ifdef NAME` and `#ifndef NAME` ask whether a name is defined"),
+                        Some("`#ifdef NAME` and `#ifndef NAME` test whether a name is defined"),
                     ));
                 }
                 conditions.push(Condition { span, outer, active: false, otherwise: None });
@@ -284,7 +287,7 @@ impl Preprocessor<'_> {
             "elif" => {
                 lexer.line_tokens(&mut Vec::new());
                 if conditions.last().is_some_and(|condition| condition.outer) || conditions.is_empty() {
-                    self.report(Diagnostic::unsupported(span, "`#elif`", Some("put an `#ifdef` into the `#else`")));
+                    self.report(Diagnostic::unsupported(span, "`#elif`", Some("write an `#ifdef` within the `#else`")));
                 }
                 if let Some(condition) = conditions.last_mut() {
                     condition.active = false;
@@ -294,34 +297,36 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// `#else` and `#endif`.
+    /// Processes `#else` and `#endif`.
     fn branch(&mut self, name: &str, lexer: &mut Lexer, span: Span, conditions: &mut Vec<Condition>) {
         let extra = lexer.line_tokens(&mut Vec::new());
         if let Some(extra) = extra.first() {
             let error =
-                Diagnostic::new(extra.span, format!("more text after `#{name}`"), "expected the end of the line");
+                Diagnostic::new(extra.span, format!("unexpected text after `#{name}`"), "expected the end of the line");
             self.report(error.with_help("make it a comment: `// ...`"));
         }
         let Some(condition) = conditions.last_mut() else {
             let error =
-                Diagnostic::new(span, format!("`#{name}` without `#ifdef` or `#ifndef`"), "nothing to end here");
+                Diagnostic::new(span, format!("`#{name}` without `#ifdef` or `#ifndef`"), "no condition is open here");
             return self.report(error);
         };
         if name == "endif" {
             conditions.pop();
         } else if let Some(first) = condition.otherwise {
-            self.report(Diagnostic::new(span, "a second `#else`", "one too many").with_related(first, "the first one"));
+            self.report(
+                Diagnostic::new(span, "a second `#else`", "duplicate `#else`").with_related(first, "the first one"),
+            );
         } else {
             condition.otherwise = Some(span);
             condition.active = condition.outer && !condition.active;
         }
     }
 
-    /// The name that is all of a directive's line.
+    /// Returns the name in a directive that takes exactly one name.
     fn only_name(&mut self, lexer: &mut Lexer, span: Span, directive: &str) -> Option<(Rc<str>, Span)> {
         let tokens = lexer.line_tokens(&mut self.errors);
         match tokens.as_slice() {
-            [Token { kind: Kind::Ident(name), span, .. }] => Some((name.clone(), *span)),
+            [Token { kind: TokenKind::Ident(name), span, .. }] => Some((name.clone(), *span)),
             [] => {
                 self.report(Diagnostic::new(
                     span,
@@ -331,15 +336,15 @@ impl Preprocessor<'_> {
                 None
             }
             [first, rest @ ..] => {
-                let wrong = if matches!(first.kind, Kind::Ident(_)) {
+                let wrong = if matches!(first.kind, TokenKind::Ident(_)) {
                     rest.first().map_or(first.span, |t| t.span)
                 } else {
                     first.span
                 };
                 self.report(Diagnostic::new(
                     wrong,
-                    format!("`#{directive}` takes one name"),
-                    "expected a name, and the end of the line",
+                    format!("`#{directive}` takes exactly one name"),
+                    "expected one name and the end of the line",
                 ));
                 None
             }
@@ -353,21 +358,23 @@ impl Preprocessor<'_> {
         let Some((first, body)) = tokens.split_first() else {
             return self.report(Diagnostic::new(span, "`#define` without a name", "expected a name after this"));
         };
-        let Kind::Ident(name) = &first.kind else {
+        let TokenKind::Ident(name) = &first.kind else {
             let error = Diagnostic::new(first.span, "`#define` takes a name that is not a keyword", "expected a name");
             return self.report(error);
         };
-        if first.joint && body.first().is_some_and(|token| token.kind == Kind::Sign("(")) {
-            let instead = "only names without parameters can be defined; an action does what such a macro would do";
+        if first.joint && body.first().is_some_and(|token| token.kind == TokenKind::Punctuation("(")) {
+            let instead = "define macros without parameters only, or write an action instead";
             return self.report(Diagnostic::unsupported(first.span, "macros with parameters", Some(instead)));
         }
         let kinds = |tokens: &[Token]| tokens.iter().map(|token| token.kind.clone()).collect::<Vec<_>>();
         if let Some(old) = self.macros.get(name).filter(|old| kinds(&old.body) != kinds(body)) {
-            let error = Diagnostic::new(first.span, format!("`{name}` is defined twice"), "defined otherwise here");
-            let error = error.with_related(old.span, "the first time").with_help("`#undef` it first");
+            let error = Diagnostic::new(first.span, format!("`{name}` is defined twice"), "the definition differs");
+            let error = error
+                .with_related(old.span, "the first definition")
+                .with_help("write `#undef` before the second definition");
             self.report(error);
         }
-        self.macros.insert(name.clone(), Macro { body: body.into(), span: first.span, busy: false });
+        self.macros.insert(name.clone(), Macro { body: body.into(), span: first.span, expanding: false });
     }
 
     fn include(&mut self, lexer: &mut Lexer, directive: Span) {
@@ -384,17 +391,16 @@ impl Preprocessor<'_> {
             self.include_beside(name, span);
         } else {
             let at = if text.is_empty() { directive } else { span };
-            let error = Diagnostic::new(at, "`#include` without a file", "expected the name of a file");
-            self.report(error.with_help("write `#include <core.p4>` or `#include \"beside_this_program.p4\"`"));
+            let error = Diagnostic::new(at, "`#include` without a file", "expected a file name");
+            self.report(error.with_help("write `#include <core.p4>` or `#include \"my_headers.p4\"`"));
         }
     }
 
-    /// Each of these counts once, however often it is asked for.
+    /// Includes a built-in file; a second inclusion of the same file has no effect.
     fn include_built_in(&mut self, name: &str, span: Span) {
         let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
-            let error = Diagnostic::new(span, format!("there is no built-in file <{name}>"), "not known");
-            let help =
-                "built in are <core.p4> and <nanotransport.p4>; for a file beside the program write `#include \"...\"`";
+            let error = Diagnostic::new(span, format!("unknown built-in file <{name}>"), "not known");
+            let help = "the built-in files are <core.p4> and <nanotransport.p4>; include a file of your own with `#include \"...\"`";
             self.incomplete = true;
             return self.report(error.with_help(help));
         };
@@ -407,25 +413,25 @@ impl Preprocessor<'_> {
         let from = self.open.last().map_or("", |(path, _)| directory(path));
         let path = normal(&format!("{from}{name}"));
         if let Some((_, asked)) = self.open.iter().skip_while(|(open, _)| *open != path).nth(1) {
-            let error = Diagnostic::new(span, format!("\"{name}\" includes itself"), "here again");
+            let error = Diagnostic::new(span, format!("\"{name}\" includes itself"), "the cycle closes here");
             self.incomplete = true;
-            return self.report(error.with_related(*asked, "on the way from its first inclusion"));
+            return self.report(error.with_related(*asked, "the first `#include` of the cycle"));
         }
         if self.open.last().is_some_and(|(open, _)| *open == path) {
             self.incomplete = true;
             return self.report(Diagnostic::new(
                 span,
                 format!("\"{name}\" includes itself"),
-                "this is the file itself",
+                "this is the including file",
             ));
         }
-        if self.open.len() >= MOST_INCLUDES_DEEP {
-            let message = format!("files include one another more than {MOST_INCLUDES_DEEP} deep");
+        if self.open.len() >= MAX_INCLUDE_DEPTH {
+            let message = format!("included files are nested more than {MAX_INCLUDE_DEPTH} levels deep");
             return self.stop(Diagnostic::new(span, message, "included here"));
         }
         let Some(text) = (self.include)(&path) else {
             let error =
-                Diagnostic::new(span, format!("there is no file \"{path}\" beside the program"), "cannot be read");
+                Diagnostic::new(span, format!("cannot find the included file \"{path}\""), "not found or not readable");
             self.incomplete = true;
             return self.report(error.with_help("the path is relative to the file that includes it"));
         };
@@ -433,12 +439,12 @@ impl Preprocessor<'_> {
     }
 }
 
-/// What stands before a path's last name.
+/// Returns the directory part of a path, with the final `/`.
 fn directory(path: &str) -> &str {
     &path[..path.rfind('/').map_or(0, |slash| slash + 1)]
 }
 
-/// A path without `.`, and with `..` only at its beginning.
+/// Normalises a path: removes `.` and resolves `..` except at the beginning.
 fn normal(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').filter(|part| *part != ".") {
@@ -449,18 +455,4 @@ fn normal(path: &str) -> String {
         }
     }
     parts.join("/")
-}
-
-/// The word most like `word`, if it is like it at all.
-pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let most = match word.len() {
-        0 | 1 => return None,
-        2 | 3 => 1,
-        _ => 2,
-    };
-    let ranked = known.map(|known| (strsim::osa_distance(word, known), known));
-    ranked
-        .filter(|(distance, _)| (1..=most).contains(distance))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
 }

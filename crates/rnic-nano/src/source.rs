@@ -1,47 +1,58 @@
 //! Source files and positions in them.
 
-/// A stretch of a source file, in bytes.
+/// A range of bytes in a source file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Span {
-    /// Which file: an index into [`SourceMap`].
+    /// The file, as an index into [`SourceMap::files`].
     pub file: u16,
-    /// First byte.
+    /// The first byte of the range.
     pub start: u32,
-    /// Byte after the last.
+    /// The byte after the last byte of the range.
     pub end: u32,
 }
 
 impl Span {
-    /// From the start of this one to the end of `last`; the two are in one file, else this one alone.
+    /// Returns the range from the start of `self` to the end of `last`; returns `self` if the two are in different
+    /// files.
     pub fn to(self, last: Span) -> Span {
         if self.file == last.file { Span { end: last.end.max(self.end), ..self } } else { self }
     }
 }
 
-/// A file.
+/// A source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceFile {
-    /// What a reader calls it.
+    /// The name that diagnostics print.
     pub name: String,
-    /// What is in it.
+    /// The text of the file.
     pub text: String,
 }
 
-/// All files of a program.
+/// All source files of a program.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::source::{SourceFile, SourceMap, Span};
+///
+/// let file = SourceFile { name: "main.p4".into(), text: "#include <core.p4>\nconst bit<8> A = 1;\n".into() };
+/// let sources = SourceMap { files: vec![file] };
+/// let span = Span { file: 0, start: 32, end: 33 };
+/// assert_eq!((sources.text(span), sources.position(span)), ("A", (2, 14)));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceMap {
-    /// In order of inclusion.
+    /// The files, in order of inclusion.
     pub files: Vec<SourceFile>,
 }
 
 impl SourceMap {
-    /// The text of a span, empty if it is not one of these files'.
+    /// Returns the text in a span; empty if the span is not in one of these files.
     pub fn text(&self, span: Span) -> &str {
         let file = self.files.get(usize::from(span.file));
         file.and_then(|file| file.text.get(span.start as usize..span.end as usize)).unwrap_or_default()
     }
 
-    /// Line and column of a span's start, both counted from 1; columns in characters.
+    /// Returns line and column of a span's start. Both count from 1; columns count characters.
     pub fn position(&self, span: Span) -> (usize, usize) {
         let text = self.files.get(usize::from(span.file)).map_or("", |file| &file.text);
         let before = text.get(..span.start as usize).unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Executes pipelines.
+//! The virtual machine that executes pipelines.
 
 use crate::arithmetic;
 use crate::lower::Executable;
@@ -8,49 +8,50 @@ use rnic_transport::message::primitives::{Entry, Op as RegisterOp};
 use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
 use std::sync::Arc;
 
-/// The registers that a pipeline runs on. One byte names one: no access needs a check.
+/// The registers of a pipeline. A byte names a register, so an access needs no bounds check.
 pub(crate) type Frame = [u64; crate::lower::REGISTERS];
 
-/// Instructions that a packet may execute again, by jumping back: only a parser can do so.
-pub(crate) const BUDGET: usize = 4096;
+/// Maximum number of instructions that the pipeline repeats for one packet by jumping backwards. Only parsers jump
+/// backwards.
+pub(crate) const MAX_REPEATED_INSTRUCTIONS: usize = 4096;
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// All was done; so many bytes were emitted.
+    /// The pipeline ran to its end and emitted this many bytes.
     Done(usize),
     /// The parser rejected the packet.
     Rejected,
-    /// The parser went in circles.
+    /// The parser's loops repeated more instructions than allowed.
     Exhausted,
 }
 
-/// What a pipeline works on, beside its frame.
+/// The data that a pipeline works on, besides its registers.
 pub(crate) struct Context<'a, B> {
     pub(crate) state: &'a mut State,
     pub(crate) tables: &'a [Arc<Table>],
     pub(crate) blocks: &'a mut B,
-    /// A buffer with the packet at its beginning.
+    /// A buffer that begins with the packet.
     pub(crate) packet: &'a [u8],
-    /// Length of the packet in bytes.
+    /// The length of the packet in bytes.
     pub(crate) len: usize,
-    /// Where emitted bytes go: room for as many as the program can emit.
+    /// The buffer for emitted bytes, large enough for the longest header of the program.
     pub(crate) out: &'a mut [u8],
 }
 
-/// Writes a frame's constants.
+/// Creates a frame with the constants and the parameters of the NIC.
 pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize) -> Box<Frame> {
     let mut frame = Box::new([0; crate::lower::REGISTERS]);
     for (value, register) in &executable.code.constants {
         frame[usize::from(*register)] = *value;
     }
-    for (place, register) in &executable.code.pinned {
-        frame[usize::from(*register)] = nic[usize::from(*place) - first_pinned];
+    for (index, register) in &executable.code.pinned {
+        frame[usize::from(*register)] = nic[usize::from(*index) - first_pinned];
     }
     frame
 }
 
-/// Runs a pipeline. `input` gives what the architecture provides, by its place.
+/// Runs a pipeline for one packet. `input` returns a value that the NIC provides, by its index.
 #[inline]
 pub(crate) fn run<B: Blocks>(
     executable: &Executable, frame: &mut Frame, input: impl Fn(u8) -> u64, context: &mut Context<'_, B>,
@@ -58,8 +59,8 @@ pub(crate) fn run<B: Blocks>(
     if executable.zeros > 0 {
         frame[..executable.zeros].fill(0);
     }
-    for &(place, register) in &executable.code.inputs {
-        frame[usize::from(register)] = input(place);
+    for &(index, register) in &executable.code.inputs {
+        frame[usize::from(register)] = input(index);
     }
     execute(executable, frame, context)
 }
@@ -75,7 +76,7 @@ macro_rules! jump {
 
 fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut Context<'_, B>) -> Outcome {
     let code = &executable.code;
-    let (mut next, mut base, mut budget) = (0, 0, BUDGET);
+    let (mut next, mut base, mut budget) = (0, 0, MAX_REPEATED_INSTRUCTIONS);
     macro_rules! r {
         ($register:expr) => {
             frame[usize::from($register)]
@@ -151,14 +152,14 @@ fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut 
     }
 }
 
-/// A field of a packet: eight bytes are read, and what is around it shifted out.
+/// Loads a field: reads eight bytes and shifts out the bits around the field.
 #[inline(always)]
 fn load(packet: &[u8], field: Load<u8>) -> u64 {
     let bytes: &[u8; 8] = packet[usize::from(field.at)..].first_chunk().expect("the code loads within the buffer");
     u64::from_be_bytes(*bytes) << (field.left & 63) >> (field.right & 63)
 }
 
-/// Puts bytes into a header that begins at `base`. There may be zeros after them: what comes there comes later.
+/// Stores bytes into the header that begins at `base`. It may write zeros after them, which the next store overwrites.
 #[inline(always)]
 fn store(out: &mut [u8], base: usize, field: Store<u8>, value: u64) {
     let word = (value << ((64 - 8 * u32::from(field.bytes)) & 63)).to_be_bytes();
@@ -169,13 +170,13 @@ fn store(out: &mut [u8], base: usize, field: Store<u8>, value: u64) {
     }
 }
 
-/// Without what lies beyond the width of a result.
+/// Drops the bits beyond the width of a result.
 #[inline(always)]
 fn cut(value: u64, s: u8) -> u64 {
     value << (s & 63) >> (s & 63)
 }
 
-/// An operator in its general form.
+/// Executes an operator in its general form.
 #[inline(never)]
 fn general(wide: &Wide<u8>, frame: &mut Frame) {
     let value =
@@ -185,14 +186,14 @@ fn general(wide: &Wide<u8>, frame: &mut Frame) {
     frame[usize::from(wide.d.hi)] = (result >> 64) as u64;
 }
 
-/// Looks a table up. Gives where to go on.
+/// Applies a table. Returns the index of the next instruction.
 fn apply(apply: &Apply<u8>, frame: &mut Frame, tables: &[Arc<Table>]) -> usize {
-    /// Words of a key that are gathered without a list.
-    const FEW: usize = 8;
+    /// Maximum number of key words that fit in an array on the stack.
+    const MAX_STACK_WORDS: usize = 8;
     let table = &tables[usize::from(apply.table)];
     let read = |register: &u8| frame[usize::from(*register)];
-    let found = if apply.keys.len() <= FEW {
-        let mut key = [0; FEW];
+    let found = if apply.keys.len() <= MAX_STACK_WORDS {
+        let mut key = [0; MAX_STACK_WORDS];
         key.iter_mut().zip(&apply.keys).for_each(|(word, register)| *word = read(register));
         table.find(&key[..apply.keys.len()])
     } else {
@@ -213,7 +214,7 @@ fn apply(apply: &Apply<u8>, frame: &mut Frame, tables: &[Arc<Table>]) -> usize {
     *to as usize
 }
 
-/// Calls an extern.
+/// Calls an extern function or method.
 fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_, B>) {
     match call.target {
         Function::GetRxMsgInfo => get_rx_msg_info(call, frame, context.blocks),
@@ -227,13 +228,13 @@ fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_,
     }
 }
 
-/// The values of a call's arguments. Their number was checked when the call was bound.
+/// Returns the arguments of a call. Their number was checked when the call was bound.
 fn arguments<const N: usize>(call: &Call<u8>, frame: &Frame) -> [u64; N] {
     let registers: &[u8; N] = call.arguments.first_chunk().expect("a bound call has its arguments");
     registers.map(|register| frame[usize::from(register)])
 }
 
-/// Writes a call's results.
+/// Writes the results of a call to their registers.
 fn results<const N: usize>(call: &Call<u8>, frame: &mut Frame, values: [u64; N]) {
     for (register, value) in call.results.iter().zip(values) {
         frame[usize::from(*register)] = value;
@@ -299,7 +300,7 @@ fn if_else(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) 
     results(call, frame, [value]);
 }
 
-/// `reg_op_t`. A value that is none of its names reads.
+/// Converts a `reg_op_t`. A value without a name means `READ`.
 fn register_op(number: u64) -> RegisterOp {
     match number {
         1 => RegisterOp::Write,

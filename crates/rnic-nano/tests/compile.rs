@@ -1,4 +1,4 @@
-//! From text to a program that runs.
+//! Tests of the compiler driver.
 
 use rnic_nano::source::SourceFile;
 use rnic_nano::{CompileError, compile, compile_file};
@@ -11,10 +11,10 @@ fn file(name: &str) -> PathBuf {
 #[test]
 fn a_transport_is_compiled() {
     let program = compile_file(&file("accepted/receiver_driven.p4"), &[]).unwrap_or_else(|what| panic!("{what}"));
-    // Two addresses of 4 bytes, two contexts of 2, four words of 4 and the flags.
+    // Two addresses of 4 bytes, two contexts of 2 bytes, four words of 4 bytes, and the flags.
     assert_eq!(program.emitted_bytes(), 29);
     let names: Vec<&str> = program.hir().constants.iter().map(|(name, _)| name.as_str()).collect();
-    assert!(names.contains(&"REGISTERS") && names.contains(&"DATA_BAND"), "{names:?}");
+    assert!(names.contains(&"REGISTERS") && names.contains(&"DATA_PRIORITY"), "{names:?}");
     let given = compile_file(&file("accepted/receiver_driven.p4"), &[("REGISTERS".into(), 16)]).unwrap();
     assert!(given.hir().constants.contains(&("REGISTERS".to_string(), 16)));
 }
@@ -24,12 +24,12 @@ fn every_construct_is_compiled() {
     let program = compile_file(&file("accepted/every_construct.p4"), &[]).unwrap_or_else(|what| panic!("{what}"));
     let ingress = &program.hir().ingress;
     let tables: Vec<&str> = ingress.tables.iter().map(|table| table.name.as_str()).collect();
-    // The state that no other leads to is left out.
+    // The unreachable state is removed.
     assert_eq!((ingress.states.len(), tables.len()), (3, 3), "{tables:?}");
 }
 
 #[test]
-fn what_cannot_be_read_or_is_wrong_is_told_apart() {
+fn unreadable_and_rejected_files_are_different_errors() {
     let missing = compile_file(&file("accepted/missing.p4"), &[]).unwrap_err();
     assert!(
         matches!(missing, CompileError::Unreadable { .. }) && missing.to_string().contains("missing.p4"),

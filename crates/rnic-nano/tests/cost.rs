@@ -1,4 +1,4 @@
-//! The cost model: stages of programs put together for it, worked out by hand.
+//! Tests of the cost model; the expected stages are derived by hand.
 
 use rnic_nano::compile;
 use rnic_nano::cost::{Cost, Hardware, analyse};
@@ -13,7 +13,8 @@ fn cost_of(text: &str, hardware: &Hardware) -> Cost {
 const RECEIVER_DRIVEN: &str = include_str!("programs/receiver-driven.p4");
 const SCHEDULED: &str = include_str!("programs/scheduled.p4");
 
-/// A program with two registers of each kind, a scheduler and a table, whose ingress and egress do this.
+/// Returns a program with two register arrays of each kind, a scheduler and a table, and the given statements in
+/// ingress and egress.
 fn program(ingress: &str, egress: &str) -> String {
     format!(
         "#include <core.p4>
@@ -43,7 +44,7 @@ fn program(ingress: &str, egress: &str) -> String {
     )
 }
 
-/// What is in the stages of an ingress; the events of the last one.
+/// Returns the accesses in each stage of an ingress; the last stage has the events.
 fn stages(ingress: &str) -> Vec<String> {
     let cost = cost_of(&program(ingress, ""), &Hardware::default());
     cost.ingress.stages.iter().map(|stage| stage.join(" ")).collect()
@@ -57,7 +58,7 @@ fn stages_of_the_documents_transports() {
     assert_eq!(cost.egress.stages.len(), 1);
     let cost = cost_of(SCHEDULED, &Hardware::default());
     let expected: [&[&str]; 5] = [
-        // A GRANT's rank is written when the packet is parsed; nothing comes before.
+        // The rank of a GRANT is known after parsing, so the write is in the first stage.
         &["get_rx_msg_info", "granted_ranks.write"],
         &["messages.write", "remaining.execute"],
         &["scheduler.schedule"],
@@ -70,7 +71,7 @@ fn stages_of_the_documents_transports() {
 }
 
 #[test]
-fn what_does_not_depend_shares_a_stage() {
+fn independent_accesses_share_a_stage() {
     assert_eq!(stages(""), [""]);
     let apart = "hdr.h.b = two.read(hdr.h.a); hdr.h.c = other.read(hdr.h.a);";
     assert_eq!(stages(apart), ["other.read two.read", ""]);
@@ -78,7 +79,7 @@ fn what_does_not_depend_shares_a_stage() {
         stages("hdr.h.b = two.read(hdr.h.a); hdr.h.c = other.read(hdr.h.b + 1);"),
         ["two.read", "other.read", ""]
     );
-    // Written over: what was read does not matter.
+    // The value is overwritten, so the earlier access does not matter.
     assert_eq!(
         stages("hdr.h.b = two.read(hdr.h.a); hdr.h.b = 7; hdr.h.c = other.read(hdr.h.b);"),
         ["other.read two.read", ""]
@@ -86,12 +87,12 @@ fn what_does_not_depend_shares_a_stage() {
 }
 
 #[test]
-fn what_is_decided_by_an_access_waits_for_it() {
+fn accesses_depend_on_their_conditions() {
     let guarded = "if (two.read(hdr.h.a) == 1) { other.write(hdr.h.a, 1); }";
     assert_eq!(stages(guarded), ["two.read", "other.write", ""]);
     let value = "bit<32> x = 1; if (two.read(hdr.h.a) == 1) { x = 2; } other.write(x, 1);";
     assert_eq!(stages(value), ["two.read", "other.write", ""]);
-    // What follows an `if` does not depend on it, unless one may not get there.
+    // Statements after an `if` depend on its condition only if a branch may not reach them.
     let after = "if (two.read(hdr.h.a) == 1) { hdr.h.b = 2; } other.write(hdr.h.a, 1);";
     assert_eq!(stages(after), ["other.write two.read", ""]);
     let left = "if (two.read(hdr.h.a) == 1) { return; } other.write(hdr.h.a, 1);";
@@ -101,21 +102,21 @@ fn what_is_decided_by_an_access_waits_for_it() {
 }
 
 #[test]
-fn a_port_lies_in_one_stage() {
-    // Both branches use the same memory: it lies after what one of them needs first.
+fn all_accesses_to_a_port_share_a_stage() {
+    // Both branches use the same memory, which is in a stage after the accesses that either branch needs first.
     let branches = "bit<32> x;
         if (hdr.h.c == 0) { x = one.execute(hdr.h.a, true, reg_op_t.READ, 0, reg_op_t.READ, 0); }
         else { x = one.execute(two.read(hdr.h.a), true, reg_op_t.READ, 0, reg_op_t.READ, 0); }
         other.write(x, 1);";
     assert_eq!(stages(branches), ["two.read", "one.execute", "other.write", ""]);
-    // A port to read and a port to write may share a stage, if it is read first.
+    // A read and a write of a DualPort may share a stage if the read comes first.
     assert_eq!(stages("hdr.h.b = two.read(hdr.h.a); two.write(hdr.h.a, 1);"), ["two.read two.write", ""]);
     assert_eq!(stages("two.write(hdr.h.a, 1); hdr.h.b = two.read(hdr.h.a);"), ["two.write", "two.read", ""]);
     assert_eq!(stages("two.write(hdr.h.a, two.read(hdr.h.a) + 1);"), ["two.read", "two.write", ""]);
 }
 
 #[test]
-fn tables_that_can_change_are_memory() {
+fn tables_without_const_entries_are_memory() {
     assert_eq!(stages("free.apply(); two.write(hdr.h.b, 1);"), ["free", "two.write", ""]);
     assert_eq!(stages("fixed.apply(); two.write(hdr.h.b, 1);"), ["two.write", ""]);
 }
@@ -125,16 +126,19 @@ fn notes(ingress: &str, egress: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_hardware_cannot_do_is_noted() {
+fn unsupported_accesses_are_noted() {
     let once = "one.execute(hdr.h.a, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);";
     let twice = notes(&format!("{once} {once}"), "");
-    assert_eq!(twice, ["'one' is used 2 times by one packet in ingress; a memory has one such access per packet"]);
+    assert_eq!(
+        twice,
+        ["'one' is used 2 times for one packet in ingress; the hardware supports one such access per packet"]
+    );
     assert_eq!(stages(&format!("{once} {once}")), ["one.execute", "one.execute", ""]);
     assert_eq!(notes(&format!("if (hdr.h.b == 0) {{ {once} }} else {{ {once} }}"), ""), Vec::<String>::new());
     assert_eq!(notes(&format!("if (hdr.h.b == 0) {{ {once} return; }} {once}"), ""), Vec::<String>::new());
-    assert_eq!(notes(once, once), ["'one' is used in both pipelines; only a DualPort can be"]);
+    assert_eq!(notes(once, once), ["'one' is used in both pipelines; only a DualPort supports this"]);
     let read = "hdr.h.b = two.read(1);";
-    assert_eq!(notes(read, read), ["'two' is read in both pipelines; it has one port to read"]);
+    assert_eq!(notes(read, read), ["'two' is read in both pipelines; it has one read port"]);
     assert_eq!(notes("two.write(hdr.h.a, 1);", read), Vec::<String>::new());
     let other = "more.execute(hdr.h.b, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);";
     let read = |array: &str| format!("hdr.h.b = {array}.execute(hdr.h.b, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);");
@@ -142,11 +146,11 @@ fn what_hardware_cannot_do_is_noted() {
     let opposite = notes(&both, "");
     assert_eq!(
         opposite,
-        ["branches of ingress access memories in different orders; no order of stages is right for all of them"]
+        ["branches of ingress access the same memories in different orders, so no order of stages suits all branches"]
     );
 }
 
-/// The document: 5 and 2 stages, 7.2 and 3.8 ns at 3.2 GHz; 65 bytes at 200 Gbps are 2.6 ns.
+/// The NanoTransport document: 5 and 2 stages, 7.2 and 3.8 ns at 3.2 GHz; 65 bytes at 200 Gbps take 2.6 ns.
 #[test]
 fn latency_and_interval() {
     let cost = cost_of(SCHEDULED, &Hardware::default());
@@ -156,17 +160,17 @@ fn latency_and_interval() {
     assert_eq!((cost.link_interval, cost.pipeline_interval, cost.interval()), (2600, 625, 2600));
     let cost = cost_of(RECEIVER_DRIVEN, &Hardware::default());
     assert_eq!((cost.ingress.cycles, cost.egress.cycles), (19, 10)); // 8 + 2 * 3 + 5, 8 + 2
-    // A slow clock: 200 bits per cycle need 256, so 2 words; 1.25 GHz were enough for a word of 32 bytes.
+    // At a slow clock the link delivers 200 bits per cycle, so the data path is 256 bits wide and a header has 2 words.
     let slow = Hardware { clock_hz: 1_000_000_000, ..Hardware::default() };
     let cost = cost_of(RECEIVER_DRIVEN, &slow);
     assert_eq!((cost.word_bytes, cost.ingress.cycles, cost.ingress.picoseconds), (32, 13, 13_000));
-    // Two accesses of one memory take its port twice.
+    // Two accesses to one memory use its port twice.
     let once = "one.execute(hdr.h.a, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);";
     let slower = Hardware { clock_hz: 500_000_000, ..Hardware::default() };
     assert_eq!(cost_of(&program(&format!("{once} {once}"), ""), &slower).interval(), 8000);
 }
 
-/// The document: 1.2 MB for 16 messages of 39 kB, less than 100 bytes of state for each.
+/// The NanoTransport document: 1.2 MB for 16 messages of 39 kB, less than 100 bytes of state for each.
 #[test]
 fn memory_of_messages_and_of_the_program() {
     let memory = cost_of(RECEIVER_DRIVEN, &Hardware::default()).memory;
@@ -175,14 +179,15 @@ fn memory_of_messages_and_of_the_program() {
     assert_eq!(memory.message_state, 16 * 80);
     assert_eq!(memory.registers, 16 * 4);
     assert_eq!(memory.tables, 0);
-    // 200 bits of fields and one of validity: 3 stages and 1.
+    // 200 bits of fields and one validity bit, in 3 stages of ingress and 1 of egress.
     assert_eq!(memory.headers, (3u64 * 201).div_ceil(8) + 201u64.div_ceil(8));
     assert_eq!(memory.total(), 1_245_184 + 1_280 + 64 + 76 + 26);
     let many = Hardware { messages: 128, message_bytes: 1500, ..Hardware::default() };
     let memory = cost_of(RECEIVER_DRIVEN, &many).memory;
     assert_eq!((memory.buffers, memory.registers), (2 * 128 * 2048, 128 * 4));
     let memory = cost_of(&program("free.apply(); fixed.apply();", ""), &many).memory;
-    // Two arrays of each kind with 100 entries declared; 16 entries of 113 bits and 128 that wait; 10 entries of 64 bits, one action.
+    // Registers: two arrays of each kind with 100 entries, and a scheduler with 16 compared and 128 waiting entries of
+    // 113 bits. Table: 10 entries of 64 bits, with one action.
     assert_eq!((memory.registers, memory.tables), (4 * 400 + (16 + 128) * 113 / 8, 80));
 }
 
@@ -202,7 +207,7 @@ ingress stage 5: reassembly, credit_to_btx_event, ctrl_pkt_event, delivered_even
 egress stage 1: granted_ranks.read
 egress stage 2: header
 
-least interval between packets: 2.6 ns
+minimum interval between packets: 2.6 ns
   link: 2.6 ns, 65 bytes at 200 Gbps; pipelines: 0.6 ns
 
 memory for 16 messages of 38912 bytes each way: 1247500 bytes

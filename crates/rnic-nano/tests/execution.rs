@@ -1,4 +1,5 @@
-//! Programs on a NIC: what they tell the fixed blocks, what they emit, what a control plane does with their tables.
+//! Tests of compiled programs on a NIC: calls of the fixed-function blocks, emitted headers, and tables changed by a
+//! control plane.
 
 use rnic_nano::hir::{StateId, Target, Transition};
 use rnic_nano::runtime::{Key, TableError};
@@ -11,7 +12,7 @@ use rnic_transport::message::{
 };
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
-/// Blocks that note what they are told, and say of every packet the same.
+/// Fixed-function blocks that record all events, and return the same message information for every packet.
 #[derive(Default)]
 struct Recorder {
     info: RxMsgInfo,
@@ -61,7 +62,8 @@ fn pipeline(text: &str) -> P4Pipeline<64> {
     P4Pipeline::new(&program(text), &NIC).expect("room for its header")
 }
 
-/// A program with a header of two 32-bit fields `a` and `b`. Ingress does `ingress`, and sends `b` as the credit of a control packet.
+/// Returns a program with a header of two 32-bit fields `a` and `b`. Its ingress executes the statements `ingress`,
+/// and then sends a control packet with `b` as the credit.
 fn small(declarations: &str, ingress: &str) -> String {
     format!(
         "#include <core.p4>
@@ -88,7 +90,7 @@ fn small(declarations: &str, ingress: &str) -> String {
 
 const INGRESS: &str = "control I(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {";
 
-/// What a small program makes of a packet with `a`.
+/// Runs a program of [`small`] for a packet with the given `a`, and returns the credit that it sends.
 fn credit(pipeline: &mut P4Pipeline<64>, a: u32) -> u32 {
     let departure = Departure { pkt_offset: a, ..Departure::default() };
     let header = pipeline.egress(&departure).header;
@@ -98,7 +100,7 @@ fn credit(pipeline: &mut P4Pipeline<64>, a: u32) -> u32 {
 }
 
 #[test]
-fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
+fn a_receiver_driven_transport_triggers_the_right_events() {
     let mut nic = pipeline(include_str!("programs/receiver-driven.p4"));
     let data = Departure {
         src_context: 11,
@@ -112,7 +114,7 @@ fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
         ..Departure::default()
     };
     let framed = nic.egress(&data);
-    assert_eq!((framed.header.len, framed.band), (25, 1));
+    assert_eq!((framed.header.len, framed.priority), (25, 1));
     let expected = [0, 0, 0, 7, 0, 11, 0, 12, 0, 1, 0, 2, 0, 0, 0x13, 0x88, 0, 0, 0, 4, 0, 0, 0, 9, 1];
     assert_eq!(framed.header.bytes[..25], expected);
     assert_eq!(framed.header.bytes[25..], [0; 39]);
@@ -145,7 +147,8 @@ fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
     };
     assert_eq!(blocks.control, [answer]);
 
-    // The next packet is trimmed: it pulls no more. The one after is whole, and pulls one.
+    // The next packet is trimmed, so the pull offset stays. The packet after it is not trimmed and raises the pull
+    // offset by one.
     blocks.info.is_new_msg = false;
     let trimmed = Arrival { trimmed: true, ..arrival() };
     assert_eq!(nic.ingress(&mut blocks, &framed.header, &trimmed), Verdict::Consumed);
@@ -161,7 +164,7 @@ fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
     let mut blocks = Recorder::default();
     for bits in [flags::ACK | flags::PULL, flags::NACK] {
         let framed = nic.egress(&answer(bits));
-        assert_eq!(framed.band, 0);
+        assert_eq!(framed.priority, 0);
         assert_eq!(nic.ingress(&mut blocks, &framed.header, &arrival()), Verdict::Consumed);
     }
     assert_eq!(blocks.delivered, [DeliveredEvent { tx_msg_id: 0x10002, before: 0, pkt_offset: 4, bitmap: 1 }]);
@@ -169,7 +172,7 @@ fn a_receiver_driven_transport_tells_the_blocks_what_it_should() {
     assert_eq!(blocks.credit, [pulled, CreditToBtxEvent { rtx: Some(4), credit: None, ..pulled }]);
 }
 
-/// Two messages; the one with less to come is granted first, and its own sender is written to.
+/// Of two messages, the one with fewer remaining packets is granted first, and the GRANT goes to its sender.
 #[test]
 fn a_scheduler_and_shared_registers() {
     let mut nic = pipeline(include_str!("programs/scheduled.p4"));
@@ -196,34 +199,35 @@ fn a_scheduler_and_shared_registers() {
         ack_no,
         ..RxMsgInfo::default()
     };
-    // 30 packets: rank 29; one has come, so 10 are grantable, 9 are granted from the start.
+    // A message of 30 packets: after the first packet its rank is 29, 10 packets are grantable and 9 were granted
+    // initially.
     assert_eq!(arrive(&mut nic, from(1, 30, 0), info(0, true, 1)), (1, 10, 1, flags::PULL));
-    // 20 packets: before the other one.
+    // A message of 20 packets precedes the first message.
     assert_eq!(arrive(&mut nic, from(2, 20, 0), info(1, true, 1)), (2, 10, 1, flags::PULL));
-    // Another packet of the first one: nothing but it can be granted, at level 1.
+    // Another packet of the first message: only the first message can be granted packets; its position is 1.
     assert_eq!(arrive(&mut nic, from(1, 30, 1), info(0, false, 2)), (1, 11, 2, flags::PULL));
-    // A copy of it: all is granted.
+    // A duplicate of this packet: all grantable packets are granted already.
     assert_eq!(arrive(&mut nic, from(1, 30, 1), info(0, false, 2)), (1, 0, 0, flags::ACK));
-    // The second one ends: it leaves the scheduler, the first one moves up.
+    // The second message completes and leaves the scheduler; the first one moves to position 0.
     let last = RxMsgInfo { is_last_pkt: true, ..info(1, false, 20) };
     assert_eq!(arrive(&mut nic, from(2, 20, 19), last), (2, 0, 0, flags::ACK));
     assert_eq!(arrive(&mut nic, from(1, 30, 2), info(0, false, 3)), (1, 12, 1, flags::PULL));
-    // A message that nobody waits for any more leaves its place.
+    // An expired message leaves the scheduler.
     nic.expired(0);
     assert_eq!(arrive(&mut nic, from(2, 40, 0), info(1, true, 1)), (2, 10, 1, flags::PULL));
 
-    // A GRANT's priority is that of the message's later packets.
+    // The priority in a GRANT applies to the message's later packets.
     let grant = Departure { tx_msg_id: 0x30005, flags: flags::PULL, credit: 12, rank: 3, ..Departure::default() };
     let header = nic.egress(&grant).header;
     nic.ingress(&mut blocks, &header, &arrival());
     assert_eq!(blocks.credit, [CreditToBtxEvent { tx_msg_id: 0x30005, rtx: None, credit: Some(12) }]);
     let data = Departure { tx_msg_id: 0x40005, flags: flags::DATA, ..Departure::default() };
-    assert_eq!(nic.egress(&data).band, 3);
-    assert_eq!(nic.egress(&Departure { tx_msg_id: 6, ..data }).band, 0);
+    assert_eq!(nic.egress(&data).priority, 3);
+    assert_eq!(nic.egress(&Departure { tx_msg_id: 6, ..data }).priority, 0);
 }
 
 #[test]
-fn registers_end_where_they_end() {
+fn register_accesses_out_of_range_have_no_effect() {
     let declarations = format!("DualPort<bit<32>>(4) two; IfElseRaw<bit<7>>(4) one; {INGRESS}");
     let text = small(
         &declarations,
@@ -241,7 +245,7 @@ fn registers_end_where_they_end() {
     assert_eq!(credit(&mut nic, 2), 200);
 }
 
-/// More constants than there are registers.
+/// A program with more constants than the machine has registers.
 #[test]
 fn six_hundred_constants() {
     let steps: String = (0..300).map(|n| format!("if (hdr.h.a == {n}) {{ hdr.h.b = {}; }}", 1000 + n)).collect();
@@ -306,7 +310,7 @@ fn a_control_plane_changes_a_table() {
         "table 't' has no entry with these keys",
     ];
     for (wrong, expected) in wrong.iter().zip(expected) {
-        // Names may be qualified.
+        // The name of a parameter may be qualified.
         assert!(wrong == expected || wrong.contains("parameter"), "{wrong}");
     }
     for a in [1, 2] {
@@ -336,7 +340,7 @@ fn priorities_and_prefixes_order_entries() {
 }
 
 #[test]
-fn constant_tables_stay_as_they_are() {
+fn const_tables_cannot_be_changed() {
     let entries = "const entries = { 5: set(50); 6: none(); }";
     let mut nic = pipeline(&tabled("hdr.h.a: exact;", entries));
     assert_eq!([5, 6, 7].map(|a| credit(&mut nic, a)), [50, 1, 1]);
@@ -347,7 +351,7 @@ fn constant_tables_stay_as_they_are() {
     assert_eq!(credit(&mut nic, 7), 9);
 }
 
-/// The header is 8 bytes; then come two records. The program adds up what it reads of the second one.
+/// Two telemetry records follow the 8-byte header. The program adds up fields of the second record.
 #[test]
 fn telemetry_follows_the_header() {
     let text = small(INGRESS, "hdr.h.b = meta.second.queue_bytes + meta.second.rate_mbps + (bit<32>)arrival.hops;")
@@ -378,13 +382,13 @@ fn telemetry_follows_the_header() {
 }
 
 #[test]
-fn short_and_endless_packets_are_forgotten() {
+fn short_packets_and_endless_parsers_drop_the_packet() {
     let mut nic = pipeline(&small(INGRESS, ""));
     let mut blocks = Recorder::default();
     let short = P4Header { bytes: [0xff; 64], len: 7 };
     assert_eq!(nic.ingress(&mut blocks, &short, &arrival()), Verdict::Consumed);
     assert_eq!((nic.counters().rejected, blocks.control.len()), (1, 0));
-    // The front end refuses such a parser.
+    // The front end rejects such a parser, so the test changes the HIR.
     let mut endless = program(&small(INGRESS, "")).hir().clone();
     endless.ingress.states[0].transition = Transition::To(Target::State(StateId(0)));
     endless.ingress.states[0].body.clear();
@@ -394,7 +398,7 @@ fn short_and_endless_packets_are_forgotten() {
 }
 
 #[test]
-fn what_a_program_knows_of_its_nic_and_its_packets() {
+fn a_program_reads_nic_parameters_and_packet_properties() {
     let sum = "hdr.h.b = nic.mac[31:0] + nic.switch_mac[7:0] ++ 24w0;";
     let all = "hdr.h.b = nic.mac[31:0] + (bit<32>)nic.switch_mac[7:0] + nic.ip + nic.rtt_pkts + (bit<32>)nic.mtu
         + nic.line_rate_mbps + nic.base_rtt_ns + arrival.now_ns[31:0] + (bit<32>)arrival.frame_bytes;";
@@ -409,7 +413,7 @@ fn long_headers_need_room() {
     let program = program(&wide);
     assert_eq!((program.emitted_bytes(), program.header_room()), (72, 192));
     let refused = P4Pipeline::<64>::new(&program, &NIC).expect_err("72 bytes").to_string();
-    assert_eq!(refused, "the program needs room for headers of 192 bytes, there is room for 64");
+    assert_eq!(refused, "the program needs room for headers of 192 bytes, the pipeline has room for 64 bytes");
     let mut nic = P4Pipeline::<256>::new(&program, &NIC).expect("room");
     assert_eq!(nic.egress(&Departure::default()).header.len, 72);
     let too_wide = (0..16).fold(String::new(), |text, n| format!("{text} bit<128> c{n};"));
@@ -419,7 +423,7 @@ fn long_headers_need_room() {
 }
 
 #[test]
-fn blocks_are_there_for_ingress_only() {
+fn only_ingress_can_call_the_fixed_function_blocks() {
     let text = small(INGRESS, "").replace("hdr.h.setValid();", "delivered_event(1, 2, 3, 4); hdr.h.setValid();");
     let refused = compile(SourceFile { name: "t".into(), text }, &|_: &str| None, &[]).expect_err("in egress");
     assert!(refused.to_string().contains("'delivered_event' can be called by the ingress control only"), "{refused}");

@@ -1,4 +1,5 @@
-//! The program of the guide "Write a transport in P4" is the one in `p4/`, and its change does what the guide says.
+//! Tests the guide "Write a transport in P4": its code blocks are the program in `p4/`, and the change that it
+//! proposes has the described effect.
 
 #[path = "../../rnic-transport/tests/network/mod.rs"]
 mod network;
@@ -12,14 +13,14 @@ use rnic_transport::message::NicConfig;
 const GUIDE: &str = include_str!("../../../docs/guides/write-a-transport-in-p4.md");
 const PROGRAM: &str = include_str!("../../../p4/window.p4");
 
-/// Code of the guide, by what stands behind the three backquotes.
+/// Returns the guide's code blocks with the given info string (the text after the three backquotes).
 fn blocks(kind: &str) -> Vec<&'static str> {
     let start = format!("```{kind}\n");
     let parts = GUIDE.split(start.as_str()).skip(1);
     parts.map(|part| part.split_once("\n```").expect("a block ends").0).collect()
 }
 
-/// The program, changed as the guide says.
+/// Returns the program with the change that the guide describes.
 fn changed() -> String {
     let (old, new) = (blocks("p4 old"), blocks("p4 new"));
     assert_eq!((old.len(), new.len()), (2, 2));
@@ -35,18 +36,19 @@ fn compiled(text: &str) -> Program {
 }
 
 #[test]
-fn the_pieces_are_the_program() {
+fn the_code_blocks_are_the_program() {
     let (_, program) = PROGRAM.split_once("\n\n").expect("a comment comes first");
     assert_eq!(format!("{}\n", blocks("p4").join("\n\n")), program);
 }
 
-/// Two long messages at once while every fifth packet is trimmed: timeouts, and packets sent again.
-fn in_bad_weather(text: &str) -> (u64, u64) {
+/// Sends two long messages at the same time while every fifth packet is trimmed. Returns the time until the last
+/// packet in microseconds, and the number of retransmissions.
+fn with_trimming(text: &str) -> (u64, u64) {
     let program = compiled(text);
     let nic = |ip| NicParameters { ip, rtt_pkts: 9, mtu: 1_024, ..NicParameters::default() };
     let plan = [1, 2].map(|src| Planned { at: Time::ZERO, src, dst: 0, bytes: 300 * 1_024 });
     let weather = Weather { trim: 200, heals_at: Time::from_ms(100), ..Weather::default() };
-    let cfg = NicConfig { timeout: Time::from_us(20), garbage: Time::from_ms(10), ..NicConfig::default() };
+    let cfg = NicConfig { timeout: Time::from_us(20), rx_timeout: Time::from_ms(10), ..NicConfig::default() };
     let mut network =
         Network::new(cfg, 3, |ip| P4Pipeline::<64>::new(&program, &nic(ip)).unwrap(), plan.to_vec(), weather, 1);
     assert!(network.run(Time::from_ms(100)), "{:?}", network.totals);
@@ -56,9 +58,9 @@ fn in_bad_weather(text: &str) -> (u64, u64) {
 }
 
 #[test]
-fn with_the_change_trimmed_packets_do_not_wait() {
-    let (before, resent_before) = in_bad_weather(PROGRAM);
-    let (after, resent) = in_bad_weather(&changed());
-    assert!(resent_before > 50 && resent > 50, "{resent_before} {resent}");
+fn with_the_change_trimmed_packets_are_retransmitted_early() {
+    let (before, retransmitted_before) = with_trimming(PROGRAM);
+    let (after, retransmitted) = with_trimming(&changed());
+    assert!(retransmitted_before > 50 && retransmitted > 50, "{retransmitted_before} {retransmitted}");
     assert!(after * 4 < before, "microseconds: {before} before, {after} after");
 }

@@ -1,13 +1,37 @@
-//! Programs and what they compute, worked out by hand.
+//! Tests of semantic analysis: programs are lowered to HIR and interpreted; the expected results are computed by hand.
 
-mod stepwise;
+mod hir_interpreter;
 
+use hir_interpreter::{Externs, Flow, Interpreter};
 use proptest::prelude::*;
-use rnic_nano::hir::{self, BinaryOp, Expr, ExprKind, Program, SlotId, Stmt, Target, UnaryOp};
+use rnic_nano::hir::{self, BinaryOp, Expr, ExprKind, ExternCall, Program, SlotId, Stmt, Target, UnaryOp};
 use rnic_nano::parser::parse_program;
 use rnic_nano::sema::analyse;
 use rnic_nano::source::SourceFile;
-use stepwise::{Flow, Run};
+
+/// Externs that record their calls and return prepared results.
+#[derive(Default)]
+struct RecordedCalls {
+    /// The name of each called function, and its arguments.
+    calls: Vec<(String, Vec<u128>)>,
+    /// The results of the next calls, in order; later calls return zeros.
+    results: Vec<Vec<u128>>,
+}
+
+impl Externs for RecordedCalls {
+    fn call(&mut self, call: &ExternCall, arguments: &[u128]) -> Vec<u128> {
+        self.calls.push((call.function.clone(), arguments.to_vec()));
+        if self.results.is_empty() { Vec::new() } else { self.results.remove(0) }
+    }
+}
+
+fn ingress(program: &Program) -> Interpreter<'_, RecordedCalls> {
+    Interpreter::new(&program.ingress, RecordedCalls::default(), &[])
+}
+
+fn egress(program: &Program) -> Interpreter<'_, RecordedCalls> {
+    Interpreter::new(&program.egress, RecordedCalls::default(), &[])
+}
 
 fn compile_with(text: &str, constants: &[(&str, u128)]) -> Result<Program, String> {
     let main = SourceFile { name: "program.p4".into(), text: text.into() };
@@ -26,8 +50,11 @@ fn compile(text: &str) -> Program {
     compile_with(text, &[]).unwrap_or_else(|what| panic!("{what}"))
 }
 
-/// A program around declarations at the top level, declarations in the ingress control, and its `apply`. It has the variables `meta.a` to
-/// `meta.d` of 32 bits, `meta.s` and `meta.t` (signed), `meta.w` of 128 bits, `meta.f` and `meta.g` (truth values), and two headers.
+/// Returns a program with the given declarations at the top level and in the ingress control, and the given `apply`
+/// body.
+///
+/// The program has the variables `meta.a` to `meta.d` of 32 bits, `meta.s` and `meta.t` (signed), `meta.w` of 128 bits,
+/// `meta.f` and `meta.g` (`bool`), and two headers.
 fn around(top: &str, locals: &str, apply: &str) -> String {
     format!(
         "#include <core.p4>
@@ -51,10 +78,10 @@ NanoTransport(P(), I(), E(), D()) main;
     )
 }
 
-/// What `meta.a` is after that.
+/// Returns the value of `meta.a` after the ingress control has run.
 fn a_after(top: &str, locals: &str, apply: &str) -> u128 {
     let program = compile(&around(top, locals, apply));
-    let mut run = Run::ingress(&program);
+    let mut run = ingress(&program);
     run.control();
     run.get("meta.a")
 }
@@ -69,9 +96,9 @@ fn slots_are_named_after_the_architecture() {
     let out = ["reassembly.drop", "reassembly.rx_msg_id", "reassembly.pkt_offset", "reassembly.is_last_pkt"];
     assert_eq!(names(&program.ingress.outputs), out);
     assert!(inputs.ends_with(&out.map(String::from)), "what is `inout` goes both ways");
-    assert_eq!(names(&program.egress.outputs), ["link.band"]);
+    assert_eq!(names(&program.egress.outputs), ["link.priority"]);
     assert_eq!(program.egress.inputs[0].0, "departure.now_ns");
-    let mut run = Run::ingress(&program);
+    let mut run = ingress(&program);
     run.set("arrival.trimmed", 1);
     run.control();
     assert_eq!(run.get("reassembly.drop"), 1);
@@ -90,7 +117,7 @@ fn number(value: u128, width: u32) -> Expr {
 }
 
 #[test]
-fn statements_become_these() {
+fn statements_are_lowered() {
     let locals = "action add(in bit<32> x) { if (meta.f) { return; } meta.a = meta.a + x; }";
     let program = compile(&around(
         "",
@@ -117,17 +144,17 @@ fn statements_become_these() {
 }
 
 #[test]
-fn types_of_the_package_may_be_written() {
+fn the_package_accepts_explicit_type_arguments() {
     let text = around("", "", "").replace("NanoTransport(P()", "NanoTransport<headers_t, _>(P()");
     compile(&text);
     let what = compile_with(&text.replace("<headers_t, _>", "<meta_t, _>"), &[]).unwrap_err();
-    assert!(what.contains("parameter 2 of `P` does not fit `IngressParser`"), "{what}");
+    assert!(what.contains("parameter 2 of `P` does not match `IngressParser`"), "{what}");
     assert!(what.contains("expected `out meta_t hdr`, found `out headers_t hdr`"), "{what}");
 }
 
 #[test]
 fn operators_compute() {
-    // Variables, so that nothing is folded: a = 100, b = 7, s = -3, t = 100.
+    // The operands are variables, so that no expression is folded: a = 100, b = 7, s = -3, t = 100.
     let first = "meta.a = 100; meta.b = 7; meta.s = -3; meta.t = 100; meta.c = nic.rtt_pkts;";
     let cases: &[(&str, u128)] = &[
         ("meta.a + meta.b * 3", 121),
@@ -154,20 +181,20 @@ fn operators_compute() {
         ("(bit<32>) reg_op_t.ADD + reg_op_t.WRITE ++ 30w0", 0x4000_0002),
     ];
     for (expr, expected) in cases {
-        // Concatenation binds tighter than the sum in none of these.
+        // Concatenation has the same precedence as addition, so it needs parentheses here.
         let expr = expr.replace("reg_op_t.WRITE ++ 30w0", "((bit<2>) reg_op_t.WRITE ++ 30w0)");
         assert_eq!(a_after("", "", &format!("{first} meta.a = {expr};")), *expected, "{expr}");
     }
 }
 
 #[test]
-fn constants_have_any_size() {
+fn int_constants_have_arbitrary_precision() {
     let top = "const int BIG = (1 << 100) - 1; const int SMALL = BIG >> 98; const bit<128> ALL = -(1) + (1 << 127) + (1 << 127);
 const int MINUS = -7 >> 1; const bit<8> LOW = (bit<8>) MINUS; enum bit<8> kind_t { A = LOW, B = SMALL + 1 }
 const inner_t PAIR = { p = 5, q = kind_t.B };";
     let apply = "meta.w = ALL; meta.a = SMALL; meta.b = (bit<32>)(bit<8>) kind_t.A; meta.i = PAIR;";
     let program = compile(&around(top, "", apply));
-    let mut run = Run::ingress(&program);
+    let mut run = ingress(&program);
     run.control();
     assert_eq!(run.get("meta.w"), u128::MAX);
     assert_eq!((run.get("meta.a"), run.get("meta.b")), (3, 0xfc));
@@ -177,13 +204,13 @@ const inner_t PAIR = { p = 5, q = kind_t.B };";
 }
 
 #[test]
-fn constants_can_be_given_from_outside() {
+fn values_of_constants_can_be_replaced() {
     let top = "const bit<8> WINDOW = 3; const bit<32> TWICE = (bit<32>) WINDOW * 2; const bool FLAG = false;";
     let text = around(top, "", "if (FLAG) { meta.a = TWICE; } else { meta.a = 1; }");
     let run = |constants: &[(&str, u128)]| {
         let program = compile_with(&text, constants)?;
         assert_eq!(program.ingress.control.len(), 1, "only one branch is left");
-        let mut run = Run::ingress(&program);
+        let mut run = ingress(&program);
         run.control();
         Ok::<_, String>(run.get("meta.a"))
     };
@@ -193,7 +220,9 @@ fn constants_can_be_given_from_outside() {
     assert!(
         run(&[("WINDOW", 256)]).unwrap_err().contains("256 given for the constant `WINDOW` does not fit in `bit<8>`")
     );
-    assert!(run(&[("WINDOV", 1)]).unwrap_err().contains("did you mean `WINDOW`? it has: FLAG, TWICE, WINDOW, BOGUS"));
+    assert!(
+        run(&[("WINDOV", 1)]).unwrap_err().contains("did you mean `WINDOW`? available: FLAG, TWICE, WINDOW, BOGUS")
+    );
 }
 
 #[test]
@@ -224,16 +253,16 @@ fn actions_copy_in_and_out() {
         action twice(inout bit<32> x, in bit<32> by, out bool done) { if (by == 0) { return; } x = x + by; x = x + by; done = true; }
         action outer(inout bit<32> x) { bool done; twice(x, x, done); if (done) { x = x + 1; } }
         bit<32> v = 5;";
-    // 5 -> 15 -> 16; then with 0: untouched.
+    // The first call changes 5 to 15 and 16; the second one has the argument 0, which it does not change.
     assert_eq!(a_after("", locals, "outer(v); bit<32> zero = 0; outer(zero); meta.a = v + zero;"), 16);
-    // Both parameters are the same variable: the copies are made at the end, left to right.
+    // Both parameters are the same variable: copy-out happens at the end, left to right.
     let swap = "action swap(inout bit<32> x, inout bit<32> y) { bit<32> t = x; x = y; y = t; } bit<32> v = 1;";
     assert_eq!(a_after("", swap, "swap(meta.b, v); meta.a = (meta.b << 8) | v;"), 0x100);
     let same = "action change(inout bit<32> x, inout bit<32> y) { x = 1; y = y + 2; } bit<32> v = 7;";
     assert_eq!(a_after("", same, "change(v, v); meta.a = v;"), 9);
     let names = "action sub(in bit<32> x, in bit<32> y) { meta.a = x - y; }";
     assert_eq!(a_after("", names, "sub(y = 3, x = 10);"), 7);
-    // A part of a variable as an argument.
+    // The argument is a slice of a variable.
     let part = "action set(out bit<4> x) { x = 15; }";
     assert_eq!(a_after("", part, "set(meta.a[11:8]);"), 0xf00);
 }
@@ -243,36 +272,37 @@ fn exit_copies_out_and_ends() {
     let locals = "action last(inout bit<32> x) { x = x + 1; exit; }
         action outer(out bit<32> y) { y = 4; last(y); y = 100; }";
     let program = compile(&around("", locals, "outer(meta.a); meta.a = 50;"));
-    let mut run = Run::ingress(&program);
+    let mut run = ingress(&program);
     assert_eq!(run.control(), Flow::Exit);
     assert_eq!(run.get("meta.a"), 5);
 }
 
 #[test]
-fn names_mean_what_is_nearest() {
+fn inner_declarations_shadow_outer_ones() {
     let top = "const bit<32> N = 1;";
     let locals = "const bit<32> N = 2; action get(out bit<32> x) { x = N; } ";
     let apply = "{ const bit<32> N = 3; bit<32> x; get(x); meta.a = (x << 8) | (N << 4) | .N; }";
     assert_eq!(a_after(top, locals, apply), 0x231);
-    // An action sees what was declared before it.
+    // An action sees only the names that are declared before it.
     let locals = "action get(out bit<32> x) { x = N; } const bit<32> N = 2;";
     assert_eq!(a_after(top, locals, "get(meta.a);"), 1);
 }
 
 #[test]
-fn calls_happen_in_order_and_only_if_they_are_needed() {
+fn calls_happen_in_order_and_only_in_chosen_branches() {
     let top = "extern bit<32> next(in bit<32> x); extern bit<32> change(inout bit<32> x);";
     let run = |apply: &str, answers: &[&[u128]]| {
         let program = compile(&around(top, "", apply));
-        let mut run = Run::ingress(&program);
-        run.answers = answers.iter().map(|answer| answer.to_vec()).collect();
+        let mut run = ingress(&program);
+        run.externs.results = answers.iter().map(|answer| answer.to_vec()).collect();
         run.control();
-        let calls: Vec<String> = run.calls.iter().map(|(name, arguments)| format!("{name}{arguments:?}")).collect();
+        let calls: Vec<String> =
+            run.externs.calls.iter().map(|(name, arguments)| format!("{name}{arguments:?}")).collect();
         (run.get("meta.a"), calls.join(" "))
     };
     let said = |value, calls: &str| (value, calls.to_string());
     assert_eq!(run("meta.a = next(1) - next(2);", &[&[50], &[8]]), said(42, "next[1] next[2]"));
-    // The first operand is read before the call changes it: 10 + 3, and b = 20 afterwards.
+    // The first operand is read before the call changes the variable: 10 + 3, and b = 20 afterwards.
     assert_eq!(
         run("meta.b = 10; meta.a = meta.b + change(meta.b); meta.a = meta.a + meta.b;", &[&[3, 20]]),
         said(33, "change[10]")
@@ -284,7 +314,7 @@ fn calls_happen_in_order_and_only_if_they_are_needed() {
     assert_eq!(run("meta.a = meta.b == 1 ? next(1) : next(2) + 1;", &[&[9]]), said(10, "next[2]"));
     assert_eq!(run("meta.a = next(next(5));", &[&[6], &[7]]), said(7, "next[5] next[6]"));
     assert_eq!(run("next(5); meta.a = 2;", &[&[6]]), said(2, "next[5]"));
-    // A part of a variable that a call changes.
+    // The call changes a slice of a variable.
     assert_eq!(run("bit<32> x = change(meta.a);", &[&[1, 77]]), said(77, "change[0]"));
 }
 
@@ -322,10 +352,10 @@ fn objects_keep_their_types_and_arguments() {
         ("I.order", "PriorityScheduler", vec![], vec![]),
     ];
     assert_eq!(instances, expected);
-    let mut run = Run::ingress(&program);
+    let mut run = ingress(&program);
     run.control();
-    assert_eq!(run.calls[0], ("execute".to_string(), vec![0, 1, 2, 1, 0, 0]));
-    assert_eq!(run.calls[1], ("write".to_string(), vec![1, 1, 2, 3]));
+    assert_eq!(run.externs.calls[0], ("execute".to_string(), vec![0, 1, 2, 1, 0, 0]));
+    assert_eq!(run.externs.calls[1], ("write".to_string(), vec![1, 1, 2, 3]));
 }
 
 #[test]
@@ -354,17 +384,17 @@ fn tables_choose_actions() {
     assert_eq!((table.size, table.entries_const, table.default.clone()), (4, true, Some((2, vec![]))));
     assert_eq!(program.ingress.tables[1].size, 1024);
     let run = |b: u128, c: u128| {
-        let mut run = Run::ingress(&program);
+        let mut run = ingress(&program);
         run.set("meta.b", b);
         run.set("meta.c", c);
         run.set("meta.d", 40);
         let flow = run.control();
         (flow, run.get("meta.a"), run.get("meta.f"))
     };
-    assert_eq!(run(0x0a00_0001, 1), (Flow::On, 1, 1));
-    assert_eq!(run(0x0a0b_0001, 0x101), (Flow::On, 2, 0));
-    assert_eq!(run(0x0a0b_0c0d, 1), (Flow::On, 43, 0));
-    assert_eq!(run(7, 2), (Flow::On, 0, 0));
+    assert_eq!(run(0x0a00_0001, 1), (Flow::Next, 1, 1));
+    assert_eq!(run(0x0a0b_0001, 0x101), (Flow::Next, 2, 0));
+    assert_eq!(run(0x0a0b_0c0d, 1), (Flow::Next, 43, 0));
+    assert_eq!(run(7, 2), (Flow::Next, 0, 0));
     assert_eq!(run(7, 1), (Flow::Exit, 99, 0));
     let order: Vec<u128> = program.ingress.tables[1].entries.iter().map(|entry| entry.arguments[0]).collect();
     assert_eq!(order, [1, 2, 3], "as written, if masks are free");
@@ -380,16 +410,16 @@ fn switches_choose() {
         meta.a = meta.a + 100;";
     let program = compile(&around("", locals, apply));
     let after = |b| {
-        let mut run = Run::ingress(&program);
+        let mut run = ingress(&program);
         run.set("meta.b", b);
-        assert_eq!(run.control(), Flow::On);
+        assert_eq!(run.control(), Flow::Next);
         run.get("meta.a")
     };
     assert_eq!([1, 2, 3, 4].map(after), [111, 121, 20, 133]);
 }
 
 #[test]
-fn controls_within_controls_begin_anew() {
+fn inner_controls_initialise_their_variables_at_each_call() {
     let top = "control Count(inout bit<32> x, in bit<32> by) {
             bit<32> local; bit<32> first = 2;
             action bump(bit<32> n) { local = local + n; }
@@ -397,7 +427,7 @@ fn controls_within_controls_begin_anew() {
             apply { t.apply(); if (by == 3) { return; } local = local + by; x = x + local + first; }
         }
         control Twice(inout bit<32> x) { Count() inner; apply { inner.apply(x, 1); inner.apply(x, 1); } }";
-    // 0: 5 + 1 + 2 = 8; 8: 7 + 1 + 2 = 18; then nothing.
+    // 0: 5 + 1 + 2 = 8; 8: 7 + 1 + 2 = 18; the next key matches no entry.
     let apply = "twice.apply(meta.b); meta.a = meta.b; single.apply(meta.a, 3);";
     assert_eq!(a_after(top, "Twice() twice; Count() single;", apply), 18);
     let program = compile(&around(top, "Twice() twice; Count() single;", apply));
@@ -410,20 +440,20 @@ fn exit_ends_controls_within_controls() {
     let top = "control Last(inout bit<32> x) { apply { x = x + 1; if (x == 6) { exit; } x = 0; } }
         control Outer(out bit<32> y) { Last() last; apply { y = 5; last.apply(y); y = 100; } }";
     let program = compile(&around(top, "Outer() outer;", "outer.apply(meta.a); meta.a = 50;"));
-    let mut run = Run::ingress(&program);
+    let mut run = ingress(&program);
     assert_eq!(run.control(), Flow::Exit);
     assert_eq!(run.get("meta.a"), 6);
 }
 
 #[test]
-fn parameters_of_applied_controls_begin_anew() {
+fn out_parameters_of_inner_controls_begin_with_zero() {
     let top = "control Give(out bit<32> x, in bool set) { bit<32> local; apply { if (set) { local = 7; x = 9; } x = x + local; } }";
     let apply = "give.apply(meta.a, true); give.apply(meta.b, false); meta.a = (meta.a << 8) | meta.b;";
     assert_eq!(a_after(top, "Give() give;", apply), 0x1000);
 }
 
 #[test]
-fn tables_run_more_than_once() {
+fn a_table_can_be_applied_several_times() {
     let locals = "action add(inout bit<32> x, bit<32> y) { bit<32> local; local = local + y; x = x + local; }
         table t { key = { meta.a: exact; } actions = { add(meta.a); NoAction; }
             const default_action = add(meta.a, 100); entries = { 0: add(3); 3: add(meta.a, 4); } }";
@@ -431,16 +461,16 @@ fn tables_run_more_than_once() {
 }
 
 #[test]
-fn conditions_choose_whole_structs() {
+fn conditional_expressions_select_structs() {
     let top = "extern inner_t next(in bit<8> x);";
     let program =
         compile(&around(top, "", "meta.i = meta.f ? next(1) : { 7, 8 }; meta.j = meta.f ? { 1, 2 } : meta.i;"));
     let after = |f| {
-        let mut run = Run::ingress(&program);
+        let mut run = ingress(&program);
         run.set("meta.f", f);
-        run.answers = vec![vec![5, 6]];
+        run.externs.results = vec![vec![5, 6]];
         run.control();
-        (run.calls.len(), ["meta.i.p", "meta.i.q", "meta.j.p", "meta.j.q"].map(|name| run.get(name)))
+        (run.externs.calls.len(), ["meta.i.p", "meta.i.q", "meta.j.p", "meta.j.q"].map(|name| run.get(name)))
     };
     assert_eq!(after(1), (1, [5, 6, 1, 2]));
     assert_eq!(after(0), (0, [7, 8, 7, 8]));
@@ -460,14 +490,14 @@ fn enumerations_have_values() {
 }
 
 #[test]
-fn what_is_emitted_may_be_nested() {
+fn nested_structs_can_be_emitted() {
     let top = "struct outer_t { pair_t first; headers_t rest; }";
     let text = around(top, "", "")
         .replace("packet.emit(hdr);", "outer_t all; all.first = { 1, 2 }; all.rest.two = { 3, 4 }; packet.emit(all);");
     let program = compile(&text);
-    let mut run = Run::new(&program.egress);
-    run.body(&program.egress.deparser);
-    assert_eq!(run.packet, [1, 2, 3, 4]);
+    let mut run = egress(&program);
+    run.deparser();
+    assert_eq!(run.emitted, [1, 2, 3, 4]);
 }
 
 const PARSER: &str = "#include <core.p4>
@@ -505,10 +535,10 @@ NanoTransport(P(), I(), E(), D()) main;
 fn parsers_select() {
     let program = compile(PARSER);
     let run = |packet: &[u8], hops: u128| {
-        let mut run = Run::ingress(&program);
+        let mut run = ingress(&program);
         run.packet = packet.to_vec();
         run.set("arrival.hops", hops);
-        (run.parser(), run.get("meta.tags"), run.packet.len())
+        (run.parser().expect("the parser ends"), run.get("meta.tags"), run.remaining_bytes())
     };
     assert_eq!(run(&[0x00], 0), (Target::Accept, 1, 0));
     assert_eq!(run(&[0x10, 0x25, 0x3f, 0x00, 9], 0), (Target::Accept, 4, 1), "a variable of a state begins at zero");
@@ -518,25 +548,25 @@ fn parsers_select() {
     assert_eq!(run(&[0x52, 1, 2], 0), (Target::Reject, 1, 2), "no case");
     let names: Vec<&str> = program.ingress.states.iter().map(|state| state.name.as_str()).collect();
     assert_eq!(names, ["before start", "start", "skip", "long"]);
-    let mut run = Run::ingress(&program);
+    let mut run = ingress(&program);
     run.packet = vec![0x83, 0xab, 0xce, 0x85];
-    assert_eq!(run.parser(), Target::Accept);
+    assert_eq!(run.parser().expect("the parser ends"), Target::Accept);
     let fields = ["hdr.long.$valid", "hdr.long.a", "hdr.long.b", "hdr.long.c", "hdr.long.d"].map(|name| run.get(name));
     assert_eq!(fields, [1, 0xabc, 14, 1, 5]);
 }
 
 #[test]
-fn deparsers_emit_what_is_valid() {
+fn deparsers_emit_valid_headers() {
     let program = compile(PARSER);
-    let mut run = Run::new(&program.egress);
+    let mut run = egress(&program);
     run.control();
-    run.body(&program.egress.deparser);
-    assert_eq!(run.packet, [0xab, 0xce, 0x85, 0xab, 0xce, 0x85]);
+    run.deparser();
+    assert_eq!(run.emitted, [0xab, 0xce, 0x85, 0xab, 0xce, 0x85]);
     let expected = [("name", "a b"), ("rtt_pkts", "9"), ("plain", "")].map(|(a, b)| (a.to_string(), b.to_string()));
     assert_eq!(program.annotations, expected);
 }
 
-/// A random expression of constants of type `int`, and its value. All values in it are within 120 bits.
+/// A random expression of `int` constants, and its value. All intermediate values fit in 120 bits.
 fn integers() -> impl Strategy<Value = (String, i128)> {
     let leaf = (-1_000_000i128..1_000_000).prop_map(|value| (format!("({value})"), value));
     leaf.prop_recursive(6, 60, 2, |inner| {
@@ -563,7 +593,8 @@ fn integers() -> impl Strategy<Value = (String, i128)> {
     })
 }
 
-/// A random expression of 32-bit values: constants, or the variables `meta.a` = 1, `meta.b` = 0x80000001 and `meta.c`, all ones.
+/// A random expression of 32-bit values, with constants as operands, and the same expression with the variables
+/// `meta.a` = 1, `meta.b` = 0x80000001 and `meta.c` = 0xffffffff; and their value.
 fn words() -> impl Strategy<Value = (String, String, u32)> {
     let leaf = prop_oneof![
         any::<u32>().prop_map(|value| (format!("32w{value}"), format!("32w{value}"), value)),
@@ -605,7 +636,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn constant_expressions_are_arithmetic((text, value) in integers()) {
+    fn int_constant_expressions_are_exact((text, value) in integers()) {
         let bits = value as u128;
         let top = format!("const int VALUE = {text}; const bit<128> BITS = (bit<128>) VALUE;");
         let program = compile(&around(&top, "", "meta.w = BITS;"));
@@ -613,11 +644,11 @@ proptest! {
     }
 
     #[test]
-    fn words_are_computed_alike_now_and_later((text, constant, value) in words()) {
+    fn constant_folding_agrees_with_execution((text, constant, value) in words()) {
         let apply = format!("meta.a = 1; meta.b = 0x80000001; meta.c = 0xffffffff; meta.d = {text};");
         let program = compile(&around(&format!("const bit<32> VALUE = {constant};"), "", &apply));
         prop_assert!(program.constants.contains(&("VALUE".to_string(), value.into())), "{}", constant);
-        let mut run = Run::ingress(&program);
+        let mut run = ingress(&program);
         run.control();
         prop_assert_eq!(run.get("meta.d"), u128::from(value), "{}", text);
     }

@@ -1,7 +1,8 @@
-//! What the analysis takes and what it says of the rest.
+//! Tests of the semantic analysis: accepted programs, and the recorded error messages of rejected ones.
 //!
-//! `rejected/meaning-*.p4` are wrong; the file beside each one, `.txt`, holds what the analysis says of it. After a change of words
-//! `cargo test -p rnic-nano --test meaning -- --ignored` writes these files anew: their difference is to be read.
+//! The programs `rejected/meaning-*.p4` have errors. For each program, the `.txt` file of the same name holds the
+//! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test meaning --
+//! --ignored` rewrites these files; review their differences.
 
 use proptest::prelude::*;
 use rnic_nano::hir::{self, Program};
@@ -15,7 +16,7 @@ fn analysed(name: &str, text: &str, constants: &[(String, u128)]) -> Result<Prog
     let main = SourceFile { name: name.into(), text: text.into() };
     let (module, sources) = parse_program(main, &|_| None).map_err(|(errors, sources)| {
         let errors: Vec<String> = errors.iter().map(|error| error.render(&sources)).collect();
-        format!("not even read:\n{}", errors.join("\n"))
+        format!("not parsed:\n{}", errors.join("\n"))
     })?;
     let program = analyse(&module, constants).map_err(|errors| {
         assert!(!errors.is_empty() && errors.len() <= 20, "{} errors", errors.len());
@@ -40,8 +41,9 @@ fn programs(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What is said of a file of `rejected`. Its first line may give constants: `// constants: NAME = 1, OTHER = 2`.
-fn said_of(path: &Path) -> String {
+/// Returns the error messages for a file of `rejected`. Its first line may replace constants:
+/// `// constants: NAME = 1, OTHER = 2`.
+fn error_messages(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let given = text.lines().next().and_then(|line| line.strip_prefix("// constants: ")).unwrap_or_default();
     let given = given.split(", ").filter_map(|one| one.split_once(" = "));
@@ -50,26 +52,27 @@ fn said_of(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_the_recorded_words() {
+fn errors_have_the_recorded_messages() {
     let files = programs(&folder("rejected"), "meaning-");
     assert!(files.len() > 10, "{}", files.len());
     for path in files {
-        let (said, expected) = (said_of(&path), fs::read_to_string(path.with_extension("txt")).unwrap_or_default());
-        assert!(!said.is_empty(), "{} was taken", path.display());
-        assert_eq!(said, expected, "{}: expected\n{expected}\nand it said\n{said}", path.display());
+        let (said, expected) =
+            (error_messages(&path), fs::read_to_string(path.with_extension("txt")).unwrap_or_default());
+        assert!(!said.is_empty(), "{} was accepted", path.display());
+        assert_eq!(said, expected, "{}: expected\n{expected}\nfound\n{said}", path.display());
     }
 }
 
 #[test]
-#[ignore = "writes the recorded words anew"]
-fn write_the_recorded_words() {
+#[ignore = "rewrites the recorded error messages"]
+fn write_the_recorded_messages() {
     for path in programs(&folder("rejected"), "meaning-") {
-        fs::write(path.with_extension("txt"), said_of(&path)).unwrap();
+        fs::write(path.with_extension("txt"), error_messages(&path)).unwrap();
     }
 }
 
 #[test]
-fn what_is_right_is_taken() {
+fn correct_programs_are_accepted() {
     let files = programs(&folder("accepted"), "");
     assert!(files.len() > 1);
     for path in files {
@@ -80,7 +83,7 @@ fn what_is_right_is_taken() {
     }
 }
 
-/// Each would exhaust memory, time or the stack of a compiler without limits.
+/// Each of these programs would exhaust the memory, time or stack of a compiler without limits.
 #[test]
 fn hostile_programs_are_refused() {
     let many = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
@@ -88,7 +91,7 @@ fn hostile_programs_are_refused() {
     let control = |locals: &str, apply: &str| format!("control C(inout bit<8> x) {{ {locals} apply {{ {apply} }} }}");
     let parser = |states: &str| format!("parser P(packet_in packet) {{ state start {{ transition s0; }} {states} }}");
     let programs = [
-        // Nothing at all, but two to the power of 40 times.
+        // An empty struct, contained 2^40 times.
         format!("struct s0 {{ }} {}", many(40, &|n| format!("struct s{} {{ s{n} a; s{n} b; }}\n", n + 1))),
         format!("struct s {{ {} }}", many(70_000, &|n| format!("bit<8> f{n};\n"))),
         control("", &many(70_000, &|n| format!("bit<8> v{n};\n"))),
@@ -143,7 +146,7 @@ fn hostile_programs_are_refused() {
     }
 }
 
-/// Words of a program, with what stands between them.
+/// Splits a program into words and the text between them.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -160,9 +163,10 @@ fn words(text: &str) -> Vec<&str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A program with some words replaced by others of it, or by nothing: refused in at most 20 errors, or right.
+    /// A program with some words removed or replaced by other words of the program is rejected with at most 20 errors,
+    /// or accepted.
     #[test]
-    fn mangled_programs_do_no_harm(file in any::<prop::sample::Index>(), changes in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 1..4)) {
+    fn mangled_programs_are_accepted_or_rejected(file in any::<prop::sample::Index>(), changes in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 1..4)) {
         let mut files = programs(&folder("accepted"), "");
         files.extend(programs(&folder("rejected"), "meaning-"));
         files.retain(|path| !path.to_string_lossy().contains("-large-"));

@@ -1,7 +1,8 @@
-//! What the parser takes and what it says of the rest.
+//! Tests of the parser: accepted programs, and the recorded error messages of rejected ones.
 //!
-//! `rejected/syntax-*.p4` are wrong; the file beside each one, `.txt`, holds what the parser says of it. After a change of words
-//! `cargo test -p rnic-nano --test syntax -- --ignored` writes these files anew: their difference is to be read.
+//! The programs `rejected/syntax-*.p4` have errors. For each program, the `.txt` file of the same name holds the
+//! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test syntax -- --ignored`
+//! rewrites these files; review their differences.
 
 use rnic_nano::ast::{Argument, BinaryOp, Expr, ExprKind, ItemKind, Module, TypeKind, UnaryOp};
 use rnic_nano::diagnostic::Diagnostic;
@@ -23,8 +24,8 @@ fn parse(text: &str) -> Result<(Module, SourceMap), String> {
     parse_program(main, &|_| None).map_err(|(errors, sources)| render(&errors, &sources))
 }
 
-/// What the parser says of a file of `rejected`.
-fn said_of(path: &Path) -> String {
+/// Returns the parser's error messages for a file of `rejected`.
+fn error_messages(path: &Path) -> String {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let main = SourceFile { name, text: fs::read_to_string(path).unwrap() };
     let include = |name: &str| fs::read_to_string(path.with_file_name(name)).ok();
@@ -46,32 +47,33 @@ fn rejected() -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_the_recorded_words() {
+fn errors_have_the_recorded_messages() {
     let files = rejected();
     assert!(files.len() > 25, "{}", files.len());
     for path in files {
-        let (said, expected) = (said_of(&path), fs::read_to_string(path.with_extension("txt")).unwrap_or_default());
-        assert!(!said.is_empty(), "{} was taken", path.display());
-        assert_eq!(said, expected, "{}: expected\n{expected}\nand it said\n{said}", path.display());
+        let (said, expected) =
+            (error_messages(&path), fs::read_to_string(path.with_extension("txt")).unwrap_or_default());
+        assert!(!said.is_empty(), "{} was accepted", path.display());
+        assert_eq!(said, expected, "{}: expected\n{expected}\nfound\n{said}", path.display());
     }
 }
 
 #[test]
-#[ignore = "writes the recorded words anew"]
-fn write_the_recorded_words() {
+#[ignore = "rewrites the recorded error messages"]
+fn write_the_recorded_messages() {
     for path in rejected() {
-        fs::write(path.with_extension("txt"), said_of(&path)).unwrap();
+        fs::write(path.with_extension("txt"), error_messages(&path)).unwrap();
     }
 }
 
 #[test]
-fn every_construct_of_the_subset_is_taken() {
+fn every_supported_construct_is_accepted() {
     let (module, _) = parse(include_str!("accepted/every_construct.p4")).unwrap_or_else(|what| panic!("{what}"));
     let is_main = |item: &&_| matches!(item, ItemKind::Instance(instance) if &*instance.name.name == "main");
     assert_eq!(module.items.iter().map(|item| &item.kind).filter(is_main).count(), 1);
 }
 
-/// The tree of an expression, every operator with parentheses around it.
+/// Formats the tree of an expression, with parentheses around every operator.
 fn tree(expr: &Expr) -> String {
     match &expr.kind {
         ExprKind::Number { value, width: None } => value.to_string(),
@@ -153,7 +155,7 @@ fn sign(op: BinaryOp) -> &'static str {
     }
 }
 
-/// After the grammar and the rules of precedence of the P4_16 specification, section 8.
+/// Grammar and precedence rules of the P4_16 specification, section 8.
 #[test]
 fn operators_bind_as_the_specification_says() {
     let cases = [
@@ -180,7 +182,7 @@ fn operators_bind_as_the_specification_says() {
         ("(bit<8>)(bool) a", "(bit 8)((bool)(a))"),
         ("(bit<(N + 1)>) a", "(bit (N + 1))(a)"),
         ("(bit<N>) a", "(bit N)(a)"),
-        // `a` is no type so far, `T` is one.
+        // `a` is not a declared type, `T` is one.
         ("(a) - b", "(a - b)"),
         ("(T) - b", "(T)(-(b))"),
         ("(a)(b)", "a(b)"),
@@ -222,7 +224,7 @@ fn constants(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn macros_and_conditions_choose_what_counts() {
+fn macros_are_expanded_and_conditions_evaluated() {
     let text = "#define TWO 1 + 1
 #define FOUR TWO * TWO // a comment is no part of it
 #define SELF SELF
@@ -284,7 +286,7 @@ fn files_are_found_from_the_file_that_includes_them() {
     assert_eq!(texts, ["const int B = 2;", "const int C_ = 3;", "const int A = 1;", "const int M = 0;"]);
 }
 
-/// Each would exhaust memory, time or the stack of a compiler without limits.
+/// Each of these programs would exhaust the memory, time or stack of a compiler without limits.
 #[test]
 fn hostile_programs_are_refused() {
     let deep = 100_000;
@@ -331,7 +333,7 @@ fn hostile_programs_are_refused() {
     }
 }
 
-/// Each wrong statement stands among right ones: the parser says only what is wrong with it, whatever it is.
+/// One wrong statement among correct ones: the parser reports exactly one error.
 #[test]
 fn one_mistake_gives_one_error() {
     let mistakes = [

@@ -1,4 +1,5 @@
-//! The programs in `p4/` and the native ones do the same: the same packets at the same times, in any weather.
+//! Compares the P4 programs in `p4/` with the same transports in Rust: both must send the same packets at the same
+//! times, also over a network that drops, trims, delays and duplicates packets.
 
 #[path = "../../rnic-transport/tests/network/mod.rs"]
 mod network;
@@ -16,16 +17,16 @@ use std::sync::LazyLock;
 
 const BASE_RTT_NS: u32 = 525;
 
-/// What a packet's header says.
+/// The fields of a packet's header.
 #[derive(PartialEq, Eq, Debug)]
 struct Said {
     native: NativeHeader,
-    /// Telemetry that is sent back.
+    /// Telemetry that a receiver returns to the sender.
     echo: Vec<HopRecord>,
 }
 
 trait Says {
-    /// `telemetry`: the program's headers have room for it.
+    /// Parses the header. `telemetry` tells whether the program's headers can carry telemetry.
     fn says(&self, telemetry: bool) -> Said;
 }
 
@@ -42,7 +43,7 @@ impl Says for HpccHeader {
 }
 
 impl Says for P4Header<256> {
-    /// Ethernet has 14 bytes, IPv4 has 20.
+    /// Parses the header after Ethernet (14 bytes) and IPv4 (20 bytes).
     fn says(&self, telemetry: bool) -> Said {
         let bytes = &self.bytes[..usize::from(self.len)];
         let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -72,14 +73,14 @@ impl Says for P4Header<256> {
     }
 }
 
-/// A program of `p4/` with some constants.
+/// Compiles a program of `p4/` with the values of some constants replaced.
 fn program(name: &str, constants: &[(&str, u128)]) -> Program {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
     let constants: Vec<_> = constants.iter().map(|(name, value)| ((*name).to_string(), *value)).collect();
     compile_file(&file, &constants).unwrap_or_else(|what| panic!("{what}"))
 }
 
-/// It on the NIC with an address.
+/// Loads a program into a NIC with the given IP address.
 fn on_nic(program: &Program, ip: u32) -> P4Pipeline<256> {
     let nic = NicParameters {
         ip,
@@ -92,7 +93,7 @@ fn on_nic(program: &Program, ip: u32) -> P4Pipeline<256> {
     P4Pipeline::new(program, &nic).unwrap()
 }
 
-/// Longer than any case needs.
+/// Time limit of a case; every case ends earlier.
 const LIMIT: Time = Time::from_ms(10_000);
 
 /// Runs a case to its end and returns the network with a trace of all packets.
@@ -104,7 +105,7 @@ fn run<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Network<P> {
     network
 }
 
-/// Compares a native program and one in P4.
+/// Compares a transport in Rust with its P4 program.
 fn compare<P: Pipeline>(
     case: &Case, native: impl Fn(u32) -> P, p4: &Program, telemetry: bool,
 ) -> Result<(), TestCaseError>
@@ -116,10 +117,10 @@ where
     let of = |out: (u8, u32, bool, bool, u32)| out;
     let (left, right) = (native.trace.as_ref().unwrap(), p4.trace.as_ref().unwrap());
     for (number, (a, b)) in left.iter().zip(right).enumerate() {
-        let Outgoing { dst_ip, header, band, payload, is_rtx, is_control, tag } = a.2;
-        let a = packet(a.0, a.1, dst_ip, header.says(telemetry), of((band, payload, is_rtx, is_control, tag)));
-        let Outgoing { dst_ip, header, band, payload, is_rtx, is_control, tag } = b.2;
-        let b = packet(b.0, b.1, dst_ip, header.says(telemetry), of((band, payload, is_rtx, is_control, tag)));
+        let Outgoing { dst_ip, header, priority, payload, is_rtx, is_control, tag } = a.2;
+        let a = packet(a.0, a.1, dst_ip, header.says(telemetry), of((priority, payload, is_rtx, is_control, tag)));
+        let Outgoing { dst_ip, header, priority, payload, is_rtx, is_control, tag } = b.2;
+        let b = packet(b.0, b.1, dst_ip, header.says(telemetry), of((priority, payload, is_rtx, is_control, tag)));
         prop_assert_eq!(a, b, "packet {}", number);
     }
     prop_assert_eq!(left.len(), right.len());
@@ -145,23 +146,24 @@ const HPCC_SETTINGS: HpccSettings = HpccSettings {
     base_rtt_ns: BASE_RTT_NS,
     additive_bytes: 80,
     target: 62_259,
-    most_stages: 5,
+    max_stages: 5,
 };
 
 fn hpcc(case: &Case) -> Result<(), TestCaseError> {
     compare(case, |ip| Hpcc::new(ip, HPCC_SETTINGS), &HPCC, true)
 }
 
-/// Levels for unscheduled and for granted packets, and overcommitment. The first are those of the program.
-const LEVELS: [(u8, u8, u8); 3] = [(1, 3, 3), (2, 1, 1), (3, 4, 6)];
+/// Number of priorities for unscheduled and for granted packets, and overcommitment. The first triple has the program's
+/// defaults.
+const PRIORITIES: [(u8, u8, u8); 3] = [(1, 3, 3), (2, 1, 1), (3, 4, 6)];
 
-type ByLevels = [Program; LEVELS.len()];
+type ByLevels = [Program; PRIORITIES.len()];
 
 fn by_levels(name: &str) -> ByLevels {
-    LEVELS.map(|(unscheduled, scheduled, overcommitment)| {
+    PRIORITIES.map(|(unscheduled, scheduled, overcommitment)| {
         let constants = [
-            ("UNSCHEDULED_LEVELS", unscheduled.into()),
-            ("SCHEDULED_LEVELS", scheduled.into()),
+            ("UNSCHEDULED_PRIORITIES", unscheduled.into()),
+            ("SCHEDULED_PRIORITIES", scheduled.into()),
             ("OVERCOMMITMENT", overcommitment.into()),
         ];
         program(name, &constants)
@@ -171,8 +173,8 @@ fn by_levels(name: &str) -> ByLevels {
 static HOMA: LazyLock<ByLevels> = LazyLock::new(|| by_levels("homa.p4"));
 static HOMA_TR: LazyLock<ByLevels> = LazyLock::new(|| by_levels("homa-tr.p4"));
 
-fn homa(case: &Case, levels: usize, trimming: bool) -> Result<(), TestCaseError> {
-    let (unscheduled_levels, scheduled_levels, overcommitment) = LEVELS[levels];
+fn homa(case: &Case, priorities: usize, trimming: bool) -> Result<(), TestCaseError> {
+    let (unscheduled_levels, scheduled_levels, overcommitment) = PRIORITIES[priorities];
     let settings = HomaSettings {
         mtu: MTU,
         rtt_pkts: RTT_PKTS,
@@ -182,7 +184,7 @@ fn homa(case: &Case, levels: usize, trimming: bool) -> Result<(), TestCaseError>
         trimming,
     };
     let programs = if trimming { &HOMA_TR } else { &HOMA };
-    compare(case, |ip| Homa::new(ip, settings), &programs[levels], false)
+    compare(case, |ip| Homa::new(ip, settings), &programs[priorities], false)
 }
 
 proptest! {
@@ -194,13 +196,13 @@ proptest! {
     }
 
     #[test]
-    fn homa_twins(case in cases(), levels in 0..LEVELS.len()) {
-        homa(&case, levels, false)?;
+    fn homa_twins(case in cases(), priorities in 0..PRIORITIES.len()) {
+        homa(&case, priorities, false)?;
     }
 
     #[test]
-    fn homa_tr_twins(case in cases(), levels in 0..LEVELS.len()) {
-        homa(&case, levels, true)?;
+    fn homa_tr_twins(case in cases(), priorities in 0..PRIORITIES.len()) {
+        homa(&case, priorities, true)?;
     }
 
     #[test]
@@ -209,7 +211,8 @@ proptest! {
     }
 }
 
-/// Messages of 1 to 60 packets from eight NICs to the ninth within 2 us: more than the 16 that a scheduler compares at once.
+/// Messages of 1 to 60 packets from eight NICs to the ninth within 2 us: more messages than the 16 that a scheduler
+/// compares in parallel.
 fn rush(seed: u64, weather: Weather) -> Case {
     let message = |number: u64| {
         let packets = (number * 37 + seed * 11) % 60 + 1;
@@ -221,15 +224,15 @@ fn rush(seed: u64, weather: Weather) -> Case {
         }
     };
     let order = if seed.is_multiple_of(2) { Order::RoundRobin } else { Order::ShortestFirst };
-    let cfg = NicConfig { order, most_timeouts: 50, garbage: Time::from_ms(1), ..NicConfig::default() };
+    let cfg = NicConfig { order, max_timeouts: 50, rx_timeout: Time::from_ms(1), ..NicConfig::default() };
     Case { cfg, hosts: 9, plan: (0..50).map(message).collect(), weather, seed }
 }
 
 fn all(case: &Case) -> Result<(), TestCaseError> {
     ndp(case)?;
-    for levels in 0..LEVELS.len() {
-        homa(case, levels, false)?;
-        homa(case, levels, true)?;
+    for priorities in 0..PRIORITIES.len() {
+        homa(case, priorities, false)?;
+        homa(case, priorities, true)?;
     }
     hpcc(case)
 }
@@ -248,9 +251,10 @@ fn in_a_rush_and_bad_weather() {
     }
 }
 
-/// One message granted at a time instead of three; half of the link as HPCC's aim; pulls that end elsewhere.
+/// Programs with a deviation: an overcommitment of one instead of three; a target utilisation of 50 % for HPCC; PULLs
+/// that end at another packet.
 #[test]
-fn what_is_not_a_twin_is_noticed() {
+fn deviating_programs_are_noticed() {
     let case = rush(0, Weather::default());
     let settings = HomaSettings {
         mtu: MTU,

@@ -4,7 +4,7 @@
 //!
 //! | annotation | meaning | without |
 //! |---|---|---|
-//! | `@bands(N)` | it uses bands 0 to N - 1 | 2 |
+//! | `@priorities(N)` | it uses bands 0 to N - 1 | 2 |
 //! | `@order("shortest-first")` | which message sends next | `"round-robin"` |
 //! | `@paths("spray")` | each packet takes a path of its own | `"ecmp"` |
 //! | `@telemetry` | switches write telemetry into its data packets | they do not |
@@ -48,9 +48,10 @@ impl P4Program {
             }
             let refused = |accepted| (format!("@{name}({argument})"), accepted);
             match (name.as_str(), argument.as_str()) {
-                ("bands", number) => {
+                ("bands", _) => return Err(refused("@priorities, the new name of @bands")),
+                ("priorities", number) => {
                     let number = number.parse().ok().filter(|number| (1..=8).contains(number));
-                    bands = number.ok_or_else(|| refused("@bands(1) to @bands(8)"))?;
+                    bands = number.ok_or_else(|| refused("@priorities(1) to @priorities(8)"))?;
                 }
                 ("order", "round-robin") => order = Order::RoundRobin,
                 ("order", "shortest-first") => order = Order::ShortestFirst,
@@ -59,7 +60,7 @@ impl P4Program {
                 ("paths", "spray") => paths = Paths::Spray,
                 ("paths", _) => return Err(refused("@paths(\"ecmp\"), @paths(\"spray\")")),
                 ("telemetry", "") => telemetry = true,
-                _ => return Err(refused("@bands, @order, @paths, @telemetry")),
+                _ => return Err(refused("@priorities, @order, @paths, @telemetry")),
             }
         }
         Ok(P4Program { program, bands, order, paths, telemetry })

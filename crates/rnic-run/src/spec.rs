@@ -7,7 +7,9 @@ use crate::flow::FlowSpec;
 use crate::message::{self, MessageSpec};
 use crate::p4::P4Program;
 use crate::sizes::SizeDistribution;
-use rnic_fabric::config::{Headers, LinkSpec, NamedLink, NamedRoute, Paths, TopologySpec, TrimSpec};
+use rnic_fabric::config::{
+    LinkSpec, MarkOn, NamedLink, NamedRoute, Paths, SchedulerSpec, TopologySpec, TrimSpec, TrimmedPriority,
+};
 use rnic_transport::congestion::Settings;
 use rnic_transport::headers::{IRN_DATA, IWARP_DATA, MESSAGE_HEADER, ROCE_DATA, TELEMETRY};
 use rnic_transport::registry::FLOWS;
@@ -99,6 +101,8 @@ pub struct SwitchSetup {
     pub xon: Option<Bytes>,
     /// Buffer reserved above `xoff`; default what the fabric needs to be lossless, and at least `buffer` minus `xoff`.
     pub headroom: Option<Bytes>,
+    /// `scheduler` and `weights`.
+    pub scheduler: SchedulerSetup,
     /// `ecn`.
     pub ecn: EcnSetup,
 }
@@ -115,6 +119,26 @@ pub enum QueueingSetup {
     Output(OutputSetup),
 }
 
+impl QueueingSetup {
+    /// The number of priorities, where the table gives it.
+    pub fn priorities(&self) -> Option<u8> {
+        match self {
+            QueueingSetup::Input => None,
+            QueueingSetup::Shared(shared) => shared.priorities,
+            QueueingSetup::Output(output) => output.priorities,
+        }
+    }
+}
+
+/// Which priority an output serves next: `scheduler`, `weights`, and the bound that `trim` sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SchedulerSetup {
+    /// The scheduler; default strict priority, with `weights` deficit round robin.
+    pub spec: SchedulerSpec,
+    /// Number of `weights` given; 0 for a scheduler without weights.
+    pub weights: u8,
+}
+
 /// What only a switch with a buffer for each output and priority has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OutputSetup {
@@ -122,8 +146,6 @@ pub struct OutputSetup {
     pub priorities: Option<u8>,
     /// A buffer for each priority, lowest first; default the same for all.
     pub buffers: Option<[Bytes; 8]>,
-    /// ECN marks packets that leave, by the queue behind them; default those that come, by the queue before them.
-    pub mark_departures: bool,
     /// What is left of packets that do not fit (`trim`); default nothing.
     pub trim: Option<TrimSpec>,
 }
@@ -131,12 +153,12 @@ pub struct OutputSetup {
 impl OutputSetup {
     /// Whether headers of trimmed packets have the highest priority to themselves, and to control packets.
     pub fn headers_apart(&self) -> bool {
-        self.trim.is_some_and(|trim| trim.headers == Headers::Highest)
+        self.trim.is_some_and(|trim| trim.headers == TrimmedPriority::Highest)
     }
 
     /// The fewest priorities with which it serves a transport.
     pub fn needed_priorities(&self, transport: &TransportSpec) -> u8 {
-        let above = self.trim.is_some_and(|trim| trim.headers == Headers::Above);
+        let above = self.trim.is_some_and(|trim| trim.headers == TrimmedPriority::Above);
         match transport.bands() {
             // Headers of packets in the first band have one above it.
             Some(bands) => (bands + u8::from(above)).max(if self.trim.is_some() { 2 } else { 1 }),
@@ -149,18 +171,14 @@ impl OutputSetup {
 /// What only a switch with a shared buffer has.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SharedSetup {
-    /// Dynamic PFC threshold: this multiple of what is free of the pool, divided by the classes; default 8 if there is no `xoff`.
+    /// Dynamic PFC threshold: this multiple of the pool's free bytes, divided by the priorities; default 8 if there is no `xoff`.
     pub beta: Option<f64>,
-    /// How far below its threshold a charge must fall for a resume; default two full frames.
-    pub resume: Option<Bytes>,
-    /// Without PFC: most that a queue may hold, as a multiple of what is free of the pool; default all of it.
+    /// Bytes by which a charge must fall below its threshold for a resume; default two full frames.
+    pub xon_offset: Option<Bytes>,
+    /// Without PFC: limit of a queue as a multiple of the pool's free bytes; default all of them.
     pub egress_alpha: Option<f64>,
-    /// Priorities that the buffer is divided for; default those in use.
-    pub classes: Option<u8>,
-    /// Weights of the classes, lowest first, 0 for strictly first; default all strict.
-    pub weights: Option<[u32; 8]>,
-    /// ECN marks packets that leave, by the queue behind them; default those that come, by the queue before them.
-    pub mark_departures: bool,
+    /// Priorities for which the buffer is divided; default those in use.
+    pub priorities: Option<u8>,
 }
 
 /// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control listens to marks,
@@ -175,6 +193,8 @@ pub struct EcnSetup {
     pub kmax: Option<Bytes>,
     /// Probability of a mark at `kmax`.
     pub pmax: Option<f64>,
+    /// Which end of the queue decides; default `"enqueue"` with buffers at the inputs, `"dequeue"` with buffers at the outputs.
+    pub mark_on: Option<MarkOn>,
 }
 
 /// One source of flows: `[traffic]`, or one of several `[[traffic]]`.

@@ -2,7 +2,7 @@
 
 use super::graph;
 use super::reader::{Item, Result, Table};
-use rnic_fabric::config::{FabricSpec, NamedRoute, Paths, QueueingSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, NamedRoute, Paths, SwitchSpec, TopologySpec};
 use rnic_fabric::{Routes, Topology, TopologyError};
 use rnic_run::{FabricSetup, Storm};
 use rnic_transport::Bytes;
@@ -44,14 +44,12 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
     if routes.is_empty() {
         return Ok(());
     }
-    let queueing = QueueingSpec::Input;
-    let switch = SwitchSpec { queueing, buffer: Bytes(0), pfc: None, marking: None, priorities: 1 };
     let spec = FabricSpec {
         topology: fabric.topology.clone(),
         link: fabric.link,
         links: fabric.links.clone(),
         routes: Vec::new(),
-        switch,
+        switch: SwitchSpec::input_queued(Bytes(0)),
         paths: Paths::Ecmp,
         frame_gap: 0,
     };

@@ -1,12 +1,16 @@
 //! `[fabric.switch]` with `queueing = "output"`.
 
 use super::reader::{Item, Result, Table};
-use rnic_fabric::config::{Headers, TrimSpec};
+use rnic_fabric::config::{SchedulerSpec, TrimSpec, TrimmedPriority};
 use rnic_run::{FabricSetup, OutputSetup, QueueingSetup, TransportSpec};
 use rnic_transport::Bytes;
 
 /// The keys that only such a switch has.
-pub(super) const KEYS: [&str; 4] = ["priorities", "buffers", "mark", "trim"];
+pub(super) const KEYS: [&str; 3] = ["priorities", "buffers", "trim"];
+
+/// Headers that an output sends in a row while other packets wait, unless `in_a_row` says otherwise: as NDP's switches
+/// do.
+const HEADERS_IN_A_ROW: u32 = 10;
 
 /// Reads them.
 pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
@@ -19,8 +23,6 @@ pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
     Ok(OutputSetup {
         priorities: priorities.or(buffers.map(|(count, _)| count)),
         buffers: buffers.map(|(_, buffers)| buffers),
-        mark_departures: table.get("mark").map(|item| item.choice(&["arrivals", "departures"])).transpose()?
-            != Some("arrivals"),
         trim: table.get("trim").map(|item| read_trim(&item)).transpose()?.flatten(),
     })
 }
@@ -45,7 +47,7 @@ fn read_buffers(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, [Bytes; 
 
 /// `trim = true`, or a table of how.
 fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
-    let default = TrimSpec { to: 64, headers: Headers::Highest, in_a_row: Some(10), return_to_sender: false };
+    let default = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
     if !item.is_table() {
         return Ok(item.boolean()?.then_some(default));
     }
@@ -58,17 +60,35 @@ fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
             .map(|item| item.bytes(64..=9_000, "64 B"))
             .transpose()?
             .map_or(default.to, |to| to.0 as u16),
-        in_a_row: match table.get("in_a_row") {
-            Some(item) => Some(item.integer(0..=1_000_000)? as u32).filter(|most| *most > 0),
-            // One above is not always the highest.
-            None => default.in_a_row.filter(|_| headers != Some("above")),
-        },
-        headers: if headers == Some("above") { Headers::Above } else { Headers::Highest },
+        headers: if headers == Some("above") { TrimmedPriority::Above } else { TrimmedPriority::Highest },
         return_to_sender: table.get("return_to_sender").map_or(Ok(false), |item| item.boolean())?,
     }))
 }
 
-/// Checks what the run's transport asks of such a switch: no PFC, enough priorities, buffers that hold a full packet with its `header`.
+/// A scheduler with the bound that `trim` sets on the highest priority, where the headers are.
+pub(super) fn bound_headers(
+    table: &Table<'_>, output: &OutputSetup, scheduler: SchedulerSpec,
+) -> Result<SchedulerSpec> {
+    let (Some(trim), Some(item)) = (output.trim, table.get("trim")) else { return Ok(scheduler) };
+    let given = if item.is_table() { item.table("[fabric.switch.trim]")?.get("in_a_row") } else { None };
+    let max_in_a_row = match &given {
+        Some(item) => Some(item.integer(0..=1_000_000)? as u32).filter(|max| *max > 0),
+        // With headers "above" the highest priority is not for headers alone.
+        None => (trim.headers == TrimmedPriority::Highest).then_some(HEADERS_IN_A_ROW),
+    };
+    match (scheduler, given) {
+        (SchedulerSpec::Strict { .. }, _) => Ok(SchedulerSpec::Strict { max_in_a_row }),
+        (_, Some(item)) if max_in_a_row.is_some() => {
+            let message =
+                format!("`in_a_row` bounds scheduler \"strict\", and the switch has \"{}\"", scheduler.name());
+            Err(item.error(message, "accepted here: 0, or leave it out"))
+        }
+        _ => Ok(scheduler),
+    }
+}
+
+/// Checks what the run's transport asks of such a switch: no PFC, enough priorities, buffers that hold a full packet
+/// with its `header`.
 pub(super) fn check(table: &Table<'_>, fabric: &FabricSetup, transport: &TransportSpec, header: Bytes) -> Result<()> {
     let QueueingSetup::Output(output) = fabric.switch.queueing else { return Ok(()) };
     let Some(item) = table.get("switch") else { return Ok(()) };

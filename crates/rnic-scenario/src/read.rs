@@ -7,6 +7,7 @@ use super::output;
 use super::overrides;
 use super::reader::{Item, Result, Table};
 use super::sweep::{Point, Sweep};
+use super::switch;
 use super::traffic::{self, Context, Lists};
 use super::transport;
 use super::tree::{Documents, Node};
@@ -144,7 +145,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     }
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.vocabulary, source.lists.files)?;
     let header = transport.header_bytes();
-    fabric::check_buffer(&fabric_table, &fabric, header)?;
+    switch::check_buffer(&fabric_table, &fabric, header)?;
     output::check(&fabric_table, &fabric, &transport, header)?;
     let limits = limits(&root)?;
     let watch = root.get("watch").map(|item| watch(&item, limits.duration)).transpose()?;

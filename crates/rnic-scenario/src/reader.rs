@@ -1,6 +1,7 @@
 //! A typed reader over the tree: every question that goes unanswered is an error at the right place.
 
 use super::error::ScenarioError;
+use super::renamed;
 use super::tree::{At, Documents, Entry, Node, Value};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::ops::RangeInclusive;
@@ -132,6 +133,10 @@ impl<'a> Table<'a> {
     }
 
     fn unknown_key(&self, entry: &Entry, keys: &[&str]) -> ScenarioError {
+        if let Some(row) = renamed::find(&self.label, &entry.key) {
+            let value = if let Value::String(text) = &entry.node.value { Some(text.as_str()) } else { None };
+            return self.documents.mistake(&entry.key_at, row.message(&self.label), Some(row.help(value)));
+        }
         let message = format!("unknown key `{}` in {}", entry.key, self.label);
         let help = format!("{}accepted here: {}", did_you_mean(&entry.key, keys), keys.join(", "));
         self.documents.mistake(&entry.key_at, message, Some(help))

@@ -238,12 +238,12 @@ fn read_parameter(parameter: &Parameter, item: &Item<'_>) -> Result<Value> {
         Kind::Time => Value::Time(item.positive_time(&example("50 us"))?),
         Kind::Bytes => Value::Bytes(item.bytes(1..=1_000_000_000_000_000, &example("16 KB"))?),
         Kind::Flag => Value::Flag(item.boolean()?),
-        Kind::Count { least, most } => Value::Count(item.integer(least..=most)?),
-        Kind::Number { least, most } => {
+        Kind::Count { min, max } => Value::Count(item.integer(min..=max)?),
+        Kind::Number { min, max } => {
             let number = item.number(&example("0.5"))?;
-            if !(least..=most).contains(&number) {
+            if !(min..=max).contains(&number) {
                 let message = format!("`{}` is out of range: {number}", parameter.name);
-                return Err(item.error(message, format!("accepted: {least} to {most}")));
+                return Err(item.error(message, format!("accepted: {min} to {max}")));
             }
             Value::Number(number)
         }

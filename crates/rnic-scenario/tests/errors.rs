@@ -198,7 +198,7 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\nhosts_per_leaf = 2\n",
             "a.toml:2:1: `cores_per_plane` is missing in [fabric]; write for example `cores_per_plane = 4`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2000\nleaves_per_pod = 2\nspines_per_pod = 1000\ncores_per_plane = 2000\nhosts_per_leaf = 2\n",
-            "a.toml:2:1: 2000 pods of 2 leaves and 1000 spines with 2000 cores in each plane need too many cables; accepted: at most 10000000 cables between them"),
+            "a.toml:2:1: 2000 pods of 2 leaves and 1000 spines with 2000 cores in each plane need too many links; accepted: at most 10000000 links between them"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_rate = \"40 Gbps\"\ncore_oversubscription = 2\n",
             "a.toml:10:25: `core_oversubscription` and `core_rate` are both given; the one follows from the other: remove one of them"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_oversubscription = -1\n",
@@ -217,13 +217,13 @@ fn fabrics() {
 fn output_queues() {
     const SWITCH: &str = "buffer = \"240 KB\"\nxoff = \"220 KB\"";
     check(&[
-        (SWITCH, "queueing = \"output\"\nbuffer = \"108.8 KB\"\npriorities = 4\ntrim = true\nmark = \"arrivals\"", "accepted"),
+        (SWITCH, "queueing = \"output\"\nbuffer = \"108.8 KB\"\npriorities = 4\ntrim = true\necn = { mark_on = \"enqueue\" }", "accepted"),
         (SWITCH, "queueing = \"output\"\nbuffers = [\"8704 B\", \"17408 B\"]\n[fabric.switch.trim]\nto = \"80 B\"\nheaders = \"above\"\nreturn_to_sender = true", "accepted"),
         (SWITCH, "queueing = \"output\"\nbuffers = [\"8704 B\", \"1 KB\"]\ntrim = true", "accepted"),
         (SWITCH, "queueing = \"output\"\nxoff = \"220 KB\"",
-            r#"a.toml:11:1: `xoff` belongs to queueing "input" or "shared", not to "output"; accepted here: queueing, buffer, ecn, priorities, buffers, mark, trim"#),
+            r#"a.toml:11:1: `xoff` belongs to queueing "input" or "shared", not to "output"; accepted here: queueing, buffer, scheduler, weights, ecn, priorities, buffers, trim"#),
         (SWITCH, "trim = true",
-            r#"a.toml:10:1: `trim` belongs to queueing "output", not to "input"; accepted here: queueing, buffer, ecn, xoff, headroom, xon"#),
+            r#"a.toml:10:1: `trim` belongs to queueing "output", not to "input"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"#),
         (SWITCH, "queueing = \"output\"\npriorities = 9",
             "a.toml:11:14: `priorities` is out of range: 9; accepted: 1 to 8"),
         (SWITCH, "queueing = \"output\"\npriorities = 1\ntrim = true",
@@ -264,24 +264,77 @@ fn output_queues() {
 
 #[test]
 #[rustfmt::skip] // a table: two lines for each case
+fn schedulers() {
+    const SWITCH: &str = "buffer = \"240 KB\"\nxoff = \"220 KB\"";
+    check(&[
+        (SWITCH, "scheduler = \"strict\"", "accepted"),
+        (SWITCH, "scheduler = \"round-robin\"", "accepted"),
+        (SWITCH, "scheduler = \"wrr\"\nweights = [1]", "accepted"),
+        (SWITCH, "weights = [1, 0]", "accepted"),
+        (SWITCH, "queueing = \"shared\"\nscheduler = \"drr\"\npriorities = 2\nweights = [1, 0]", "accepted"),
+        (SWITCH, "queueing = \"output\"\nscheduler = \"drr\"\nbuffers = [\"8704 B\", \"17408 B\"]\nweights = [1, 2]", "accepted"),
+        (SWITCH, "queueing = \"output\"\nscheduler = \"round-robin\"\ntrim = true", "accepted"),
+        (SWITCH, "queueing = \"output\"\nscheduler = \"round-robin\"\ntrim = { in_a_row = 0 }", "accepted"),
+        (SWITCH, "scheduler = \"fifo\"",
+            r#"a.toml:10:13: unknown scheduler "fifo"; available: "strict", "round-robin", "drr", "wrr""#),
+        (SWITCH, "scheduler = \"wrr\"",
+            r#"a.toml:10:13: scheduler "wrr" needs `weights`; write for example `weights = [1, 4]`, one for each priority, the lowest first"#),
+        (SWITCH, "scheduler = \"round-robin\"\nweights = [1, 2]",
+            r#"a.toml:11:11: scheduler "round-robin" has no `weights`; accepted with `weights`: `scheduler` = "drr" or "wrr""#),
+        (SWITCH, "scheduler = \"strict\"\nweights = [1, 2]",
+            r#"a.toml:11:11: scheduler "strict" has no `weights`; accepted with `weights`: `scheduler` = "drr" or "wrr""#),
+        (SWITCH, "weights = [1, 1001]",
+            "a.toml:10:15: `weights` is out of range: 1001; accepted: 0 to 1000"),
+        (SWITCH, "weights = []",
+            "a.toml:10:11: `weights` has 0 entries; accepted: one for each priority, the lowest first, 8 at most"),
+        (SWITCH, "queueing = \"output\"\npriorities = 3\nweights = [1, 2]",
+            "a.toml:12:11: `weights` has 2 entries; accepted: one for each of the 3 priorities, the lowest first"),
+        (SWITCH, "queueing = \"output\"\nscheduler = \"drr\"\nweights = [1, 2]\ntrim = { in_a_row = 5 }",
+            r#"a.toml:13:21: `in_a_row` bounds scheduler "strict", and the switch has "drr"; accepted here: 0, or leave it out"#),
+        (SWITCH, "ecn = { mark_on = \"arrival\" }",
+            r#"a.toml:10:19: unknown mark_on "arrival"; available: "dequeue", "enqueue""#),
+    ]);
+}
+
+/// A key's former name is an error that names the key, and the value, to write now.
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn renamed_keys() {
+    const SWITCH: &str = "buffer = \"240 KB\"\nxoff = \"220 KB\"";
+    check(&[
+        (SWITCH, "queueing = \"shared\"\nmark = \"arrivals\"",
+            r#"a.toml:11:1: `mark` in [fabric.switch] is now called `ecn.mark_on`; write `ecn.mark_on = "enqueue"`"#),
+        (SWITCH, "queueing = \"output\"\nmark = \"departures\"",
+            r#"a.toml:11:1: `mark` in [fabric.switch] is now called `ecn.mark_on`; write `ecn.mark_on = "dequeue"`"#),
+        (SWITCH, "queueing = \"shared\"\nresume = \"3 KB\"",
+            "a.toml:11:1: `resume` in [fabric.switch] is now called `xon_offset`; write `xon_offset` instead of `resume`"),
+        (SWITCH, "queueing = \"shared\"\nclasses = 2",
+            "a.toml:11:1: `classes` in [fabric.switch] is now called `priorities`; write `priorities` instead of `classes`"),
+        (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.mark\" = \"arrivals\" }",
+            r#"a.toml:23:9: `mark` in [fabric.switch] is now called `ecn.mark_on`; write `ecn.mark_on = "enqueue"`"#),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
 fn switches() {
     check(&[
         (r#"buffer = "240 KB""#, r#"queueing = "outputs""#,
             r#"a.toml:10:12: unknown queueing "outputs"; did you mean `output`? available: "input", "shared", "output""#),
         (r#"buffer = "240 KB""#, "beta = 8",
-            r#"a.toml:10:1: `beta` belongs to queueing "shared", not to "input"; accepted here: queueing, buffer, ecn, xoff, headroom, xon"#),
+            r#"a.toml:10:1: `beta` belongs to queueing "shared", not to "input"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"#),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\nxon = \"10 KB\"",
-            r#"a.toml:11:1: `xon` belongs to queueing "input", not to "shared"; accepted here: queueing, buffer, ecn, xoff, headroom, beta, resume, egress_alpha, mark, classes, weights"#),
+            r#"a.toml:11:1: `xon` belongs to queueing "input", not to "shared"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, beta, xon_offset, egress_alpha, priorities"#),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\nbeta = 8",
             "a.toml:11:8: `beta` and `xoff` are both given; `beta` makes PFC's threshold dynamic, `xoff` static: remove one of them"),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\negress_alpha = 0",
             "a.toml:11:16: `egress_alpha` is out of range: 0; accepted: more than 0, at most 1000000"),
-        (r#"buffer = "240 KB""#, "queueing = \"shared\"\nclasses = 9",
-            "a.toml:11:11: `classes` is out of range: 9; accepted: 1 to 8"),
-        (r#"buffer = "240 KB""#, "queueing = \"shared\"\nclasses = 3\nweights = [1, 2]",
-            "a.toml:12:11: `weights` has 2 entries; accepted: one for each of the 3 classes, the lowest first"),
+        (r#"buffer = "240 KB""#, "queueing = \"shared\"\npriorities = 9",
+            "a.toml:11:14: `priorities` is out of range: 9; accepted: 1 to 8"),
+        (r#"buffer = "240 KB""#, "queueing = \"shared\"\npriorities = 3\nweights = [1, 2]",
+            "a.toml:12:11: `weights` has 2 entries; accepted: one for each of the 3 priorities, the lowest first"),
         (r#"buffer = "240 KB""#, r#"buffr = "240 KB""#,
-            "a.toml:10:1: unknown key `buffr` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, ecn, xoff, headroom, xon"),
+            "a.toml:10:1: unknown key `buffr` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"),
         (r#"buffer = "240 KB""#, r#"buffer = "200 KB""#,
             "a.toml:11:8: `xoff` of 220 KB is above `buffer` of 200 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         (r#"xoff = "220 KB""#, "xoff = \"220 KB\"\nxon = \"230 KB\"",
@@ -517,7 +570,7 @@ fn congestion_control_and_variants() {
         ("[fabric.switch]", "[fabric.switch]\necn = \"off\"",
             r#"a.toml:10:7: `ecn` must be true or false, not a string; write for example `ecn = true`"#),
         ("[traffic]", "[fabric.switch.ecn]\nkmn = \"20 KB\"\n[traffic]",
-            r#"a.toml:13:1: unknown key `kmn` in [fabric.switch.ecn]; did you mean `kmin`? accepted here: kmin, kmax, pmax"#),
+            r#"a.toml:13:1: unknown key `kmn` in [fabric.switch.ecn]; did you mean `kmin`? accepted here: kmin, kmax, pmax, mark_on"#),
     ]);
 }
 
@@ -528,7 +581,7 @@ fn changes_of_a_run() {
         (r#"transport = "irn""#, "transport = \"irn\"\nset = \"x\"",
             "a.toml:23:7: `set` must be a table, not a string; write `{ key = value }`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.bufer\" = \"60 KB\" }",
-            "a.toml:23:9: unknown key `bufer` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, ecn, xoff, headroom, xon"),
+            "a.toml:23:9: unknown key `bufer` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.buffer\" = \"60 KB\" }",
             "a.toml:23:34: `xoff` of 220 KB is above `buffer` of 60 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.buffer\" = \"60 KB\", \"fabric.switch.xoff\" = \"50 KB\", \"fabric.switch.xon\" = \"55 KB\" }",

@@ -88,7 +88,7 @@ impl Capture {
         }
         let topology = &resolved.topology;
         let ports = find_ports(topology, link).map_err(SetupError::Impossible)?;
-        let marking = resolved.fabric.switch.marking.is_some();
+        let marking = resolved.fabric.switch.ecn.is_some();
         Ok(Capture {
             irn: run.transport.transport == "irn",
             acks: resolved.flow.acks,

@@ -282,7 +282,7 @@ impl<H: RunHosts> Watcher<H> for PauseWatch<'_> {
     fn next(&self) -> Time {
         self.next
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         self.sample(now, fabric, |visit| {
             for flow in hosts.under_way(now) {
                 visit(flow);

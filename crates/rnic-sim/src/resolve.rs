@@ -11,7 +11,7 @@ use crate::host::HostConfig;
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use message::MessagePlan;
-use rnic_fabric::config::{FabricSpec, Paths, QueueingSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
@@ -124,13 +124,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
         link: run.fabric.link,
         links: run.fabric.links.clone(),
         routes: run.fabric.routes.clone(),
-        switch: SwitchSpec {
-            queueing: QueueingSpec::Input,
-            buffer: Bytes(0),
-            pfc: None,
-            marking: None,
-            priorities: switch::priorities(run)?,
-        },
+        switch: SwitchSpec { priorities: switch::priorities(run)?, ..SwitchSpec::input_queued(Bytes(0)) },
         paths: run.fabric.paths.unwrap_or_else(|| message::paths(&run.transport)),
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
@@ -154,14 +148,13 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
 
     let mut warnings = Vec::new();
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
-    let lossless = fabric.switch.pfc.is_some_and(|pfc| pfc.headroom >= needed) && !random_loss;
+    let lossless = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= needed) && !random_loss;
     let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
-    if let Some(pfc) = fabric.switch.pfc {
-        switch::warn_of_headroom(pfc, needed, fabric.switch.buffer, timeouts, &mut warnings);
-    }
+    switch::warn_of_headroom(&fabric.switch, needed, timeouts, &mut warnings);
     warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
     warn_of_storms(run, fabric.switch.priorities, &mut warnings);
     switch::warn_of_trimming(run, &fabric.switch, &mut warnings);
+    switch::warn_of_scheduler(&fabric.switch, &mut warnings);
     warn_of_many_paths(run, &fabric, &mut warnings);
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
@@ -203,7 +196,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
     let demands = (congestion.demands)(&run.transport.cc_settings, &flow)
         .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
     flow.cnp_interval = demands.cnp_interval;
-    fabric.switch.marking = marking(&run.fabric.switch.ecn, demands.marking)?;
+    fabric.switch.ecn = marking(&run.fabric.switch.ecn, demands.marking)?.map(|marking| switch::ecn(run, marking));
     switch::warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
     if run.transport.transport == "irn" {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
@@ -241,9 +234,9 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
     }
     let settings = run.transport.cc_settings.clone();
     let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
-    let storms = match fabric.switch.pfc {
-        Some(_) => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
-        None => Vec::new(),
+    let storms = match fabric.switch.buffer.has_pfc() {
+        true => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
+        false => Vec::new(),
     };
     Ok(Resolved {
         fabric,
@@ -370,15 +363,16 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
 
 /// Warns where something is worked out from a flow's path, but each packet has its own.
 fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
-    if fabric.paths != Paths::Spray {
+    if fabric.paths.is_per_flow() {
         return;
     }
+    let paths = fabric.paths.name();
     if run.watch.as_ref().is_some_and(|watch| watch.pauses) {
-        warnings.push("`paths` = \"spray\": victims of pauses are judged by one of each flow's paths".to_string());
+        warnings.push(format!("`paths` = \"{paths}\": victims of pauses are judged by one of each flow's paths"));
     }
     if run.transport.cc.telemetry {
         let name = run.transport.cc.name;
-        warnings.push(format!("`paths` = \"spray\": cc \"{name}\" takes what it hears of several links for one"));
+        warnings.push(format!("`paths` = \"{paths}\": cc \"{name}\" takes what it hears of several links for one"));
     }
 }
 
@@ -387,7 +381,7 @@ fn timeouts(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, lossless: bool, random_loss: bool,
 ) -> Option<Timeouts> {
     let transport = &run.transport;
-    let meant_lossless = fabric.switch.pfc.is_some() && !random_loss;
+    let meant_lossless = fabric.switch.buffer.has_pfc() && !random_loss;
     let low_packets = transport.rto_low_packets.unwrap_or(3);
     match transport.timeouts {
         Some(false) => return None,
@@ -423,7 +417,7 @@ fn warn_of_cycle(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
 ) -> Result<(), SetupError> {
     let regular = !matches!(fabric.topology, TopologySpec::Graph { .. }) && fabric.routes.is_empty();
-    if fabric.switch.pfc.is_none() || regular {
+    if !fabric.switch.buffer.has_pfc() || regular {
         return Ok(());
     }
     let routes = Routes::with(topology, &fabric.routes, run.seed)?;
@@ -487,8 +481,8 @@ fn parameters(
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());
     put("frame_gap", Bytes(u64::from(fabric.frame_gap)).to_string());
-    if fabric.paths == Paths::Spray {
-        put("paths", "spray".to_string());
+    if !fabric.paths.is_per_flow() {
+        put("paths", fabric.paths.name().to_string());
     }
     switch::put_switch(&fabric.switch, &mut put);
     if let Some(plan) = messages {
@@ -526,11 +520,7 @@ fn parameters(
             value.map_or("derived from the fabric".to_string(), |value| value.to_string()),
         );
     }
-    if let Some(marking) = fabric.switch.marking {
-        put("ecn.kmin", marking.kmin.to_string());
-        put("ecn.kmax", marking.kmax.to_string());
-        put("ecn.pmax", marking.pmax.to_string());
-    }
+    switch::put_ecn(&fabric.switch, &mut put);
     put("nic_burst", format!("{} packets", hosting.burst));
     let acks = match (flow.acks, run.transport.delayed_acks) {
         (false, _) => "none (all Reads)".to_string(),

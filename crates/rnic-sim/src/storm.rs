@@ -1,6 +1,6 @@
 //! Pause storms: NICs that pause their switch at given instants.
 
-use rnic_fabric::{BodyOf, Endpoints, Fabric, Watcher};
+use rnic_fabric::{BodyOf, Fabric, PartitionedHosts, Watcher};
 use rnic_run::Storm;
 use rnic_transport::Time;
 
@@ -42,11 +42,11 @@ impl<'s> Storms<'s> {
     }
 }
 
-impl<E: Endpoints> Watcher<E> for Storms<'_> {
+impl<E: PartitionedHosts> Watcher<E> for Storms<'_> {
     fn next(&self) -> Time {
         self.later.first().map_or(Time::MAX, |step| step.at)
     }
-    fn look(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _endpoint: &mut E) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _endpoint: &mut E) {
         while let Some((step, rest)) = self.later.split_first().filter(|(step, _)| step.at <= now) {
             fabric.pause_from_host(step.host, step.mask);
             self.later = rest;

@@ -111,7 +111,7 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
         self.next
     }
 
-    fn look(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         let priorities = usize::from(fabric.priorities());
         for (queue, (_, ports)) in self.samples.queues.iter_mut().zip(&self.plan.queues) {
             let of_port = |port: &usize| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();

@@ -172,7 +172,8 @@ fn second_message(start: u64, think: Time, last: bool) -> (RunOutput, Time) {
     spec.transport.pfc = true;
     let entry = CongestionDeclaration::of::<Dcqcn>(false);
     (spec.transport.cc, spec.transport.cc_settings) = (entry, Settings::new(entry.parameters));
-    spec.fabric.switch.ecn = EcnSetup { off: false, kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0) };
+    spec.fabric.switch.ecn =
+        EcnSetup { kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0), ..EcnSetup::default() };
     let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think);
     spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
     let (src, dst) = (run(&spec).flows.get(0).unwrap().src, run(&spec).flows.get(0).unwrap().dst);

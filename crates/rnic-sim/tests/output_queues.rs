@@ -1,10 +1,8 @@
 //! `queueing = "output"`, `trim` and `paths` of a scenario, with transports of flows.
 
 use rnic_campaign::run_scenario;
-use rnic_fabric::config::{Headers, OutputSpec, QueueingSpec, TrimSpec};
-use rnic_run::RunOutput;
-use rnic_run::RunStatus;
-use rnic_run::{RunSpec, Scenario};
+use rnic_fabric::config::{BufferSpec, OutputBuffers, OutputSpec, SchedulerSpec, TrimSpec, TrimmedPriority};
+use rnic_run::{RunOutput, RunSpec, RunStatus, Scenario};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
@@ -61,8 +59,9 @@ fn what_is_left_open_follows_from_the_run() {
     let plain = scenario("", "buffer = \"54.4 KB\"");
     let irn = resolved(&plain, "irn");
     assert_eq!((irn.fabric.switch.priorities, irn.hosting.control_priority), (1, 0));
-    let by_hand = OutputSpec { buffers: None, trim: None, mark_departures: true };
-    assert_eq!(irn.fabric.switch.queueing, QueueingSpec::Output(by_hand));
+    let by_hand = OutputSpec { buffers: OutputBuffers::Equal(Bytes(54_400)), trim: None };
+    assert_eq!(irn.fabric.switch.buffer, BufferSpec::Output(by_hand));
+    assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::STRICT);
     // Four cables of 500 ns there and back, and the one buffer that may be ahead, 54,400 bytes at 80 ps.
     assert_eq!(irn.flow.timeouts.unwrap().high, Time::from_ns(4_000 + 4_352));
     let iwarp = resolved(&plain, "iwarp");
@@ -71,12 +70,10 @@ fn what_is_left_open_follows_from_the_run() {
     let trimming = scenario("", "buffers = [\"8 KB\", \"16 KB\", \"1 KB\"]\ntrim = { to = \"80 B\" }");
     let irn = resolved(&trimming, "irn");
     assert_eq!((irn.fabric.switch.priorities, irn.hosting.control_priority), (3, 0), "control packets go with data");
-    let QueueingSpec::Output(output) = irn.fabric.switch.queueing else { panic!("{:?}", irn.fabric.switch) };
-    assert_eq!(
-        output.trim,
-        Some(TrimSpec { to: 80, headers: Headers::Highest, in_a_row: Some(10), return_to_sender: false })
-    );
-    assert_eq!([0, 1, 2].map(|priority| output.buffer_of(priority, Bytes(0)).0), [8_000, 16_000, 1_000]);
+    let BufferSpec::Output(output) = irn.fabric.switch.buffer else { panic!("{:?}", irn.fabric.switch) };
+    assert_eq!(output.trim, Some(TrimSpec { to: 80, headers: TrimmedPriority::Highest, return_to_sender: false }));
+    assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::Strict { max_in_a_row: Some(10) });
+    assert_eq!([0, 1, 2].map(|priority| output.buffer_of(priority).0), [8_000, 16_000, 1_000]);
     assert_eq!(irn.flow.timeouts.unwrap().high, Time::from_ns(4_000 + 2_000));
     assert_eq!(irn.warnings, ["transport \"irn\" takes a trimmed packet for a lost one"]);
     assert_eq!(resolved(&scenario("", "trim = true"), "irn").fabric.switch.priorities, 2);

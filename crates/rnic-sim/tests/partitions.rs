@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rnic_fabric::{Partition, Topology};
+use rnic_fabric::{PartitionPlan, Topology};
 use rnic_run::RunOutput;
 use rnic_run::Scenario;
 use rnic_scenario::from_str;
@@ -126,12 +126,12 @@ fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {
     Some(simulate_run_shared(run, &resolved, sharing))
 }
 
-fn cut(case: &Case, topology: &Topology) -> Partition {
+fn cut(case: &Case, topology: &Topology) -> PartitionPlan {
     if case.parts.is_empty() {
-        return Partition::balanced(topology, case.threads * 2);
+        return PartitionPlan::balanced(topology, case.threads * 2);
     }
     let parts: Vec<u32> = case.parts.iter().copied().cycle().take(topology.nodes() as usize).collect();
-    Partition::of_nodes(topology, &parts)
+    PartitionPlan::of_nodes(topology, &parts)
 }
 
 fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
@@ -146,7 +146,7 @@ fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
             let flow = shared.flows.iter().zip(&alone.flows).find(|(a, b)| a != b);
             return Err(format!(
                 "{} parts, {threads} threads: {:?} {:?}; alone {:?} {:?}; first flow: {flow:?}",
-                whole.parts(),
+                whole.partitions(),
                 shared.status,
                 shared.totals,
                 alone.status,

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rnic_fabric::config::{Headers, TopologySpec, TrimSpec};
+use rnic_fabric::config::{SchedulerSpec, TopologySpec, TrimSpec, TrimmedPriority};
 use rnic_run::FlowSpec;
 use rnic_run::RunStatus;
 use rnic_run::{OutputSetup, QueueingSetup, Recovery, RunSpec};
@@ -91,8 +91,9 @@ prop_compose! {
         run.fabric.switch.buffer = buffer.map(Bytes);
         run.transport.pfc = pfc && output.is_none();
         if let Some((trimming, above)) = output {
-            let headers = if above { Headers::Above } else { Headers::Highest };
-            let trim = trimming.then_some(TrimSpec { to: 64, headers, in_a_row: Some(10), return_to_sender: false });
+            let headers = if above { TrimmedPriority::Above } else { TrimmedPriority::Highest };
+            let trim = trimming.then_some(TrimSpec { to: 64, headers, return_to_sender: false });
+            run.fabric.switch.scheduler.spec = SchedulerSpec::Strict { max_in_a_row: trim.map(|_| 10) };
             run.fabric.switch.queueing = QueueingSetup::Output(OutputSetup { trim, ..OutputSetup::default() });
         }
         run.transport.acks = Some(acks || cc.needs_acks);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::TopologySpec;
+use rnic_fabric::config::{BufferSpec, InputSpec, TopologySpec};
 use rnic_run::RunSpec;
 use rnic_run::RunStatus;
 use rnic_sim::Catalogue;
@@ -52,6 +52,6 @@ fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     assert_eq!(output.status, RunStatus::Completed);
     assert_eq!(output.totals.dropped, 0);
     // 4 us of 40 Gbps, two frames of 9,020 bytes on the cable, a pause of 84, an overshoot of 9,000.
-    let pfc = resolved.fabric.switch.pfc.unwrap();
+    let BufferSpec::Input(InputSpec { pfc: Some(pfc), .. }) = resolved.fabric.switch.buffer else { panic!() };
     assert_eq!(60_000 - pfc.xoff.0, 20_000 + 2 * 9_020 + 84 + 9_000);
 }

@@ -1,8 +1,8 @@
 //! What a packet of a message transport costs: the program alone, and with the NIC's blocks around it.
 //!
-//! Two NICs exchange messages in memory; nothing is lost. `pipeline` then repeats every call of the two programs, with the answers that
-//! the blocks gave: its time is that of one egress and one ingress, control packets being packets too. `nic` is the whole exchange, per data packet: both
-//! ends, and the control packets that answer.
+//! Two NICs exchange messages in memory; nothing is lost. `pipeline` then repeats every call of the two programs, with
+//! the answers that the blocks gave: its time is that of one egress and one ingress, control packets being packets too.
+//! `nic` is the whole exchange, per data packet: both ends, and the control packets that answer.
 //!
 //! Instructions: `valgrind --tool=callgrind --toggle-collect='*replay*' BENCH --test CASE`, and `'*exchange*'`.
 #![allow(missing_docs, reason = "a program, not a library")]
@@ -72,7 +72,7 @@ impl Case for HpccCase {
             base_rtt_ns: 525,
             additive_bytes: 80,
             target: 62_259,
-            most_stages: 5,
+            max_stages: 5,
         };
         Hpcc::new(ip, settings)
     }
@@ -170,7 +170,8 @@ fn replay<P: Pipeline>(program: &mut P, steps: &[Step<P::Header>]) {
     }
 }
 
-/// Sends messages from the first NIC to the second until all are acknowledged; returns the packets, control packets included.
+/// Sends messages from the first NIC to the second until all are acknowledged; returns the packets, control packets
+/// included.
 #[inline(never)]
 fn exchange<P: Pipeline>(cfg: &NicConfig, nics: &mut [MessageNic<P>; 2], messages: u32) -> usize {
     let (mut now, mut packets, mut left, mut under_way, mut done) = (Time::ZERO, 0, messages, 0, 0);

@@ -1,12 +1,29 @@
-//! The packet bitmap of a sliding window, as both IRN halves and the message transports keep it.
+//! A bitmap of the packets in a sliding window; loss recovery uses it to track arrived or acknowledged packets.
 
 use crate::Psn;
 use smallvec::SmallVec;
 
-/// One bit for each packet of a window that slides over sequence numbers.
+/// A bitmap with one bit per packet of a sliding window of PSNs.
 ///
-/// Bits sit at `psn mod capacity`, so sliding moves nothing. A window of up to 128 packets (the 40 Gbps default case) lies
-/// inside the struct; larger ones in one heap block that lives as long as the window.
+/// The bit of a packet is at index `psn mod capacity`, so no bits move when the window slides. A window of up to 128
+/// packets (the 40 Gbps default case) is stored inline; a larger window takes one heap allocation for its whole
+/// lifetime.
+///
+/// ```
+/// use rnic_transport::Psn;
+/// use rnic_transport::bitmap::BitWindow;
+///
+/// // Packets 100, 101 and 103 of a window of 64 have arrived.
+/// let first = Psn::new(100);
+/// let mut arrived = BitWindow::new(64);
+/// for offset in [0, 1, 3] {
+///     assert!(arrived.set(first.plus(offset)));
+/// }
+/// assert_eq!(arrived.run_length(first), 2);
+/// assert_eq!(arrived.first_clear(first, 64), Some(Psn::new(102)));
+/// arrived.clear(first, 2); // the window slides
+/// assert_eq!(arrived.count(), 1);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct BitWindow {
     words: SmallVec<[u64; 2]>,
@@ -14,19 +31,19 @@ pub struct BitWindow {
 }
 
 impl BitWindow {
-    /// A window for up to `packets` outstanding packets, at most [`Psn::MAX_WINDOW`].
+    /// An all-clear bitmap for a window of `packets` packets, at most [`Psn::MAX_WINDOW`].
     pub fn new(packets: u32) -> BitWindow {
         debug_assert!(packets <= Psn::MAX_WINDOW);
         let words = packets.max(1).next_power_of_two().div_ceil(64) as usize;
         BitWindow { words: SmallVec::from_elem(0, words.max(2)), set: 0 }
     }
 
-    /// Number of packets it can tell apart: a power of two.
+    /// Number of bits, a power of two; the window must not be larger.
     pub fn capacity(&self) -> u32 {
         self.words.len() as u32 * 64
     }
 
-    /// Number of bits set.
+    /// Number of set bits.
     pub fn count(&self) -> u32 {
         self.set
     }
@@ -37,14 +54,14 @@ impl BitWindow {
         ((bit >> 6) as usize, 1 << (bit & 63))
     }
 
-    /// Whether `psn`'s bit is set.
+    /// Whether the bit of `psn` is set.
     #[inline]
     pub fn get(&self, psn: Psn) -> bool {
         let (word, mask) = self.locate(psn);
         self.words[word] & mask != 0
     }
 
-    /// Sets `psn`'s bit; returns whether it was clear before.
+    /// Sets the bit of `psn`; returns whether it was clear before.
     #[inline]
     pub fn set(&mut self, psn: Psn) -> bool {
         let (word, mask) = self.locate(psn);
@@ -72,7 +89,8 @@ impl BitWindow {
         self.set - before
     }
 
-    /// Clears the bits of `count` packets from `first` on: the window slides past them.
+    /// Clears the bits of the `count` packets that begin with `first`. The caller does so for packets that leave the
+    /// window.
     pub fn clear(&mut self, first: Psn, count: u32) {
         if self.set == 0 {
             return;
@@ -91,7 +109,7 @@ impl BitWindow {
         }
     }
 
-    /// Length of the run of set bits from `first` on.
+    /// Number of consecutive set bits that begin with `first`.
     pub fn run_length(&self, first: Psn) -> u32 {
         if self.set == 0 {
             return 0;
@@ -99,7 +117,7 @@ impl BitWindow {
         self.distance_to(first, self.capacity(), true)
     }
 
-    /// First packet whose bit is clear among the `count` from `first` on.
+    /// The first packet with a clear bit among the `count` packets that begin with `first`.
     pub fn first_clear(&self, first: Psn, count: u32) -> Option<Psn> {
         if self.set == 0 {
             return (count > 0).then_some(first);
@@ -108,7 +126,7 @@ impl BitWindow {
         (run < count).then(|| first.plus(run))
     }
 
-    /// First packet whose bit is set among the `count` from `first` on.
+    /// The first packet with a set bit among the `count` packets that begin with `first`.
     pub fn first_set(&self, first: Psn, count: u32) -> Option<Psn> {
         if self.set == 0 {
             return None;
@@ -117,14 +135,14 @@ impl BitWindow {
         (run < count.min(self.capacity())).then(|| first.plus(run))
     }
 
-    /// Last packet whose bit is clear among the `count` from `first` on.
+    /// The last packet with a clear bit among the `count` packets that begin with `first`.
     pub fn last_clear(&self, first: Psn, count: u32) -> Option<Psn> {
         let count = count.min(self.capacity());
         let run = self.run_length_below(first.plus(count), count);
         (run < count).then(|| first.plus(count - run - 1))
     }
 
-    /// Length of the run of set bits that ends just before `end`, at most `limit`.
+    /// Number of consecutive set bits that end just before `end`, at most `limit`.
     pub fn run_length_below(&self, end: Psn, limit: u32) -> u32 {
         let limit = limit.min(self.set);
         let mut at = end.value() & (self.capacity() - 1);
@@ -143,7 +161,7 @@ impl BitWindow {
         run.min(limit)
     }
 
-    /// Number of consecutive bits equal to `value` from `first` on, at most `limit`.
+    /// Number of consecutive bits equal to `value` that begin with `first`, at most `limit`.
     fn distance_to(&self, first: Psn, limit: u32, value: bool) -> u32 {
         let mut at = first.value() & (self.capacity() - 1);
         let mut run = 0;
@@ -192,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any sequence of sets and slides agrees with a plain set of absolute numbers.
+        /// After any sequence of operations the bitmap agrees with a set of absolute packet numbers.
         #[test]
         fn agrees_with_a_set(
             start in 0..Psn::MODULUS, size in 1u32..3_000,

@@ -1,4 +1,4 @@
-//! Settings that all flows of a run share; passed by reference so that flow state stays small.
+//! Settings that all flows of a run share. Functions take them by reference, which keeps the state of a flow small.
 
 use crate::rto::{RtoBounds, RttEstimator};
 use crate::{BitRate, Psn, Time};
@@ -6,25 +6,27 @@ use crate::{BitRate, Psn, Time};
 /// Retransmission timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
-    /// The timeout: RoCE's only one, IRN's `RTO_high`.
+    /// IRN's `RTO_high`. RoCE's only timeout, with `low_packets` = 0.
     pub high: Time,
-    /// IRN's `RTO_low`, used while few packets are in flight.
+    /// IRN's `RTO_low`, which applies while few packets are in flight.
     pub low: Time,
-    /// IRN's N: `low` applies while at most this many packets are in flight.
+    /// IRN's N: the timeout is `low` while at most this many packets are in flight, else `high`.
     pub low_packets: u32,
-    /// Instead of the fixed ones: a timeout computed from round-trip times as TCP does (RFC 6298), at least this long; it begins
-    /// as `high`, if that is not less, and doubles with each timeout in a row.
+    /// `None`: the fixed timeouts above. `Some(min)`: a timeout computed from round-trip times like TCP's (RFC 6298),
+    /// at least `min`. Before the first measurement it is the larger of `high` and `min`. It doubles with each
+    /// consecutive timeout.
     pub dynamic: Option<Time>,
 }
 
 impl Timeouts {
-    /// The timeout that applies with so many packets in flight; `rtt` is what the source has measured.
+    /// The timeout while `in_flight` packets are in flight. `rtt` holds the sender's measurements of the round-trip
+    /// time.
     #[inline]
     pub fn span(&self, in_flight: u32, rtt: &RttEstimator) -> Time {
         match self.dynamic {
             Some(min) => {
                 let initial = self.high.max(min);
-                let max = Time::from_ps(initial.as_ps().saturating_mul(Timeouts::MOST));
+                let max = Time::from_ps(initial.as_ps().saturating_mul(Timeouts::MAX_GROWTH));
                 rtt.timeout(&RtoBounds { min, initial, max })
             }
             None if in_flight <= self.low_packets => self.low,
@@ -32,48 +34,50 @@ impl Timeouts {
         }
     }
 
-    /// A dynamic timeout grows to at most this many times its first value.
-    const MOST: u64 = 64;
+    /// Maximum ratio of a dynamic timeout to its value before the first measurement.
+    const MAX_GROWTH: u64 = 64;
 }
 
-/// When a go-back-N receiver sends a NACK.
+/// Which out-of-order packets make a go-back-N receiver send a NACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NackPolicy {
-    /// For the first packet out of order; no further one until order resumes (InfiniBand).
+    /// Only the first out-of-order packet; after the NACK the receiver sends no other until a packet arrives in order
+    /// (InfiniBand).
     #[default]
     First,
-    /// For every packet out of order.
+    /// Every out-of-order packet.
     Every,
 }
 
-/// How a TCP (iWARP) connection behaves. Its retransmission timer always runs.
+/// Settings of TCP (iWARP) connections. The retransmission timer of TCP cannot be turned off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TcpConfig {
-    /// Selective acknowledgements and the recovery of RFC 6675; without, NewReno (RFC 6582).
+    /// `true`: selective acknowledgements and the loss recovery of RFC 6675. `false`: NewReno (RFC 6582).
     pub sack: bool,
-    /// Longest delay of an acknowledgement, `None`: every segment is acknowledged at once. With it, every second one is
-    /// (RFC 5681 section 4.2).
+    /// `Some(delay)`: delayed acknowledgements; the receiver acknowledges every second segment, and a single segment
+    /// after `delay` at the latest (RFC 5681 section 4.2). `None`: it acknowledges every segment immediately.
     pub delayed_acks: Option<Time>,
-    /// Initial congestion window in segments, `None`: what RFC 5681 section 3.1 makes of the segment size.
+    /// Initial congestion window in segments. `None`: RFC 5681 section 3.1 determines it from the segment size.
     pub initial_window: Option<u32>,
-    /// The receiver's buffer in bytes: bounds what is in flight, to at least one segment and at most
-    /// [`Psn::MAX_WINDOW`].
+    /// Receive window in bytes. It limits the data in flight, to at least one segment and at most [`Psn::MAX_WINDOW`]
+    /// segments.
     pub receive_window: u32,
-    /// Shortest retransmission timeout.
+    /// Minimum retransmission timeout.
     pub rto_min: Time,
-    /// Retransmission timeout before the first RTT measurement, and of a first SYN.
+    /// Retransmission timeout before the first RTT measurement, and of the first SYN.
     pub rto_initial: Time,
-    /// Longest retransmission timeout.
+    /// Maximum retransmission timeout.
     pub rto_max: Time,
-    /// Set up the connection first, which takes a round trip. Without, it exists already.
+    /// `true`: each flow begins with a handshake (SYN, SYN-ACK) of one round trip. `false`: the connection exists
+    /// already.
     pub handshake: bool,
-    /// Duplicate acknowledgements, or segments reported above it, that prove a segment lost; at least 1.
+    /// `DupThresh`: a segment counts as lost after this many duplicate acknowledgements, or once this many segments
+    /// after it are selectively acknowledged. At least 1.
     pub dup_thresh: u32,
 }
 
 impl TcpConfig {
-    /// A delay of acknowledgements fit for a data center: the 0.5 s that RFC 5681 section 4.2 allows at most, a thousandth of
-    /// it.
+    /// A delay of acknowledgements for data centers: a thousandth of the maximum of 0.5 s in RFC 5681 section 4.2.
     pub const DELAYED_ACK: Time = Time::from_us(500);
 
     /// Initial congestion window in bytes for segments of `mss` bytes.
@@ -86,7 +90,7 @@ impl TcpConfig {
         segments.max(1).saturating_mul(mss)
     }
 
-    /// Segments of `mss` bytes that the receive window takes.
+    /// The receive window in segments of `mss` bytes.
     pub fn receive_window_segments(&self, mss: u32) -> u32 {
         (self.receive_window / mss).clamp(1, Psn::MAX_WINDOW)
     }
@@ -97,7 +101,7 @@ impl TcpConfig {
     }
 }
 
-/// The timeouts are those of RFC 6298 (1 s, 1 s and 60 s), a thousandth of them.
+/// The default timeouts are a thousandth of those of RFC 6298: `rto_min` and `rto_initial` 1 ms, `rto_max` 60 ms.
 impl Default for TcpConfig {
     fn default() -> TcpConfig {
         TcpConfig {
@@ -114,47 +118,59 @@ impl Default for TcpConfig {
     }
 }
 
-/// What every flow of a run has in common.
+/// Settings that all flows of a run share.
+///
+/// ```
+/// use rnic_transport::{BitRate, FlowConfig};
+///
+/// let cfg = FlowConfig { line_rate: BitRate::from_gbps(100), bdp_cap: 300, ..FlowConfig::default() };
+/// assert_eq!(cfg.mtu, 1_024);
+/// assert_eq!(cfg.packets(3_000), 3);
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowConfig {
-    /// Payload bytes of a full packet.
+    /// Payload of a full packet, in bytes.
     pub mtu: u32,
-    /// Header and trailer bytes of a data packet.
+    /// Headers and trailers of a data packet, in bytes.
     pub header: u32,
-    /// Rate of the hosts' links, the fastest if they differ; flows start at it.
+    /// Rate of the hosts' links (the fastest, if they differ). Flows start at this rate.
     pub line_rate: BitRate,
-    /// Round-trip time of the longest path on an empty fabric.
+    /// Round-trip time of the longest path of the fabric without queueing.
     pub base_rtt: Time,
-    /// Bandwidth-delay product of the longest path, in packets.
+    /// Bandwidth-delay product (BDP) of the longest path, in packets.
     pub bdp: u32,
-    /// BDP-FC: most packets in flight; [`Psn::MAX_WINDOW`] where there is no such cap.
+    /// BDP-FC: maximum number of packets in flight; [`Psn::MAX_WINDOW`] turns BDP-FC off.
     pub bdp_cap: u32,
-    /// IRN: the source keeps a bitmap of what is selectively acknowledged. Without, it learns of one loss per round trip.
+    /// IRN: whether the sender keeps a bitmap of selectively acknowledged packets. Without it the sender detects one
+    /// loss per round trip.
     pub sack: bool,
-    /// Retransmission timeouts, `None`: off (a lossless fabric).
+    /// Retransmission timeouts. `None`: no timeouts (for a lossless fabric).
     pub timeouts: Option<Timeouts>,
-    /// Go-back-N: acknowledge every data packet. Without (the all-Reads extreme) the data sink owns the timer.
+    /// Go-back-N: `true`: the receiver acknowledges every data packet and the sender has the retransmission timer.
+    /// `false`: there are no ACKs and the receiver has the timer, as if all flows were RDMA Reads.
     pub acks: bool,
-    /// Go-back-N: which packets out of order earn a NACK.
+    /// Go-back-N: which out-of-order packets make the receiver send a NACK.
     pub nacks: NackPolicy,
-    /// The sink sends a congestion notification for marked packets, at most one in this time; `None`: it sends none.
+    /// Minimum time between two congestion notification packets (CNPs) that the receiver sends for CE-marked packets.
+    /// `None`: it sends no CNPs.
     pub cnp_interval: Option<Time>,
-    /// A flow never sends its frames (frame gap not counted) faster than this, `None`: than its host's link.
+    /// Maximum rate of a flow, counted in frames without the frame gap. `None`: only the host's link limits the rate.
     pub max_rate: Option<BitRate>,
-    /// Sequence number of every flow's first packet; results do not depend on it.
+    /// PSN of the first packet of every flow; results do not depend on it.
     pub first_psn: Psn,
-    /// TCP: how connections behave.
+    /// TCP (iWARP): settings of connections.
     pub tcp: TcpConfig,
 }
 
 impl FlowConfig {
-    /// Packets that `bytes` of payload take.
+    /// Number of packets of a flow with `bytes` bytes of payload, at least 1.
     pub fn packets(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.mtu)).max(1)
     }
 }
 
-/// The default case of the IRN paper (section 4.1), used by tests and documentation.
+/// The default case of the IRN paper (section 4.1): 40 Gbps links, an RTT of 24 us, an MTU of 1 KB. Tests and
+/// documentation use it.
 impl Default for FlowConfig {
     fn default() -> FlowConfig {
         FlowConfig {

@@ -1,13 +1,13 @@
-//! What every congestion control must do, as a test: call [`check`] for your own.
+//! A conformance test for congestion controls. Call [`check`] in a test of your own congestion control:
 //!
 //! ```
 //! use rnic_transport::{conformance, congestion::NoCongestionControl};
 //! conformance::check::<NoCongestionControl>().unwrap();
 //! ```
 //!
-//! It looks at the declaration (names, parameters, defaults), drives the algorithm with long random sequences of events
-//! ([`Driver`]), with each parameter at its bounds, and lets flows finish over a lossy, congested path with every loss recovery ([`check_flow`]). All of it is
-//! deterministic: a failure comes again.
+//! [`check`] validates the declaration (names, parameters, defaults), drives the algorithm with long random sequences
+//! of events ([`Driver`]), also with each parameter at its bounds, and checks that flows complete over a lossy,
+//! congested path with every loss recovery ([`check_flow`]). Everything is deterministic, so a failure is reproducible.
 
 use crate::congestion::{AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Settings, Value, ceiling};
 use crate::recovery::{GoBackN, Irn, Protocol, Tcp};
@@ -17,10 +17,10 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// All checks.
+/// Runs all checks.
 ///
 /// # Errors
-/// One sentence: what does not hold.
+/// One sentence that describes the first violation.
 pub fn check<C: CongestionControl>() -> Result<(), String> {
     check_declaration::<C>()?;
     let settings = Settings::new(C::PARAMETERS);
@@ -39,7 +39,7 @@ pub fn check<C: CongestionControl>() -> Result<(), String> {
     check_bounds::<C>()
 }
 
-/// Configurations that differ in what an algorithm may depend on.
+/// Flow configurations that differ in all settings that an algorithm may depend on.
 fn flows() -> Vec<FlowConfig> {
     let usual = FlowConfig::default();
     vec![
@@ -57,30 +57,35 @@ fn flows() -> Vec<FlowConfig> {
     ]
 }
 
-/// Names are lower-case words with dashes or underscores, and differ; defaults are values that a scenario could give; with nothing
-/// given, there are parameters.
+/// Checks the declaration of a congestion control. Names must be unique and consist of lower-case letters, digits,
+/// dashes and underscores; descriptions must be one line; defaults must be in range; the default settings must be
+/// accepted.
 ///
 /// # Errors
-/// One sentence: what does not hold.
+/// One sentence that describes the first violation.
 pub fn check_declaration<C: CongestionControl>() -> Result<(), String> {
     let name = C::NAME;
     if !is_name(name) {
-        return Err(format!("the name `{name}` is not of lower-case letters, digits, dashes and underscores"));
+        return Err(format!(
+            "the name `{name}` has characters other than a-z, 0-9, `-` and `_`, or does not begin with a letter"
+        ));
     }
     if C::ABOUT.is_empty() || C::ABOUT.contains('\n') {
-        return Err(format!("{name}: ABOUT is not one line"));
+        return Err(format!("{name}: ABOUT must be one line"));
     }
     let mut settings = Settings::new(C::PARAMETERS);
     for (at, parameter) in C::PARAMETERS.iter().enumerate() {
         let key = parameter.name;
         if !is_name(key) {
-            return Err(format!("{name}: `{key}` is not of lower-case letters, digits, dashes and underscores"));
+            return Err(format!(
+                "{name}: the key `{key}` has characters other than a-z, 0-9, `-` and `_`, or does not begin with a letter"
+            ));
         }
         if C::PARAMETERS[..at].iter().any(|other| other.name == key) {
             return Err(format!("{name}: two parameters are called `{key}`"));
         }
         if parameter.about.is_empty() || parameter.about.contains('\n') {
-            return Err(format!("{name}: what it says about `{key}` is not one line"));
+            return Err(format!("{name}: the description of `{key}` must be one line"));
         }
         if let Some(default) = parameter.default {
             settings.set(key, default).map_err(|error| format!("{name}: default of `{key}`: {error}"))?;
@@ -91,7 +96,7 @@ pub fn check_declaration<C: CongestionControl>() -> Result<(), String> {
         if let Some(marking) = C::marking(&flow)
             && !(marking.kmin <= marking.kmax && (0.0..=1.0).contains(&marking.pmax))
         {
-            return Err(format!("{name}: no switch can mark by {marking:?}"));
+            return Err(format!("{name}: kmin must not exceed kmax, and pmax must be 0 to 1: {marking:?}"));
         }
     }
     Ok(())
@@ -102,7 +107,8 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
 }
 
-/// Each parameter at its bounds, the others at their defaults. An algorithm may refuse a value, but not misbehave with it.
+/// Checks the algorithm with each parameter at its bounds and the others at their defaults. An algorithm may refuse a
+/// value, but must conform with every value that it accepts.
 fn check_bounds<C: CongestionControl>() -> Result<(), String> {
     let flow = FlowConfig::default();
     for parameter in C::PARAMETERS {
@@ -120,11 +126,11 @@ fn check_bounds<C: CongestionControl>() -> Result<(), String> {
     Ok(())
 }
 
-/// The bounds of what is bounded; a quarter and four times the default of what is not.
+/// The minimum and maximum of a parameter that has them; for others, a quarter and four times the default.
 fn extremes(parameter: &Parameter) -> [Option<Value>; 2] {
     match (parameter.kind, parameter.default) {
-        (Kind::Number { least, most }, _) => [Some(Value::Number(least)), Some(Value::Number(most))],
-        (Kind::Count { least, most }, _) => [Some(Value::Count(least)), Some(Value::Count(most))],
+        (Kind::Number { min, max }, _) => [Some(Value::Number(min)), Some(Value::Number(max))],
+        (Kind::Count { min, max }, _) => [Some(Value::Count(min)), Some(Value::Count(max))],
         (Kind::Flag, _) => [Some(Value::Flag(false)), Some(Value::Flag(true))],
         (_, Some(Value::Rate(rate))) => {
             [rate.as_bps() / 4, rate.as_bps() * 4].map(|bps| Some(Value::Rate(BitRate::from_bps(bps))))
@@ -137,7 +143,7 @@ fn extremes(parameter: &Parameter) -> [Option<Value>; 2] {
     }
 }
 
-/// Small, fast, the same everywhere (SplitMix64).
+/// A small, fast and portable random number generator (SplitMix64).
 #[derive(Clone, Debug)]
 struct Random(u64);
 
@@ -157,10 +163,25 @@ impl Random {
     }
 }
 
-/// Two flows of one congestion control, driven by the same random events and compared after each.
+/// Drives two instances of a congestion control with the same random events, and compares them after each event.
 ///
-/// A step is one event after a random time: a packet leaves, an ACK or NACK arrives (with what switches say, for those that listen), a congestion notification arrives, or a loss is
-/// noticed; congested times alternate with calm ones. Timers that fall due before it fire in time, sometimes late. Nothing here allocates.
+/// A step is one event after a random time: a packet is sent, an ACK or NACK arrives (with telemetry records), a
+/// congestion notification arrives, or a loss is detected. Congested periods alternate with uncongested ones. Timers
+/// that are due before the event fire first, sometimes late. The driver does not allocate memory.
+///
+/// ```
+/// use rnic_transport::FlowConfig;
+/// use rnic_transport::congestion::{CongestionControl, Dcqcn, Settings};
+/// use rnic_transport::conformance::Driver;
+///
+/// let settings = Settings::new(Dcqcn::PARAMETERS);
+/// let mut driver = Driver::<Dcqcn>::new(&settings, &FlowConfig::default(), 1)?;
+/// for _ in 0..1_000 {
+///     driver.step()?;
+/// }
+/// assert!(driver.fired() > 0, "the rate timer fired");
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Driver<C: CongestionControl> {
     flow: FlowConfig,
@@ -170,16 +191,16 @@ pub struct Driver<C: CongestionControl> {
     now: Time,
     in_flight: u32,
     steps: u32,
-    /// The network is congested: events come quickly, and many of them say so.
+    /// Whether the network is congested: then events are more frequent, and more of them signal congestion.
     congested: bool,
     fired: u64,
 }
 
 impl<C: CongestionControl> Driver<C> {
-    /// The flows begin.
+    /// Begins two flows; `seed` determines all random events.
     ///
     /// # Errors
-    /// What `params` says, and whatever does not hold of a new flow.
+    /// The error of [`CongestionControl::params`], or one sentence that describes a violation by a new flow.
     pub fn new(settings: &Settings, flow: &FlowConfig, seed: u64) -> Result<Driver<C>, String> {
         let now = Time::from_us(seed % 1_000);
         let params = [C::params(settings, flow)?, C::params(settings, flow)?];
@@ -204,25 +225,25 @@ impl<C: CongestionControl> Driver<C> {
     pub fn now(&self) -> Time {
         self.now
     }
-    /// One of the flows' congestion control.
+    /// The congestion control of the first flow.
     pub fn control(&self) -> &C {
         &self.controls[0]
     }
-    /// Timers fired so far.
+    /// Number of timers fired so far.
     pub fn fired(&self) -> u64 {
         self.fired
     }
 
-    /// The next event.
+    /// Performs the next event and checks the congestion controls.
     ///
     /// # Errors
-    /// One sentence: what does not hold after it.
+    /// One sentence that describes the violation.
     pub fn step(&mut self) -> Result<(), String> {
         if self.steps.is_multiple_of(256) {
             self.congested = self.random.chance(500);
         }
         self.steps += 1;
-        // Mostly nanoseconds to microseconds; in calm times up to milliseconds, seldom up to a fifth of a second.
+        // Mostly nanoseconds to microseconds; without congestion up to milliseconds, rarely up to 200 ms.
         let span = [0, 300_000, 300_000, 3_000_000, 3_000_000, 60_000_000, 2_000_000_000];
         let span = span[self.random.below(if self.congested { 6 } else { 7 }) as usize];
         let span = if !self.congested && self.random.chance(2) { 200_000_000_000 } else { span };
@@ -239,8 +260,8 @@ impl<C: CongestionControl> Driver<C> {
             40..80 => {
                 let acked = self.random.below(u64::from(self.in_flight.min(40)) + 1) as u32;
                 self.in_flight -= acked;
-                let most_queued = if self.congested { 1_000 } else { 10 };
-                let rtt = self.flow.base_rtt + Time::from_us(self.random.below(most_queued));
+                let max_queued = if self.congested { 1_000 } else { 10 };
+                let rtt = self.flow.base_rtt + Time::from_us(self.random.below(max_queued));
                 let marked = self.random.chance(if self.congested { 500 } else { 10 });
                 let sample = AckSample { now: at, rtt, acked, in_flight: self.in_flight, marked };
                 let telemetry = self.telemetry();
@@ -256,24 +277,24 @@ impl<C: CongestionControl> Driver<C> {
         self.check()
     }
 
-    /// Of a path of some hops, seldom another one; what its records say may be anything.
+    /// Random telemetry records of a path of three hops, rarely of another number of hops or with arbitrary values.
     fn telemetry(&mut self) -> Telemetry {
         let mut telemetry = Telemetry::default();
-        let hops = if self.random.chance(990) { 3 } else { self.random.below(Telemetry::MOST as u64 + 2) };
-        let most_queued = if self.congested { 1 << 20 } else { 1 << 12 };
+        let hops = if self.random.chance(990) { 3 } else { self.random.below(Telemetry::MAX_HOPS as u64 + 2) };
+        let max_queued = if self.congested { 1 << 20 } else { 1 << 12 };
         for _ in 0..hops {
             let wild = self.random.chance(10);
             telemetry.push(HopRecord {
                 timestamp_ns: if wild { self.random.next() as u32 } else { (self.now.as_ps() / 1_000) as u32 },
                 tx_bytes: if wild { self.random.next() as u32 } else { (self.now.as_ps() >> 8) as u32 },
-                queue_bytes: self.random.below(most_queued) as u32,
+                queue_bytes: self.random.below(max_queued) as u32,
                 rate_mbps: if wild { 0 } else { (self.flow.line_rate.as_bps() / 1_000_000) as u32 },
             });
         }
         telemetry
     }
 
-    /// Fires what falls due up to and including `until`.
+    /// Fires the timers that are due at or before `until`.
     fn timers(&mut self, until: Time) -> Result<(), String> {
         let began = self.now;
         let mut fired = 0;
@@ -284,12 +305,18 @@ impl<C: CongestionControl> Driver<C> {
             self.each(|control, params| control.on_timer(params, now));
             self.check()?;
             if self.controls[0].next_timer().is_some_and(|next| next <= now) {
-                return Err(format!("{}: the timer that fired at {now} is due again at once", C::NAME));
+                return Err(format!(
+                    "{}: after the timer fired at {now}, next_timer returns a time that is not later",
+                    C::NAME
+                ));
             }
             fired += 1;
-            let most = 10 + (until - began).as_ps() / Time::from_us(1).as_ps();
-            if fired > most {
-                return Err(format!("{}: {fired} timers between {began} and {now}", C::NAME));
+            let max = 10 + (until - began).as_ps() / Time::from_us(1).as_ps();
+            if fired > max {
+                return Err(format!(
+                    "{}: {fired} timers fired between {began} and {now}; at most {max} are allowed",
+                    C::NAME
+                ));
             }
         }
         self.fired += fired;
@@ -310,29 +337,32 @@ impl<C: CongestionControl> Driver<C> {
             return Err(format!("{name}: the rate is zero at {now}"));
         }
         if C::PACED && rate > line {
-            return Err(format!("{name}: the rate is {rate} at {now}, above the {line} that the flow can have"));
+            return Err(format!("{name}: the rate is {rate} at {now}, above the flow's maximum of {line}"));
         }
         if !C::PACED && rate < line {
-            return Err(format!("{name}: not PACED, but the rate is {rate} at {now}"));
+            return Err(format!(
+                "{name}: PACED is false, but the rate is {rate} at {now}, below the maximum of {line}"
+            ));
         }
         if control.window() == 0 {
             return Err(format!("{name}: the window is zero at {now}"));
         }
         if control.next_timer().is_some_and(|next| next < now) {
-            return Err(format!("{name}: at {now} the next timer is in the past"));
+            return Err(format!("{name}: at {now} next_timer returns a time in the past"));
         }
         if (rate, control.window(), control.next_timer()) != (twin.rate(), twin.window(), twin.next_timer()) {
-            return Err(format!("{name}: two flows with the same events differ at {now}"));
+            return Err(format!("{name}: two flows with the same events have different states at {now}"));
         }
         Ok(())
     }
 }
 
-/// `steps` random events: the rate is above zero and at most the line's, the window at least one packet, no timer lies in the
-/// past or fires more than once per microsecond, and the same events lead to the same states.
+/// Drives the algorithm with `steps` random events. The rate must be above zero and not above the flow's maximum, and
+/// the window at least one packet. Timers must not be in the past, nor fire more than about once per microsecond. The
+/// same events must lead to the same state.
 ///
 /// # Errors
-/// One sentence: what does not hold.
+/// One sentence that describes the first violation.
 pub fn check_events<C: CongestionControl>(
     settings: &Settings, flow: &FlowConfig, seed: u64, steps: u32,
 ) -> Result<(), String> {
@@ -340,21 +370,23 @@ pub fn check_events<C: CongestionControl>(
     (0..steps).try_for_each(|_| driver.step()).map_err(|error| format!("{error} (seed {seed})"))
 }
 
-/// How bad a path is.
+/// The random losses of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// Of what is lost and marked.
+    /// Seed of the random losses and marks.
     pub seed: u64,
-    /// Packets lost at random, each way, in a thousand.
+    /// Loss probability of a packet in each direction, in thousandths.
     pub loss: u32,
 }
 
-/// A flow of `packets` full packets over a path whose second link has half the rate of the first, with a buffer of 100 packets
-/// that marks as the algorithm wants it (from the first packet on if it does not say), and with random losses. It must be
-/// complete after 2 ms per packet and 1 s; returns when it was.
+/// Sends a flow of `packets` full packets over a path with random losses, and returns its completion time.
+///
+/// The second link of the path has half the rate of the first. The buffer between them holds 100 packets and marks with
+/// the algorithm's default thresholds (every queued packet, if the algorithm has none). The flow must complete within 1
+/// s plus 2 ms per packet.
 ///
 /// # Errors
-/// One sentence: how far the flow came.
+/// One sentence that says why the flow did not complete.
 pub fn check_flow<P: Protocol, C: CongestionControl>(
     settings: &Settings, flow: &FlowConfig, path: Path, packets: u32,
 ) -> Result<Time, String> {
@@ -380,9 +412,9 @@ pub fn check_flow<P: Protocol, C: CongestionControl>(
     while !pipe.is_over() {
         let next = pipe.next_event();
         if next.is_none_or(|at| at > limit) {
-            let why = if next.is_none() { "nothing is left to happen" } else { "time is up" };
+            let why = if next.is_none() { "no event is pending" } else { "the time limit has passed" };
             return Err(format!(
-                "{}: a flow of {packets} packets over {path:?} is not complete, {} in flight: {why} ({flow:?})",
+                "{}: a flow of {packets} packets over {path:?} did not complete, {} packets in flight: {why} ({flow:?})",
                 C::NAME,
                 pipe.sender.in_flight(),
             ));
@@ -392,7 +424,7 @@ pub fn check_flow<P: Protocol, C: CongestionControl>(
     Ok(pipe.now)
 }
 
-/// Both halves of a flow and what flies between them.
+/// Sender and receiver of a flow, and the packets in flight between them.
 struct Pipe<P: Protocol, C: CongestionControl> {
     cfg: FlowConfig,
     params: C::Params,
@@ -402,11 +434,11 @@ struct Pipe<P: Protocol, C: CongestionControl> {
     path: Path,
     random: Random,
     now: Time,
-    /// Time of a packet on the first link, half of that on the second.
+    /// Transmission time of a full packet on the first link; on the second link it is twice as long.
     packet: Time,
     wire_free: Time,
     slow_free: Time,
-    /// By time and order of departure: the packet, and whether it is marked.
+    /// By arrival time and order of departure: the packet, and whether it is CE-marked.
     flying: BTreeMap<(Time, u64), (Pdu, bool)>,
     order: u64,
 }
@@ -431,7 +463,7 @@ impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
         Some(events.into_iter().flatten().min()?.max(self.now))
     }
 
-    /// One instant: arrivals, then timers, then the wire.
+    /// Processes the events of one instant: arrivals first, then timers, then transmission.
     fn step(&mut self, at: Time) {
         self.now = at;
         while let Some(next) = self.flying.first_entry().filter(|next| next.key().0 <= at) {

@@ -1,7 +1,8 @@
-//! A reliable flow: loss recovery and congestion control put together, in the pull style of the whole crate.
+//! A reliable flow: loss recovery combined with congestion control, with a pull interface.
 //!
-//! The owner hands in what arrives ([`Sender::handle`], [`Receiver::handle`]), asks what to send when the wire is free
-//! ([`Sender::poll_transmit`]), and keeps one timer per flow ([`Sender::deadline`], [`Sender::on_deadline`]).
+//! The owner passes received packets to [`Sender::handle`] and [`Receiver::handle`], takes the next packet from
+//! [`Sender::poll_transmit`] when the link is idle, and keeps one timer per flow for [`Sender::deadline`] and
+//! [`Sender::on_deadline`].
 
 use crate::config::FlowConfig;
 use crate::congestion::{AckSample, CongestionControl, LossSignal};
@@ -9,44 +10,46 @@ use crate::recovery::{GoBackN, Pick, Progress, Protocol, ReceiveRecovery, SendRe
 use crate::telemetry::Telemetry;
 use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
 
-/// What the timer of a flow is for.
+/// The timer of a flow that fires next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timer {
-    /// Retransmission.
+    /// The retransmission timer.
     Retransmit,
-    /// The congestion control's own.
+    /// The timer of the congestion control.
     Congestion,
 }
 
-/// Congestion control and the pace that it sets: what a source has that sends without recovery of its own.
+/// Congestion control with pacing: the part of a [`Sender`] that does not depend on loss recovery. A sender without
+/// loss recovery uses it alone.
 #[derive(Clone, Debug)]
 pub struct Regulator<C: CongestionControl> {
     congestion: C,
-    /// No packet before this time.
+    /// Pacing allows no packet before this time.
     not_before: Time,
 }
 
 impl<C: CongestionControl> Regulator<C> {
-    /// Begins at `now`.
+    /// The state of a flow that begins at `now`.
     pub fn new(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
         Regulator { congestion: C::new(params, cfg, now), not_before: now }
     }
 
-    /// No packet may leave before this time.
+    /// The earliest time at which pacing allows the next packet.
     #[inline]
     pub fn not_before(&self) -> Time {
         self.not_before
     }
 
-    /// A packet of `bytes`, headers included, leaves now.
+    /// Handles the transmission, at `now`, of a packet of `bytes` bytes, headers included: updates congestion control
+    /// and pacing.
     #[inline]
     pub fn sent(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, bytes: u32) {
         self.congestion.on_send(params, now, bytes);
         if C::PACED || cfg.max_rate.is_some() {
             let rate = self.congestion.rate();
-            // At line rate the link itself is the pace.
+            // At line rate the link itself paces the packets.
             match cfg.max_rate {
-                Some(most) => self.not_before = now + rate.min(most).time_for(u64::from(bytes)),
+                Some(max) => self.not_before = now + rate.min(max).time_for(u64::from(bytes)),
                 None if rate < cfg.line_rate => self.not_before = now + rate.time_for(u64::from(bytes)),
                 None => {}
             }
@@ -58,30 +61,51 @@ impl<C: CongestionControl> Regulator<C> {
         &self.congestion
     }
 
-    /// Lets the timers of the congestion control that were due before `now` fire, each at its time.
+    /// Fires all congestion control timers that were due before `now`, each with its due time.
     pub fn catch_up(&mut self, params: &C::Params, now: Time) {
         while let Some(at) = self.congestion.next_timer().filter(|at| *at < now) {
             self.congestion.on_timer(params, at);
         }
     }
 
-    /// The congestion control, to tell it what happened.
+    /// The congestion control, for the caller to pass events to.
     pub fn congestion_mut(&mut self) -> &mut C {
         &mut self.congestion
     }
 }
 
-/// The data source of a flow.
+/// The sender of a flow, with loss recovery `P` and congestion control `C`.
+///
+/// ```
+/// use rnic_transport::congestion::NoCongestionControl;
+/// use rnic_transport::recovery::GoBackN;
+/// use rnic_transport::{FlowConfig, Pdu, Sender, Time, Timer};
+///
+/// let cfg = FlowConfig::default();
+/// let mut sender = Sender::<GoBackN, NoCongestionControl>::new(&cfg, &(), 2_000, Time::ZERO);
+/// let first = sender.poll_transmit(&cfg, &(), Time::ZERO).unwrap();
+/// let last = sender.poll_transmit(&cfg, &(), Time::from_ns(200)).unwrap();
+/// assert_eq!((first.payload, last.payload), (1_024, 976));
+///
+/// // The receiver missed the first packet: go-back-N retransmits both.
+/// let nack = Pdu::nack(first.pdu.psn(), last.pdu.psn(), last.pdu.stamp());
+/// sender.handle(&cfg, &(), Time::from_us(8), nack);
+/// let again = sender.poll_transmit(&cfg, &(), Time::from_us(8)).unwrap();
+/// assert!(again.retransmission);
+/// assert_eq!(again.pdu.psn(), first.pdu.psn());
+/// let rto_low = Time::from_us(100); // applies because few packets are in flight
+/// assert_eq!(sender.deadline(&cfg), Some((Time::from_us(8) + rto_low, Timer::Retransmit)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sender<P: Protocol, C: CongestionControl> {
     recovery: P::Sender,
     regulator: Regulator<C>,
-    /// Payload bytes of the last packet.
+    /// Length of the last packet's payload in bytes.
     last_payload: u32,
 }
 
 impl<P: Protocol, C: CongestionControl> Sender<P, C> {
-    /// A flow of `bytes` payload bytes (at least 1) begins at `now`.
+    /// The sender of a flow with `bytes` bytes of payload (at least 1) that begins at `now`.
     pub fn new(cfg: &FlowConfig, params: &C::Params, bytes: u64, now: Time) -> Self {
         let packets = cfg.packets(bytes);
         Sender {
@@ -91,9 +115,10 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         }
     }
 
-    /// A flow of `bytes` payload bytes (at least 1) begins at `now` on the connection of this one: with its congestion control, its pace
-    /// and what it has learnt of the path. `cfg.first_psn` must be the number after this one's last, so that what is still under way
-    /// of this one is stale to the new one.
+    /// The sender of the next flow on the same connection, with `bytes` bytes of payload (at least 1), that begins at
+    /// `now`. It takes over the state of congestion control and pacing, and the round-trip time measurements.
+    /// `cfg.first_psn` must be the PSN after the last PSN of this flow, so that the new flow ignores packets of this
+    /// flow that are still in flight.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         let packets = cfg.packets(bytes);
         Sender {
@@ -103,14 +128,15 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         }
     }
 
-    /// Lets the timers of the congestion control that were due before `now` fire, each at its time: for an owner that kept no timer of
-    /// the flow while it had nothing to send.
+    /// Fires all congestion control timers that were due before `now`, each with its due time. Use it if no timer was
+    /// kept for the flow while it had nothing to send.
     pub fn catch_up(&mut self, params: &C::Params, now: Time) {
         self.regulator.catch_up(params, now);
     }
 
-    /// As [`handle`](Sender::handle), after `follower` has begun on this flow's connection: the congestion control that is told is the
-    /// follower's.
+    /// Like [`handle`](Sender::handle), for a packet of this flow that arrives after `follower` was created with
+    /// [`following`](Sender::following): congestion control events go to the follower, which has taken over the
+    /// congestion control.
     pub fn handle_after(
         &mut self, follower: &mut Self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu,
     ) -> Progress {
@@ -121,7 +147,8 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         progress
     }
 
-    /// As [`handle`](Sender::handle), for an ACK or NACK that brings back what switches wrote into its data packet.
+    /// Like [`handle`](Sender::handle), for an ACK or NACK that carries the telemetry records of the data packet that
+    /// caused it.
     #[inline]
     pub fn handle_with(
         &mut self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu, telemetry: &Telemetry,
@@ -132,7 +159,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.handle(cfg, params, now, pdu)
     }
 
-    /// An ACK, NACK or CNP arrived; data is for the other half, and ignored.
+    /// Handles a received ACK, NACK or CNP. Ignores a data packet, which is for the receiver.
     #[inline]
     pub fn handle(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu) -> Progress {
         match pdu.kind() {
@@ -141,7 +168,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
                 self.regulator.congestion.on_cnp(params, now);
                 return Progress::default();
             }
-            PduKind::Data => return Progress::default(), // for the other half; it acknowledges nothing
+            PduKind::Data => return Progress::default(), // for the receiver
         }
         let progress = self.recovery.on_reply(cfg, now, pdu);
         let sample = AckSample {
@@ -158,14 +185,14 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         progress
     }
 
-    /// When the flow may send next: `None` while it is blocked until something arrives or fires; a time not after now: at
-    /// once.
+    /// The earliest time at which the flow may send its next packet; a time in the past means immediately. `None`: the
+    /// flow has nothing to send until a packet arrives or a timer fires.
     #[inline]
     pub fn next_transmit(&self, cfg: &FlowConfig) -> Option<Time> {
         self.recovery.has_work(cfg, self.regulator.congestion.window()).then_some(self.regulator.not_before)
     }
 
-    /// Takes the packet to put on the wire now, if there is one.
+    /// The packet to transmit at `now`, if there is one; the sender's state then counts the packet as sent.
     #[inline]
     pub fn poll_transmit(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time) -> Option<TxDesc> {
         let pick = self.poll(cfg, now)?;
@@ -180,8 +207,8 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 
-    /// The first half of [`poll_transmit`](Sender::poll_transmit), for an owner that knows what the packet will hold: picks it.
-    /// [`sent`](Sender::sent) must follow.
+    /// First half of [`poll_transmit`](Sender::poll_transmit), for an owner that determines the packet's contents
+    /// itself: chooses the next packet. The owner must call [`sent`](Sender::sent) afterwards.
     #[inline]
     pub fn poll(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pick> {
         let paced = C::PACED || cfg.max_rate.is_some();
@@ -191,13 +218,14 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.recovery.poll(cfg, now, self.regulator.congestion.window())
     }
 
-    /// The second half: the packet takes `bytes`, headers included.
+    /// Second half of [`poll_transmit`](Sender::poll_transmit): the packet that [`poll`](Sender::poll) chose has
+    /// `bytes` bytes, headers included.
     #[inline]
     pub fn sent(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, bytes: u32) {
         self.regulator.sent(cfg, params, now, bytes);
     }
 
-    /// The flow's next timer and what it is for.
+    /// The time at which the flow's next timer fires, and which timer it is.
     #[inline]
     pub fn deadline(&self, cfg: &FlowConfig) -> Option<(Time, Timer)> {
         let retransmit = self.recovery.deadline(cfg).map(|at| (at, Timer::Retransmit));
@@ -208,7 +236,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         }
     }
 
-    /// The deadline has come; returns which timer fired.
+    /// Fires the next timer if it is due at `now`; returns which timer fired.
     pub fn on_deadline(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time) -> Option<Timer> {
         let (at, timer) = self.deadline(cfg)?;
         if at > now {
@@ -224,18 +252,18 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         Some(timer)
     }
 
-    /// Packets sent and not acknowledged.
+    /// Number of packets sent and not acknowledged.
     pub fn in_flight(&self) -> u32 {
         self.recovery.in_flight()
     }
 
-    /// Whether every packet is known to have arrived.
+    /// Whether every packet of the flow is acknowledged.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.recovery.is_complete()
     }
 
-    /// The flow's loss recovery.
+    /// The sender's half of the loss recovery.
     pub fn recovery(&self) -> &P::Sender {
         &self.recovery
     }
@@ -246,15 +274,16 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     }
 }
 
-/// A flow without an end, which grows as messages are posted: what a queue pair sends on.
+/// A stream: a flow without a fixed length, to which packets are added as messages are posted. A queue pair sends on a
+/// stream.
 impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
-    /// A stream that holds nothing yet begins at `now`.
+    /// The sender of an empty stream that begins at `now`.
     pub fn stream(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
         let regulator = Regulator::new(cfg, params, now);
         Sender { recovery: P::Sender::new(cfg, 0), regulator, last_payload: 0 }
     }
 
-    /// There are `packets` more to send.
+    /// Adds `packets` packets to the end of the stream.
     pub fn extend(&mut self, packets: u64) {
         self.recovery.extend(packets);
     }
@@ -282,27 +311,51 @@ impl<C: CongestionControl> Sender<GoBackN, C> {
     }
 }
 
-/// The data sink of a flow.
+/// The receiver of a flow, with loss recovery `P`.
+///
+/// ```
+/// use rnic_transport::recovery::Irn;
+/// use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, Time};
+///
+/// let cfg = FlowConfig::default();
+/// let mut receiver = Receiver::<Irn>::new(&cfg, 3 * 1_024, Time::ZERO);
+/// let mut arrive = |psn| {
+///     let data = Pdu::data(Psn::new(psn), psn == 2, Time::ZERO);
+///     receiver.handle(&cfg, Time::ZERO, data, RxMeta::default())
+/// };
+///
+/// let nack = arrive(1).reply.unwrap(); // packet 0 is missing
+/// assert_eq!((nack.kind(), nack.psn(), nack.trigger()), (PduKind::Nack, Psn::new(0), Psn::new(1)));
+/// let ack = arrive(0).reply.unwrap();
+/// assert_eq!((ack.kind(), ack.psn()), (PduKind::Ack, Psn::new(2)));
+/// assert!(arrive(2).completed);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Receiver<P: Protocol> {
     recovery: P::Receiver,
     notifier: Notifier,
 }
 
-/// The NP of DCQCN (section 3.1): a marked packet is answered with a congestion notification at once if there was none in the last
-/// interval. Whatever marks fall into the interval after one earn one more when it is over: with the next packet, marked or not.
+/// Decides when a receiver sends a congestion notification packet (CNP): the notification point (NP) of DCQCN (section
+/// 3.1).
 ///
-/// One word, to keep flows small: the picosecond from which on a notification may follow, and in the lowest bit whether one is due.
+/// A CE-marked packet triggers a CNP immediately if the last CNP was sent at least one interval ago. If packets are
+/// CE-marked within the interval after a CNP, the first packet after that interval, marked or not, triggers one more
+/// CNP.
+///
+/// The state is one word, to keep flows small: the earliest time of the next CNP in picoseconds, shifted left by one,
+/// and in the lowest bit whether a CNP is due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notifier(u64);
 
 impl Notifier {
-    /// Nothing was marked yet.
+    /// The state before the first CE-marked packet.
     pub const fn new() -> Notifier {
         Notifier(0)
     }
 
-    /// A packet arrived, `marked` or not: whether to send a notification now, with at least `interval` between two.
+    /// Handles the arrival of a packet that is CE-marked or not (`marked`). Returns whether to send a CNP now; two CNPs
+    /// are at least `interval` apart.
     #[inline]
     pub fn on_packet(&mut self, interval: Time, now: Time, marked: bool) -> bool {
         self.0 |= u64::from(marked);
@@ -315,18 +368,18 @@ impl Notifier {
 }
 
 impl<P: Protocol> Receiver<P> {
-    /// A flow of `bytes` payload bytes begins at `now`.
+    /// The receiver of a flow with `bytes` bytes of payload that begins at `now`.
     pub fn new(cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         Receiver { recovery: P::Receiver::new(cfg, cfg.packets(bytes), now), notifier: Notifier::new() }
     }
 
-    /// A flow of `bytes` payload bytes begins at `now` on the connection of this one, and keeps the distance from its last congestion
-    /// notification. See [`Sender::following`].
+    /// The receiver of the next flow on the same connection, with `bytes` bytes of payload, that begins at `now`; see
+    /// [`Sender::following`]. It keeps the CNP interval to the last CNP of this flow.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         Receiver { notifier: self.notifier, ..Receiver::new(cfg, bytes, now) }
     }
 
-    /// A data packet arrived. One of another kind is for the other half, and discarded.
+    /// Handles a received data packet. Discards a packet of another kind, which is for the sender.
     #[inline]
     pub fn handle(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu, meta: RxMeta) -> RxOutcome {
         if pdu.kind() != PduKind::Data {
@@ -340,38 +393,38 @@ impl<P: Protocol> Receiver<P> {
         outcome
     }
 
-    /// When the sink's own timer fires, if it has one.
+    /// The time at which the receiver's timer fires, if one runs.
     pub fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
         self.recovery.deadline(cfg)
     }
 
-    /// The deadline may have come: the NACK, or delayed ACK, to send, if it has.
+    /// Fires the receiver's timer if it is due at `now`; returns the NACK or delayed ACK to send.
     pub fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu> {
         self.recovery.deadline(cfg).filter(|at| *at <= now)?;
         self.recovery.on_deadline(cfg, now)
     }
 
-    /// Whether everything has arrived.
+    /// Whether all packets of the flow have arrived.
     pub fn is_complete(&self) -> bool {
         self.recovery.is_complete()
     }
 
-    /// Payload bytes accepted so far of the flow's `bytes`, those ahead of a gap included.
+    /// Number of payload bytes accepted so far, of the flow's `bytes`; includes packets after a gap.
     pub fn delivered(&self, cfg: &FlowConfig, bytes: u64) -> u64 {
         let (missing, last) = self.recovery.missing();
         let tail = bytes - (cfg.packets(bytes) - 1) * u64::from(cfg.mtu);
         bytes - (missing - u64::from(last)) * u64::from(cfg.mtu) - if last { tail } else { 0 }
     }
 
-    /// The flow's loss recovery.
+    /// The receiver's half of the loss recovery.
     pub fn recovery(&self) -> &P::Receiver {
         &self.recovery
     }
 }
 
-/// The sink of a flow without an end.
+/// The receiver of a stream, a flow without a fixed length.
 impl<P: Protocol<Receiver: StreamReceiver>> Receiver<P> {
-    /// A stream begins at `now`.
+    /// The receiver of a stream that begins at `now`.
     pub fn stream(cfg: &FlowConfig, now: Time) -> Self {
         Receiver { recovery: P::Receiver::new(cfg, u64::MAX, now), notifier: Notifier::new() }
     }
@@ -388,24 +441,24 @@ impl Receiver<GoBackN> {
 mod tests {
     use super::*;
 
-    /// Marks at 0, 10, 60 and 200 us with an interval of 50 us, unmarked packets between.
+    /// CE-marked packets at 0, 10, 60, 100 and 200 us, unmarked packets between them, and a CNP interval of 50 us.
     #[test]
-    fn notifications_keep_their_distance() {
+    fn cnps_are_one_interval_apart() {
         let mut notifier = Notifier(0);
         let packets = [
             (0, true, true),
-            (10, true, false), // within the interval: due when it is over
+            (10, true, false), // within the interval: a CNP is due when the interval ends
             (49, false, false),
             (50, false, true),
             (60, true, false),
             (99, false, false),
             (100, true, true),
-            (150, false, false), // nothing was marked since
+            (150, false, false), // no packet was marked since the last CNP
             (200, true, true),
         ];
         for (us, marked, notify) in packets {
-            let told = notifier.on_packet(Time::from_us(50), Time::from_us(us), marked);
-            assert_eq!(told, notify, "at {us} us");
+            let sends = notifier.on_packet(Time::from_us(50), Time::from_us(us), marked);
+            assert_eq!(sends, notify, "at {us} us");
         }
     }
 }

@@ -1,21 +1,43 @@
 //! Reliable RDMA transport protocols as pure state machines: no sockets, no clocks, no threads, no payload bytes.
 //!
-//! The same code runs inside the packet-level simulator and behind real sockets. Its shape is *pull*: what arrives is handed
-//! in as a small parsed value, and the owner asks what to send when the wire is free.
+//! The same code runs inside the packet-level simulator and behind real sockets. Its interface is *pull*: the owner of
+//! a flow passes each received packet to it as a small parsed value, and asks it for the next packet to transmit
+//! whenever the link is idle.
 //!
-//! | module | holds |
+//! ```
+//! use rnic_transport::congestion::NoCongestionControl;
+//! use rnic_transport::recovery::Irn;
+//! use rnic_transport::{FlowConfig, Receiver, RxMeta, Sender, Time};
+//!
+//! let cfg = FlowConfig::default(); // an MTU of 1024 B
+//! let mut sender = Sender::<Irn, NoCongestionControl>::new(&cfg, &(), 3_000, Time::ZERO);
+//! let mut receiver = Receiver::<Irn>::new(&cfg, 3_000, Time::ZERO);
+//!
+//! // A network with a one-way delay of 1 us.
+//! let (sent_at, received_at, acked_at) = (Time::ZERO, Time::from_us(1), Time::from_us(2));
+//! let mut payload = 0;
+//! while let Some(packet) = sender.poll_transmit(&cfg, &(), sent_at) {
+//!     payload += packet.payload;
+//!     let outcome = receiver.handle(&cfg, received_at, packet.pdu, RxMeta::default());
+//!     sender.handle(&cfg, &(), acked_at, outcome.reply.expect("IRN acknowledges every packet"));
+//! }
+//! assert_eq!(payload, 3_000);
+//! assert!(receiver.is_complete() && sender.is_complete());
+//! ```
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`time`], [`units`] | picosecond time, rates, sizes |
-//! | [`psn`], [`bitmap`] | 24-bit sequence numbers, the sliding bitmap of a window |
-//! | [`pdu`], [`headers`] | what travels between the halves of a flow, and how large it is on a wire |
-//! | [`recovery`] | go-back-N, IRN and TCP, sender and receiver |
-//! | [`rto`] | the retransmission timeout that follows from measured round trips |
+//! | [`time`], [`units`] | time in picoseconds, rates, sizes |
+//! | [`psn`], [`bitmap`] | 24-bit packet sequence numbers, the bitmap of a sliding window |
+//! | [`pdu`], [`headers`] | the packets that the two halves of a flow exchange, and their sizes on the wire |
+//! | [`recovery`] | loss recovery of sender and receiver: go-back-N, IRN, TCP |
+//! | [`rto`] | the retransmission timeout computed from measured round-trip times |
 //! | [`congestion`] | the congestion control trait and its implementations |
-//! | [`flow`] | recovery and congestion control together: [`flow::Sender`], [`flow::Receiver`] |
-//! | [`message`] | message transports: the NanoTransport engine and its programs |
+//! | [`flow`] | a flow: loss recovery combined with congestion control ([`flow::Sender`], [`flow::Receiver`]) |
+//! | [`message`] | message transports: the NanoTransport NIC and its programs |
 //! | [`telemetry`] | in-band network telemetry |
-//! | [`registry`] | what exists, by name |
-//! | [`conformance`] | what every congestion control must do, as a test |
+//! | [`registry`] | the names of all transports and congestion controls |
+//! | [`conformance`] | a test that every congestion control must pass |
 
 pub mod bitmap;
 pub mod config;

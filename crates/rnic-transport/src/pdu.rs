@@ -1,53 +1,64 @@
-//! What travels between the two halves of a flow: one small `Copy` descriptor per packet, no bytes.
+//! Packets as the transport sees them: one small `Copy` descriptor per packet, without payload bytes.
 
 use crate::{Psn, Time};
 
-/// What a packet is to the transport.
+/// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum PduKind {
-    /// One data packet.
+    /// Data packet.
     Data = 0,
-    /// Positive acknowledgement: everything before `psn` has arrived.
+    /// Positive acknowledgement: all packets before `psn` have arrived.
     Ack = 1,
-    /// Negative acknowledgement: everything before `psn` has arrived, `psn` has not; IRN adds the packet that
-    /// triggered it.
+    /// Negative acknowledgement: all packets before `psn` have arrived, but packet `psn` has not. In IRN, `trigger` is
+    /// the packet whose out-of-order arrival caused the NACK.
     Nack = 2,
-    /// Congestion notification (DCQCN).
+    /// Congestion notification packet (DCQCN).
     Cnp = 3,
 }
 
-/// Hardware timestamp of a data packet's departure, in nanoseconds modulo 2^32 (4.3 s).
+/// Timestamp of a data packet's departure, in nanoseconds modulo 2^32 (4.3 s).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp(u32);
 
 impl Stamp {
-    /// The stamp of instant `now`.
+    /// The timestamp of the instant `now`.
     pub const fn at(now: Time) -> Stamp {
         Stamp((now.as_ps() / 1_000) as u32)
     }
-    /// The stamp of the instant `span` before `now`.
+    /// The timestamp of the instant `span` before `now`.
     pub const fn before(now: Time, span: Time) -> Stamp {
         Stamp(Stamp::at(now).0.wrapping_sub((span.as_ps() / 1_000) as u32))
     }
-    /// Whether this instant is `other` or later; meaningful while they lie less than 2.1 s apart.
+    /// Whether this timestamp is equal to or later than `other`; both must be less than 2.1 s apart.
     pub const fn is_from(self, other: Stamp) -> bool {
         self.0.wrapping_sub(other.0) as i32 >= 0
     }
-    /// Time from this stamp to `now`, to the nanosecond; exact as long as it is less than 4.3 s.
+    /// Time from this timestamp to `now`, in whole nanoseconds; correct if it is less than 4.3 s.
     pub const fn elapsed(self, now: Time) -> Time {
         Time::from_ns(Stamp::at(now).0.wrapping_sub(self.0) as u64)
     }
 }
 
-/// A packet as the transport sees it, in 12 bytes.
+/// A packet as the transport sees it, packed into 12 bytes.
+///
+/// ```
+/// use rnic_transport::{Pdu, PduKind, Psn, Time};
+///
+/// // Packet 7 arrives while packet 5 is missing: the receiver reports both.
+/// let data = Pdu::data(Psn::new(7), false, Time::from_us(1));
+/// let nack = Pdu::nack(Psn::new(5), data.psn(), data.stamp());
+/// assert_eq!((nack.kind(), nack.psn(), nack.trigger()), (PduKind::Nack, Psn::new(5), Psn::new(7)));
+/// assert_eq!(nack.stamp().elapsed(Time::from_us(9)), Time::from_us(8), "the round-trip time");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pdu {
-    /// Sequence number (24 bits), kind (2 bits) and flags.
+    /// PSN (24 bits), kind (2 bits) and flags.
     head: u32,
-    /// NACK: sequence number of the packet that triggered it (24 bits), packets reported below it (8 bits).
+    /// NACK: PSN of the packet that triggered it (24 bits), and number of packets before it that the NACK acknowledges
+    /// too (8 bits).
     trigger: u32,
-    /// Data: when it left. ACK and NACK: the stamp of the data packet that caused them.
+    /// Data: departure time. ACK and NACK: departure time of the data packet that caused them.
     stamp: Stamp,
 }
 
@@ -57,40 +68,40 @@ impl Pdu {
     const MARK_ECHO: u32 = 1 << 27;
     const SYN: u32 = 1 << 28;
     const BELOW_SHIFT: u32 = 24;
-    /// Most packets that a NACK can report below its trigger.
+    /// Maximum number of packets before its trigger that a NACK can acknowledge.
     pub const MAX_BELOW: u32 = 255;
 
-    /// A data packet; `last` marks the flow's last one.
+    /// A data packet that departs at `now`; `last` says whether it is the last of its flow.
     pub const fn data(psn: Psn, last: bool, now: Time) -> Pdu {
         let last = if last { Pdu::LAST } else { 0 };
         Pdu { head: psn.value() | last, trigger: 0, stamp: Stamp::at(now) }
     }
-    /// An acknowledgement of everything before `expected`, caused by a data packet stamped `stamp`.
+    /// An ACK of all packets before `expected`; `stamp` is the timestamp of the data packet that caused it.
     pub const fn ack(expected: Psn, stamp: Stamp) -> Pdu {
         Pdu { head: expected.value() | (PduKind::Ack as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp }
     }
-    /// A request for `expected`, caused by the arrival of `trigger`.
+    /// A NACK that requests packet `expected`, caused by the arrival of packet `trigger`, whose timestamp is `stamp`.
     pub const fn nack(expected: Psn, trigger: Psn, stamp: Stamp) -> Pdu {
         let head = expected.value() | (PduKind::Nack as u32) << Pdu::KIND_SHIFT;
         Pdu { head, trigger: trigger.value(), stamp }
     }
-    /// The same NACK, reporting that the `below` packets just before its trigger have arrived too; more than
-    /// [`MAX_BELOW`](Pdu::MAX_BELOW) count as that many.
+    /// Sets how many packets immediately before its trigger this NACK acknowledges too, at most
+    /// [`MAX_BELOW`](Pdu::MAX_BELOW); a larger number is reduced to the maximum.
     pub const fn with_below(mut self, below: u32) -> Pdu {
         let below = if below < Pdu::MAX_BELOW { below } else { Pdu::MAX_BELOW };
         self.trigger = Psn::new(self.trigger).value() | below << Pdu::BELOW_SHIFT;
         self
     }
-    /// The same packet as part of a connection's setup: a SYN if it is data, a SYN-ACK if it is an ACK.
+    /// Sets the SYN flag: a data packet becomes a SYN, an ACK becomes a SYN-ACK.
     pub const fn with_syn(mut self) -> Pdu {
         self.head |= Pdu::SYN;
         self
     }
-    /// A congestion notification.
+    /// A congestion notification packet.
     pub const fn cnp() -> Pdu {
         Pdu { head: (PduKind::Cnp as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp: Stamp(0) }
     }
-    /// The same packet, telling the sender that the data packet that caused it bore a congestion mark.
+    /// Sets the ECN echo flag of this ACK or NACK if `marked`: the data packet that caused it was CE-marked.
     pub const fn with_mark_echo(mut self, marked: bool) -> Pdu {
         if marked {
             self.head |= Pdu::MARK_ECHO;
@@ -98,7 +109,7 @@ impl Pdu {
         self
     }
 
-    /// What it is.
+    /// The kind of the packet.
     pub const fn kind(self) -> PduKind {
         match (self.head >> Pdu::KIND_SHIFT) & 3 {
             0 => PduKind::Data,
@@ -107,19 +118,19 @@ impl Pdu {
             _ => PduKind::Cnp,
         }
     }
-    /// Data: its sequence number. ACK and NACK: the next one that the receiver expects.
+    /// Data: the packet's PSN. ACK and NACK: the next PSN that the receiver expects.
     pub const fn psn(self) -> Psn {
         Psn::new(self.head)
     }
-    /// NACK: the out-of-order packet that triggered it.
+    /// NACK: PSN of the out-of-order packet that triggered it.
     pub const fn trigger(self) -> Psn {
         Psn::new(self.trigger)
     }
-    /// NACK: how many packets just before the trigger are reported with it.
+    /// NACK: number of packets immediately before the trigger that it acknowledges too.
     pub const fn below(self) -> u32 {
         self.trigger >> Pdu::BELOW_SHIFT
     }
-    /// Whether it sets up a connection: a SYN, which carries no data, or the answer to one.
+    /// Whether the packet sets up a connection: a SYN, which carries no data, or a SYN-ACK.
     pub const fn is_syn(self) -> bool {
         self.head & Pdu::SYN != 0
     }
@@ -127,44 +138,45 @@ impl Pdu {
     pub const fn is_last(self) -> bool {
         self.head & Pdu::LAST != 0
     }
-    /// Whether the data packet that caused this ACK or NACK bore a congestion mark.
+    /// ECN echo: whether the data packet that caused this ACK or NACK was CE-marked.
     pub const fn mark_echo(self) -> bool {
         self.head & Pdu::MARK_ECHO != 0
     }
-    /// Departure time of this data packet, or of the one that caused this ACK or NACK.
+    /// Departure time of this data packet, or of the data packet that caused this ACK or NACK.
     pub const fn stamp(self) -> Stamp {
         self.stamp
     }
 }
 
-/// What the network noted on a packet that arrived.
+/// Information that the network added to a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxMeta {
-    /// A switch marked it "congestion experienced" (ECN).
+    /// Whether a switch CE-marked the packet (ECN "congestion experienced").
     pub marked: bool,
 }
 
-/// A data packet that the sender wants on the wire now.
+/// A data packet for the sender's owner to transmit now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxDesc {
     /// The packet.
     pub pdu: Pdu,
-    /// Payload bytes in it.
+    /// Length of its payload in bytes.
     pub payload: u32,
-    /// Whether it was sent before.
+    /// Whether the packet is a retransmission.
     pub retransmission: bool,
 }
 
-/// What the arrival of a data packet at the receiver leads to.
+/// The receiver's reaction to the arrival of a data packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxOutcome {
     /// ACK or NACK to send now.
     pub reply: Option<Pdu>,
-    /// Whether this packet completed the flow: everything has arrived, in order.
+    /// Whether this packet completed the flow: all its packets have arrived.
     pub completed: bool,
-    /// Whether the packet was of no use: a duplicate, or out of order where the receiver keeps only order.
+    /// Whether the receiver discarded the packet: it was a duplicate, or out of order at a receiver that accepts only
+    /// packets in order.
     pub discarded: bool,
-    /// A congestion notification to send now, ahead of the reply.
+    /// Whether to send a congestion notification packet now, before the reply.
     pub notify: bool,
 }
 

@@ -1,46 +1,57 @@
-//! Packet sequence numbers: 24 bits, compared by signed wrap-around distance.
+//! Packet sequence numbers (PSNs): 24-bit numbers that wrap around.
 
 use std::fmt;
 
-/// A 24-bit packet sequence number (InfiniBand BTH).
+/// A 24-bit packet sequence number (PSN), as in the InfiniBand base transport header.
 ///
-/// Sequence numbers wrap, so there is no total order and this type has no `Ord`: compare with [`Psn::distance_from`]
-/// or [`Psn::is_before`], which are meaningful while both numbers lie less than 2^23 apart.
+/// PSNs wrap around and so have no total order; this type does not implement `Ord`. [`Psn::distance_from`] and
+/// [`Psn::is_before`] compare two PSNs that are less than 2^23 apart.
+///
+/// ```
+/// use rnic_transport::Psn;
+///
+/// let last = Psn::new(0xff_ffff);
+/// let next = last.plus(1);
+/// assert_eq!(next, Psn::new(0));
+/// assert!(last.is_before(next));
+/// assert_eq!(next.distance_from(last), 1);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 
 impl Psn {
-    /// Number of distinct sequence numbers.
+    /// Number of distinct PSNs, 2^24.
     pub const MODULUS: u32 = 1 << 24;
-    /// Largest number of packets that may be outstanding at once, so that comparison stays unambiguous: an acknowledgement of
-    /// all of them is still later than the first.
+    /// Maximum number of outstanding packets. With this many the comparison of PSNs is still unambiguous: the PSN after
+    /// the last outstanding packet is later than the PSN of the first.
     pub const MAX_WINDOW: u32 = (1 << 23) - 1;
 
-    /// The low 24 bits of `value`.
+    /// The PSN whose value is the low 24 bits of `value`.
     pub const fn new(value: u32) -> Psn {
         Psn(value & (Psn::MODULUS - 1))
     }
-    /// The number, below 2^24.
+    /// The value of the PSN, 0 to 2^24 - 1.
     pub const fn value(self) -> u32 {
         self.0
     }
-    /// The number `count` packets later.
+    /// The PSN `count` packets after this one.
     pub const fn plus(self, count: u32) -> Psn {
         Psn::new(self.0.wrapping_add(count))
     }
-    /// Signed distance from `other` to `self`, in -2^23 .. 2^23: positive when `self` is later.
+    /// Signed distance in packets from `other` to `self`, -2^23 to 2^23 - 1; positive if `self` is later.
     pub const fn distance_from(self, other: Psn) -> i32 {
         ((self.0.wrapping_sub(other.0) << 8) as i32) >> 8
     }
-    /// Packets from `other` up to but not including `self`; `self` must not be before `other`.
+    /// Number of packets from `other` (inclusive) to `self` (exclusive), 0 to 2^24 - 1. `self` must not be before
+    /// `other`.
     pub const fn since(self, other: Psn) -> u32 {
         self.0.wrapping_sub(other.0) & (Psn::MODULUS - 1)
     }
-    /// Whether `self` comes before `other`.
+    /// Whether `self` is earlier than `other`.
     pub const fn is_before(self, other: Psn) -> bool {
         self.distance_from(other) < 0
     }
-    /// The later of the two.
+    /// The later of the two PSNs.
     pub const fn later(self, other: Psn) -> Psn {
         if self.is_before(other) { other } else { self }
     }

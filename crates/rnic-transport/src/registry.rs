@@ -1,40 +1,61 @@
-//! What exists: one line per transport and congestion control.
+//! The registry of transports and congestion controls, one line each.
 
 use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Timely};
 
-/// Name and one-line description.
+/// Name and one-line description of a transport.
 pub type Entry = (&'static str, &'static str);
 
-/// Transports, as a scenario's `transport` names them.
+/// All transports. A scenario's key `transport` takes one of these names.
 pub const TRANSPORTS: &[Entry] = &[
-    ("roce", "RoCE NIC: go-back-N, NACK on the first packet out of order (or every one), fixed timeout; ACKs optional"),
-    ("irn", "IRN: selective retransmission (bitmap SACK), BDP-FC, two timeouts; no lossless network needed"),
+    ("roce", "RoCE NIC: go-back-N, NACK for the first (or every) out-of-order packet, fixed timeout; ACKs optional"),
+    ("irn", "IRN: selective retransmission (bitmap SACK), BDP-FC, two timeouts; needs no lossless network"),
     (
         "iwarp",
-        "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); no lossless network needed",
+        "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); needs no lossless network",
     ),
     (
         "ndp",
-        "NDP: messages; a blind first window, then pulled by the receiver at its link's pace; for switches that trim",
+        "NDP: message transport; one window unsolicited, then the receiver pulls at its link rate; needs trimming switches",
     ),
-    ("homa", "Homa: messages; the receiver grants the shortest first and assigns priorities; loss by timeout"),
-    ("homa-tr", "Homa with NDP's trimming: a trimmed packet is asked for again at once"),
-    ("hpcc", "HPCC as a message transport: a window from in-band telemetry, in fixed-point arithmetic"),
+    (
+        "homa",
+        "Homa: message transport; the receiver grants the shortest message first and assigns priorities; loss by timeout",
+    ),
+    ("homa-tr", "Homa with NDP's trimming: message transport; a NACK requests a trimmed packet again at once"),
+    ("hpcc", "HPCC as a message transport: window from in-band telemetry, in fixed-point arithmetic"),
 ];
 
-/// Those of [`TRANSPORTS`] that are reliable flows with a congestion control beside them; the others are transports of messages.
+/// The [`TRANSPORTS`] that combine a loss recovery with a separate congestion control; the others are message
+/// transports.
 pub const FLOWS: &[&str] = &["roce", "irn", "iwarp"];
 
-/// Does something with a congestion control's type.
+/// A function that is generic over the type of a congestion control; see [`visit_congestion_controls`].
 pub trait Visitor {
-    /// Called once for each that needs nothing but what packets carry anyway.
+    /// Called once for each congestion control that needs no in-band telemetry.
     fn visit<C: CongestionControl>(&mut self);
-    /// Called once for each that needs in-band telemetry: its packets must have room for it, and switches that write it. A visitor without
-    /// these passes over them.
+    /// Called once for each congestion control that needs in-band telemetry. Its packets must have room for telemetry
+    /// records, and switches must write them. The default implementation does nothing.
     fn visit_with_telemetry<C: CongestionControl>(&mut self) {}
 }
 
-/// Shows every congestion control to a visitor. To register one, add its line.
+/// Calls `visitor` with the type of every congestion control. To register a congestion control, add a line here.
+///
+/// ```
+/// use rnic_transport::congestion::CongestionControl;
+/// use rnic_transport::registry::{Visitor, visit_congestion_controls};
+///
+/// struct Names(Vec<&'static str>);
+/// impl Visitor for Names {
+///     fn visit<C: CongestionControl>(&mut self) {
+///         self.0.push(C::NAME);
+///     }
+/// }
+///
+/// let mut names = Names(Vec::new());
+/// visit_congestion_controls(&mut names);
+/// assert!(names.0.contains(&"dcqcn"));
+/// assert!(!names.0.contains(&"hpcc"), "HPCC needs telemetry");
+/// ```
 pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
     visitor.visit::<NoCongestionControl>();
     visitor.visit::<Dcqcn>();

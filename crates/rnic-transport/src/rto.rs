@@ -1,41 +1,56 @@
-//! The retransmission timeout that follows from measured round trips: RFC 6298, section 2.
+//! The retransmission timeout (RTO) computed from measured round-trip times, after RFC 6298, section 2.
 
 use crate::Time;
 
-/// What bounds a computed retransmission timeout.
+/// Bounds of a computed retransmission timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RtoBounds {
-    /// Shortest (RFC 6298, rule 2.4).
+    /// Minimum timeout (RFC 6298, rule 2.4).
     pub min: Time,
-    /// Before the first measurement (rule 2.1).
+    /// Timeout before the first round-trip time measurement (rule 2.1).
     pub initial: Time,
-    /// Longest, backed off or not (rules 2.5 and 5.5).
+    /// Maximum timeout, back-off included (rules 2.5 and 5.5).
     pub max: Time,
 }
 
-/// Smoothed round-trip time and its variation, in nanoseconds, and the back-off of the timeout.
+/// Estimates the round-trip time (RTT) and its variation, and computes the retransmission timeout with exponential
+/// back-off.
 ///
-/// The gains are alpha = 1/8 and beta = 1/4, the variation counts K = 4 times, the clock's granularity G is 1 ns. Results round
-/// to the nearest nanosecond. Measurements are good up to 4.3 s, the span of a [`Stamp`](crate::pdu::Stamp).
+/// The parameters of RFC 6298 are alpha = 1/8, beta = 1/4, K = 4, and a clock granularity G of 1 ns. Values are kept in
+/// nanoseconds and rounded to the nearest nanosecond. A measurement must be less than 4.3 s, the range of a
+/// [`Stamp`](crate::pdu::Stamp).
+///
+/// ```
+/// use rnic_transport::Time;
+/// use rnic_transport::rto::{RtoBounds, RttEstimator};
+///
+/// let bounds = RtoBounds { min: Time::from_us(10), initial: Time::from_ms(1), max: Time::from_ms(60) };
+/// let mut rtt = RttEstimator::new();
+/// assert_eq!(rtt.timeout(&bounds), Time::from_ms(1));
+/// rtt.sample(Time::from_us(20));
+/// assert_eq!(rtt.timeout(&bounds), Time::from_us(60), "SRTT + 4 RTTVAR = 20 us + 4 * 10 us");
+/// rtt.back_off();
+/// assert_eq!(rtt.timeout(&bounds), Time::from_us(120));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RttEstimator {
     srtt: u32,
     rttvar: u32,
     measured: bool,
-    /// How often the timeout is doubled.
+    /// Number of doublings of the timeout by back-off.
     doublings: u8,
 }
 
 impl RttEstimator {
-    /// Doublings beyond this change nothing: the longest timeout is reached before.
+    /// Maximum number of doublings. More have no effect, because the maximum timeout is reached before.
     const MAX_DOUBLINGS: u8 = 32;
 
-    /// Nothing measured yet.
+    /// An estimator without measurements.
     pub const fn new() -> RttEstimator {
         RttEstimator { srtt: 0, rttvar: 0, measured: false, doublings: 0 }
     }
 
-    /// A round trip took `rtt`: rules 2.2 and 2.3. It ends any back-off (end of section 5).
+    /// Adds an RTT measurement (rules 2.2 and 2.3), and ends the back-off (end of section 5).
     #[inline]
     pub fn sample(&mut self, rtt: Time) {
         let rtt = u32::try_from(rtt.as_ps() / 1_000).unwrap_or(u32::MAX);
@@ -51,27 +66,27 @@ impl RttEstimator {
         self.srtt = ((7 * u64::from(self.srtt) + u64::from(rtt) + 4) / 8) as u32;
     }
 
-    /// The timer fired: the timeout doubles (rule 5.5), up to the longest.
+    /// Doubles the timeout, up to the maximum, because the retransmission timer fired (rule 5.5).
     pub fn back_off(&mut self) {
         self.doublings = (self.doublings + 1).min(RttEstimator::MAX_DOUBLINGS);
     }
 
-    /// How often the timer has fired since the last measurement.
+    /// Number of times that the timer has fired since the last measurement, at most 32.
     pub const fn doublings(&self) -> u32 {
         self.doublings as u32
     }
 
-    /// Smoothed round-trip time, once there is a measurement.
+    /// The smoothed RTT (SRTT); `None` before the first measurement.
     pub fn smoothed(&self) -> Option<Time> {
         self.measured.then(|| Time::from_ns(u64::from(self.srtt)))
     }
 
-    /// Variation of the round-trip time, once there is a measurement.
+    /// The RTT variation (RTTVAR); `None` before the first measurement.
     pub fn variation(&self) -> Option<Time> {
         self.measured.then(|| Time::from_ns(u64::from(self.rttvar)))
     }
 
-    /// The timeout now.
+    /// The current retransmission timeout.
     #[inline]
     pub fn timeout(&self, bounds: &RtoBounds) -> Time {
         let base = if self.measured {

@@ -1,44 +1,56 @@
-//! In-band network telemetry: what switches write into the packets that pass.
+//! In-band network telemetry (INT): records about output ports that switches write into passing data packets.
 
-/// What a switch writes as a packet leaves by one of its outputs.
+/// The record that a switch writes into a packet when it transmits the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HopRecord {
-    /// When the packet's first bit left, in nanoseconds modulo 2^32.
+    /// Departure time of the packet's first bit, in nanoseconds modulo 2^32.
     pub timestamp_ns: u32,
-    /// Bytes that the output has sent before this packet, all priorities, modulo 2^32.
+    /// Bytes of all priorities that the output port has transmitted before this packet, modulo 2^32.
     pub tx_bytes: u32,
-    /// Bytes that still wait for the output, all priorities, without this packet.
+    /// Bytes of all priorities that are queued for the output port, without this packet.
     pub queue_bytes: u32,
-    /// Rate of the output's link, in Mbit/s.
+    /// Rate of the output port's link, in Mbit/s.
     pub rate_mbps: u32,
 }
 
-/// The records of the hops that a packet has passed, first to last.
+/// The records of the hops that a packet has passed, in order.
+///
+/// ```
+/// use rnic_transport::telemetry::{HopRecord, Telemetry};
+///
+/// let mut telemetry = Telemetry::default();
+/// for queue_bytes in [0, 30_000] {
+///     telemetry.push(HopRecord { queue_bytes, rate_mbps: 100_000, ..HopRecord::default() });
+/// }
+/// let longest = telemetry.hops().iter().map(|hop| hop.queue_bytes).max();
+/// assert_eq!(longest, Some(30_000));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Telemetry {
-    hops: [HopRecord; Telemetry::MOST],
+    hops: [HopRecord; Telemetry::MAX_HOPS],
     len: u8,
-    /// There were more hops than room.
+    /// The packet has passed more than [`Telemetry::MAX_HOPS`] hops.
     truncated: bool,
 }
 
 impl Telemetry {
-    /// Most hops that are recorded; further ones leave only a sign that there were more.
-    pub const MOST: usize = 8;
+    /// Maximum number of hops that are recorded. A further hop only sets the flag
+    /// [`is_truncated`](Telemetry::is_truncated).
+    pub const MAX_HOPS: usize = 8;
 
-    /// Adds the record of one more hop.
+    /// Appends the record of a hop.
     #[inline]
     pub fn push(&mut self, hop: HopRecord) {
         match self.hops.get_mut(usize::from(self.len)) {
-            Some(place) => {
-                *place = hop;
+            Some(slot) => {
+                *slot = hop;
                 self.len += 1;
             }
             None => self.truncated = true,
         }
     }
 
-    /// The records, first to last.
+    /// The records in the order of the hops.
     #[inline]
     pub fn hops(&self) -> &[HopRecord] {
         &self.hops[..usize::from(self.len)]
@@ -55,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_hops_than_room_leave_a_sign() {
+    fn more_than_max_hops_set_the_truncated_flag() {
         let mut telemetry = Telemetry::default();
-        for number in 0..=Telemetry::MOST as u32 {
+        for number in 0..=Telemetry::MAX_HOPS as u32 {
             assert!(!telemetry.is_truncated());
             assert_eq!(telemetry.hops().len(), number as usize);
             telemetry.push(HopRecord { timestamp_ns: number, ..HopRecord::default() });
         }
         assert!(telemetry.is_truncated());
-        assert!(telemetry.hops().iter().map(|hop| hop.timestamp_ns).eq(0..Telemetry::MOST as u32));
+        assert!(telemetry.hops().iter().map(|hop| hop.timestamp_ns).eq(0..Telemetry::MAX_HOPS as u32));
     }
 }

@@ -1,19 +1,29 @@
-//! Time as the whole project counts it: integer picoseconds.
+//! Time in integer picoseconds, as all crates of this project use it.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-/// An instant (since the start of a simulation or an endpoint) or a span, in integer picoseconds.
+/// An instant (counted from the start of the simulation or of the endpoint) or a duration, in integer picoseconds.
 ///
-/// Sixty-four bits hold 213 days. One bit at 800 Gbps takes 1.25 ps, one byte at 40 Gbps exactly 200 ps,
-/// so serialisation times of whole frames are exact at every standard Ethernet rate.
+/// The range is 213 days. One byte takes exactly 200 ps at 40 Gbps and 10 ps at 800 Gbps; serialisation times of whole
+/// frames are exact at every standard Ethernet rate.
+///
+/// ```
+/// use rnic_transport::Time;
+///
+/// let sent = Time::from_us(5);
+/// let rtt = Time::from_ns(7_200) - sent;
+/// assert_eq!(rtt, Time::from_ps(2_200_000));
+/// assert_eq!(rtt.to_string(), "2.2 us");
+/// assert_eq!("2.2 us".parse(), Ok(rtt));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 impl Time {
-    /// The start of everything.
+    /// Time zero: the start of the simulation or of the endpoint, or a duration of zero.
     pub const ZERO: Time = Time(0);
-    /// Later than any event: "never".
+    /// Later than any event; stands for "never".
     pub const MAX: Time = Time(u64::MAX);
 
     /// `ps` picoseconds.
@@ -32,27 +42,27 @@ impl Time {
     pub const fn from_ms(ms: u64) -> Time {
         Time(ms * 1_000_000_000)
     }
-    /// Picoseconds.
+    /// The time in picoseconds.
     pub const fn as_ps(self) -> u64 {
         self.0
     }
-    /// Microseconds, as a fraction.
+    /// The time in microseconds, with fraction.
     pub fn as_us(self) -> f64 {
         self.0 as f64 / 1e6
     }
-    /// Seconds, as a fraction.
+    /// The time in seconds, with fraction.
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e12
     }
-    /// The span from `earlier` to `self`, zero where `earlier` is later.
+    /// The duration from `earlier` to `self`; zero if `earlier` is later than `self`.
     pub const fn saturating_sub(self, earlier: Time) -> Time {
         Time(self.0.saturating_sub(earlier.0))
     }
-    /// The sum, or [`Time::MAX`] where it does not fit.
+    /// The sum of the two times; [`Time::MAX`] if it overflows.
     pub const fn saturating_add(self, span: Time) -> Time {
         Time(self.0.saturating_add(span.0))
     }
-    /// The span `factor` times as long, rounded to the nearest picosecond.
+    /// This duration multiplied by `factor`, rounded to the nearest picosecond.
     pub fn scale(self, factor: f64) -> Time {
         Time((self.0 as f64 * factor).round() as u64)
     }
@@ -88,7 +98,8 @@ impl fmt::Debug for Time {
     }
 }
 
-/// The largest unit in which the value has no more than six decimals: `2 us`, `1.5 ms`, `25.4304 us`, `217.2 ns`.
+/// Prints the time in the largest unit in which it has at most six decimals: `2 us`, `1.5 ms`, `25.4304 us`, `217.2
+/// ns`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Time::MAX {

@@ -1,13 +1,22 @@
-//! Quantities with units, as a scenario writes them: `"40 Gbps"`, `"240 KB"`, `"2 us"`.
+//! Quantities with units, as scenario files write them: `"40 Gbps"`, `"240 KB"`, `"2 us"`.
 //!
-//! Prefixes are decimal, as in networking: 1 KB is 1,000 bytes and 1 Gbps is 10^9 bits per second; `KiB`, `MiB` and
-//! `GiB` are the binary ones.
+//! Prefixes are decimal, as usual in networking: 1 KB is 1,000 bytes and 1 Gbps is 10^9 bits per second. The binary
+//! prefixes are `KiB`, `MiB` and `GiB`.
 
 use crate::Time;
 use std::fmt;
 use std::str::FromStr;
 
-/// A link or pacing rate in bits per second.
+/// The rate of a link or of pacing, in bits per second.
+///
+/// ```
+/// use rnic_transport::{BitRate, Time};
+///
+/// let rate: BitRate = "40 Gbps".parse()?;
+/// assert_eq!(rate.time_for(1_500), Time::from_ns(300));
+/// assert_eq!(rate.bytes_in(Time::from_us(24)), 120_000, "the bandwidth-delay product");
+/// # Ok::<(), rnic_transport::units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct BitRate(u64);
 
@@ -16,71 +25,80 @@ impl BitRate {
     pub const fn from_bps(bps: u64) -> BitRate {
         BitRate(bps)
     }
-    /// `gbps` times 10^9 bits per second.
+    /// `gbps` gigabits (10^9 bits) per second.
     pub const fn from_gbps(gbps: u64) -> BitRate {
         BitRate(gbps * 1_000_000_000)
     }
-    /// Bits per second.
+    /// The rate in bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
-    /// Time to send `bytes` at this rate, rounded to the nearest picosecond.
+    /// Time to transmit `bytes` bytes at this rate, rounded to the nearest picosecond.
     pub const fn time_for(self, bytes: u64) -> Time {
         let bits_ps = bytes as u128 * 8 * 1_000_000_000_000;
         Time::from_ps(((bits_ps + self.0 as u128 / 2) / self.0 as u128) as u64)
     }
-    /// Whole bytes that fit into `span` at this rate.
+    /// Number of whole bytes transmitted in `span` at this rate.
     pub const fn bytes_in(self, span: Time) -> u64 {
         (self.0 as u128 * span.as_ps() as u128 / (8 * 1_000_000_000_000)) as u64
     }
 }
 
-/// A count of bytes.
+/// A number of bytes.
+///
+/// ```
+/// use rnic_transport::Bytes;
+///
+/// assert_eq!("1 KiB".parse(), Ok(Bytes(1_024)));
+/// assert_eq!(Bytes(240_000).to_string(), "240 KB");
+/// let error = "240".parse::<Bytes>().unwrap_err();
+/// assert!(error.to_string().starts_with("`240` has no unit; use one of B, KB"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Bytes(pub u64);
 
-/// Why a quantity was not understood; the text says what would be.
+/// The reason why a text is not a quantity. The error message names what would be accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnitError {
-    /// No number in front of the unit.
+    /// The text does not begin with a number.
     #[error("`{text}` does not start with a number; write for example {example}")]
     NotANumber {
-        /// What was given.
+        /// The text.
         text: String,
         /// A value that would be accepted.
         example: &'static str,
     },
-    /// A number without a unit, or with one of another kind.
+    /// The number has no unit, or a unit of another kind of quantity.
     #[error("`{text}` has {}; use one of {units}, for example {example}",
         if unit.is_empty() { "no unit".to_string() } else { format!("the unknown unit `{unit}`") })]
     Unit {
-        /// What was given.
+        /// The text.
         text: String,
-        /// The unit found, possibly empty.
+        /// The unit in the text; empty if there is none.
         unit: String,
-        /// The units of this kind of quantity.
+        /// The units that are accepted.
         units: &'static str,
         /// A value that would be accepted.
         example: &'static str,
     },
-    /// Negative, not finite, or too large.
+    /// The number is negative, not finite, or too large.
     #[error("`{text}` is out of range; write for example {example}")]
     Range {
-        /// What was given.
+        /// The text.
         text: String,
         /// A value that would be accepted.
         example: &'static str,
     },
 }
 
-/// Splits `text` into number and unit and scales it; the result is an integer count of the base unit.
+/// Parses `text` as a number with a unit from `table` and returns the quantity as an integer multiple of the base unit.
 fn parse(text: &str, table: &[(&str, f64)], units: &'static str, example: &'static str) -> Result<u64, UnitError> {
     let trimmed = text.trim();
     let end =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+'))).unwrap_or(trimmed.len());
     let (number, unit) = (trimmed[..end].replace('_', ""), trimmed[end..].trim());
     let value: f64 = number.parse().map_err(|_| UnitError::NotANumber { text: text.to_string(), example })?;
-    // `40 gbps` is clear, but a `b` is a bit and a `B` a byte.
+    // Case does not matter (`40 gbps`), except at the end: `b` means bit and `B` means byte.
     let same = |name: &str| name.eq_ignore_ascii_case(unit) && name.ends_with('B') == unit.ends_with('B');
     let scale = table.iter().find(|(name, _)| same(name)).map(|(_, scale)| *scale);
     let Some(scale) = scale else {
@@ -126,7 +144,7 @@ impl FromStr for Time {
     }
 }
 
-/// `value` in the largest of `units` that leaves no more than three decimals.
+/// Prints `value` in the largest of `units` in which it has at most three decimals.
 fn display(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     for &(unit, scale) in units {
         if value >= scale && (scale == 1 || value.is_multiple_of(scale / 1_000)) {

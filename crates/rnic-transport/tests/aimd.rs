@@ -49,7 +49,8 @@ fn growth_by_packets() {
     }
 }
 
-/// NACKs cut once for what is in flight, also where go-back-N takes it all back; a timeout always cuts, to one packet at least.
+/// NACKs cut once for what is in flight, also where go-back-N takes it all back; a timeout always cuts, to one packet
+/// at least.
 #[test]
 fn one_cut_per_window() {
     let (params, mut cc) = flow(&[("initial_window", Value::Count(32))]);

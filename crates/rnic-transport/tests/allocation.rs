@@ -26,8 +26,8 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every method forwards to `System` with the arguments it was given; the counter is a thread-local `Cell` without
-// destructor or lazy initialisation, so that counting does not allocate.
+// SAFETY: every method forwards to `System` with the arguments it was given; the counter is a thread-local `Cell`
+// without destructor or lazy initialisation, so that counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -158,7 +158,7 @@ fn exchange<P: Pipeline>(nics: &mut [MessageNic<P>; 2], cfg: &NicConfig, now: &m
             nic.on_deadline(cfg, *now);
         }
         while let Some(event) = nics[0].poll_event() {
-            under_way -= u32::from(matches!(event, NicEvent::Sent { .. } | NicEvent::GaveUp { .. }));
+            under_way -= u32::from(matches!(event, NicEvent::Sent { .. } | NicEvent::Aborted { .. }));
         }
     }
 }
@@ -185,7 +185,7 @@ fn messages_do_not_allocate() {
         trimming: true,
     };
     let hpcc =
-        HpccSettings { mtu: 1_024, rtt_pkts: 9, base_rtt_ns: 525, additive_bytes: 80, target: 62_259, most_stages: 5 };
+        HpccSettings { mtu: 1_024, rtt_pkts: 9, base_rtt_ns: 525, additive_bytes: 80, target: 62_259, max_stages: 5 };
     run_messages(|ip| Ndp::new(ip, 1_024, 9));
     run_messages(|ip| Homa::new(ip, homa));
     run_messages(|ip| Hpcc::new(ip, hpcc));

@@ -174,16 +174,16 @@ fn what_breaks_a_rule_is_told() {
     says::<ZERO_RATE>("the rate is zero");
     says::<ABOVE_LINE>("above the");
     says::<ZERO_WINDOW>("the window is zero");
-    says::<TIMER_STORM>("timers between");
-    says::<TIMER_STUCK>("due again at once");
+    says::<TIMER_STORM>("timers fired between");
+    says::<TIMER_STUCK>("a time that is not later");
     says::<TIMER_PAST>("in the past");
     says::<UNDECLARED>("with defaults: the congestion control has no number `x`");
     says::<TWICE>("two parameters are called `x`");
     says::<DEFAULT_OUT_OF_RANGE>("default of `x`");
     says::<NAMED_BADLY>("the name `My Control`");
-    says::<CREEPS>("time is up");
+    says::<CREEPS>("the time limit has passed");
     says::<AT_A_BOUND>("with `x` = 1: ");
-    says::<RANDOM>("differ");
+    says::<RANDOM>("have different states");
     // A rate of 1 Gbps within a window of 10 packets breaks none.
     conformance::check::<Bad<255>>().unwrap();
 }

@@ -1,4 +1,5 @@
-//! Flows that follow each other on a connection: what is still under way of one is nothing to the next, and the congestion control goes on.
+//! Flows that follow each other on a connection: what is still under way of one is nothing to the next, and the
+//! congestion control goes on.
 
 use proptest::prelude::*;
 use rnic_transport::congestion::{CongestionControl, Dcqcn, DcqcnParams, NoCongestionControl, Settings};
@@ -43,8 +44,8 @@ impl Network {
     }
 }
 
-/// Sends messages of so many packets one after the other, each as soon as the source of the last one is done. What is still under way then
-/// reaches the ends of the next. Returns how many packets came too late.
+/// Sends messages of so many packets one after the other, each as soon as the source of the last one is done. What is
+/// still under way then reaches the ends of the next. Returns how many packets came too late.
 fn exchange<P: Protocol>(cfg: &FlowConfig, messages: &[u64], network: &mut Network) -> u64 {
     let bytes = |message: usize| messages[message] * u64::from(cfg.mtu);
     let mut now = Time::ZERO;
@@ -166,7 +167,8 @@ fn the_next_flow_has_the_rate_and_the_pace_of_the_last() {
     assert_eq!(second.congestion().rate(), BitRate::from_gbps(10), "what is due now is for the timer");
     second.catch_up(&params, us(116));
     assert_eq!(second.congestion().rate(), BitRate::from_gbps(15));
-    // A CNP for the first flow, which is not done: the second one's congestion control is told. Its alpha is still about 1.
+    // A CNP for the first flow, which is not done: the second one's congestion control is told. Its alpha is still
+    // about 1.
     let before = *first.congestion();
     first.handle_after(&mut second, &cfg, &params, us(171), Pdu::cnp());
     assert_eq!(*first.congestion(), before);

@@ -1,4 +1,5 @@
-//! DCQCN's rates step by step, worked out by hand; and the timers that do not run, against an RP in which all of them do.
+//! DCQCN's rates step by step, worked out by hand; and the timers that do not run, against an RP in which all of them
+//! do.
 
 use proptest::prelude::*;
 use rnic_transport::congestion::{CongestionControl, Dcqcn, DcqcnParams, LossSignal, Marking, Settings, Value};
@@ -82,8 +83,8 @@ fn cnps_cut_and_alpha_decays() {
     assert_eq!(flow.rp.next_timer(), Some(Time::from_us(355)));
 }
 
-/// g = 1/2 makes the order visible. After a CNP at 0 (alpha 1 -> 1), periods of K end at 55 and 110 us: alpha is 1/4 when
-/// the next CNP comes at 150 us. By then R_C has come from 20 to 35 Gbps.
+/// g = 1/2 makes the order visible. After a CNP at 0 (alpha 1 -> 1), periods of K end at 55 and 110 us: alpha is 1/4
+/// when the next CNP comes at 150 us. By then R_C has come from 20 to 35 Gbps.
 #[test]
 fn alpha_is_updated_after_the_cut_or_before() {
     for (first, cut) in [
@@ -153,8 +154,8 @@ fn increase_events_in_order() {
     assert_eq!(flow.rates(), (target, (target + low).div_ceil(2)));
 }
 
-/// Packets of 1,100 bytes against B = 10 KB: the tenth makes 11,000, of which 1,000 count for the next B, so that the second
-/// event comes with the 19th (20,900), not the 20th.
+/// Packets of 1,100 bytes against B = 10 KB: the tenth makes 11,000, of which 1,000 count for the next B, so that the
+/// second event comes with the 19th (20,900), not the 20th.
 #[test]
 fn the_byte_counter_counts_every_byte() {
     let mut flow = Flow::new(&[("byte_counter", Value::Bytes(Bytes(10_000)))]);
@@ -194,7 +195,8 @@ fn rates_stay_within_bounds() {
     assert_eq!((flow.rates(), flow.rp.next_timer()), ((8 * G, 8 * G), None));
 }
 
-/// From 20 to 40 Gbps the gap of 20e9 bps halves, rounded down: 35 events, since 2^34 < 20e9 < 2^35. Then the timer stops.
+/// From 20 to 40 Gbps the gap of 20e9 bps halves, rounded down: 35 events, since 2^34 < 20e9 < 2^35. Then the timer
+/// stops.
 #[test]
 fn the_timer_stops_at_line_rate() {
     let mut flow = Flow::new(&[]);
@@ -239,8 +241,8 @@ fn deployed_parameters() {
     assert_eq!(error, "`byte_counter` cannot be 5 GB: at most 4 GB");
 }
 
-/// The RP as the paper draws it, every timer running all the time: the alpha timer from the first CNP on, the rate timer and the
-/// byte counter from the start.
+/// The RP as the paper draws it, every timer running all the time: the alpha timer from the first CNP on, the rate
+/// timer and the byte counter from the start.
 struct Eager {
     current: u64,
     target: u64,

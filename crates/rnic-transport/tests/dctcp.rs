@@ -38,8 +38,8 @@ impl Flow {
     }
 }
 
-/// g = 1/16, alpha 1 at first. 100 packets are in flight throughout, fewer than the window, so that it does not grow; after
-/// the first, windows of observation are 100 packets.
+/// g = 1/16, alpha 1 at first. 100 packets are in flight throughout, fewer than the window, so that it does not grow;
+/// after the first, windows of observation are 100 packets.
 #[test]
 fn alpha_follows_the_marked_fraction() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(1_000))]);
@@ -61,8 +61,8 @@ fn alpha_follows_the_marked_fraction() {
     assert_eq!(flow.state().1, 175);
 }
 
-/// Replies are counted, not what they acknowledge: an ACK of 10 packets that lay in order behind a hole stands for one packet,
-/// like the 9 NACKs before it.
+/// Replies are counted, not what they acknowledge: an ACK of 10 packets that lay in order behind a hole stands for one
+/// packet, like the 9 NACKs before it.
 #[test]
 fn every_reply_stands_for_one_packet() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(10)), ("initial_alpha", Value::Number(0.0))]);

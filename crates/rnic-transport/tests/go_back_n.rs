@@ -1,4 +1,5 @@
-//! Go-back-N event by event. Every expected trace was worked out by hand, and holds wherever the sequence numbers start.
+//! Go-back-N event by event. Every expected trace was worked out by hand, and holds wherever the sequence numbers
+//! start.
 
 mod common;
 
@@ -57,8 +58,8 @@ fn middle_packet_lost() {
     assert_eq!((totals.nacks, totals.losses, totals.completions), (1, 1, 1));
 }
 
-/// The NACK for packet k arrives (k + 2) packet times and two delays after the start; until then a packet left every packet
-/// time. From k on that is ceil(2 delay / packet) + 2 packets, or the rest of the flow.
+/// The NACK for packet k arrives (k + 2) packet times and two delays after the start; until then a packet left every
+/// packet time. From k on that is ceil(2 delay / packet) + 2 packets, or the rest of the flow.
 #[test]
 fn retransmissions_follow_from_the_round_trip() {
     let flow = 400;
@@ -74,8 +75,8 @@ fn retransmissions_follow_from_the_round_trip() {
     }
 }
 
-/// The retransmission of #2 is lost: #3, #4, #5 come out of order once more, and no NACK follows. The source's timer runs
-/// from the retransmission.
+/// The retransmission of #2 is lost: #3, #4, #5 come out of order once more, and no NACK follows. The source's timer
+/// runs from the retransmission.
 #[test]
 fn lost_retransmission_waits_for_the_timeout() {
     let script = Script::default().lose(2, 1).lose(2, 2);
@@ -287,7 +288,8 @@ fn the_timer_starts_with_the_first_packet() {
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(370), Timer::Retransmit)));
 }
 
-/// As a variant of IRN it has IRN's cap and both of its timeouts: three packets in flight time out after 100 us, four after 320.
+/// As a variant of IRN it has IRN's cap and both of its timeouts: three packets in flight time out after 100 us, four
+/// after 320.
 #[test]
 fn with_the_cap_and_timeouts_of_irn() {
     let cfg = FlowConfig { bdp_cap: 4, ..FlowConfig::default() };

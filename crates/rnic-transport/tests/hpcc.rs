@@ -44,7 +44,7 @@ impl Flow {
     }
     #[track_caller]
     fn uses(&self, usage: f64) {
-        assert!((self.cc.usage() - usage).abs() < 1e-9, "{}", self.cc.usage());
+        assert!((self.cc.utilization() - usage).abs() < 1e-9, "{}", self.cc.utilization());
     }
 }
 
@@ -58,7 +58,8 @@ fn a_flow_begins_at_line_rate() {
     assert_eq!((cc.window(), cc.rate()), (10, BitRate::from_gbps(8)));
 }
 
-/// In 5 us the link sends all it can, 50,000 bytes, and 20,000 and then 30,000 wait: u = 20,000 / 100,000 + 1. U = 1 / 2 + 1.2 / 2.
+/// In 5 us the link sends all it can, 50,000 bytes, and 20,000 and then 30,000 wait: u = 20,000 / 100,000 + 1. U = 1 /
+/// 2 + 1.2 / 2.
 #[test]
 fn the_window_follows_the_use_of_a_link() {
     let mut flow = Flow::new(&[]);
@@ -70,8 +71,8 @@ fn the_window_follows_the_use_of_a_link() {
     // Within the round trip the reference stays: in 10 us or more all of U is new. 1 + 0.3: 39,461.5.
     flow.ack(&[link(15_000, 150_000, 40_000)], 1, 90, 40);
     flow.uses(1.3);
-    // 98 more packets end the round trip of the 99 in flight at the first ACK and one: the link has sent half as much as it could, and an
-    // empty queue. 100,000 * 0.5 / 0.5 + 1,000 is more than line rate.
+    // 98 more packets end the round trip of the 99 in flight at the first ACK and one: the link has sent half as much
+    // as it could, and an empty queue. 100,000 * 0.5 / 0.5 + 1,000 is more than line rate.
     flow.ack(&[link(25_000, 200_000, 0)], 98, 40, 100);
     flow.uses(0.5);
     // That is the reference now. A quarter in use: an additive step on it, but line rate is the most.
@@ -162,6 +163,6 @@ fn a_flow_passes_telemetry_on() {
     sender.handle_with(&cfg, &params, Time::from_us(9), ack(0), &of(link(0, 0, 50_000)));
     sender.handle_with(&cfg, &params, Time::from_us(9), Pdu::cnp(), &of(link(4_000, 0, 0)));
     sender.handle_with(&cfg, &params, Time::from_us(9), ack(1), &of(link(10_000, 100_000, 50_000)));
-    assert!((sender.congestion().usage() - 1.5).abs() < 1e-9);
+    assert!((sender.congestion().utilization() - 1.5).abs() < 1e-9);
     assert_eq!(sender.congestion().window(), 64, "95,000 / 1.5 and the step of 312.5");
 }

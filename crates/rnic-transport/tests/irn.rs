@@ -143,8 +143,8 @@ fn several_lost_in_one_window() {
     assert_eq!((totals.losses, totals.resent), (1, 3));
 }
 
-/// The first retransmission takes the wire from #8; then nothing is known to be lost, and #8 and #9 follow although the flow
-/// is in recovery. Eight packets stay in flight: `RTO_high` from the retransmission.
+/// The first retransmission takes the wire from #8; then nothing is known to be lost, and #8 and #9 follow although the
+/// flow is in recovery. Eight packets stay in flight: `RTO_high` from the retransmission.
 #[test]
 fn retransmission_lost_with_many_in_flight() {
     let (seen, _) = view(10, &Script::default().lose(2, 1).lose(2, 2));
@@ -201,8 +201,8 @@ fn retransmission_lost_with_few_in_flight() {
     assert_eq!(totals.acknowledged_at, Some(Time::from_us(8 + 320 + 5)));
 }
 
-/// Two retransmissions lost: the timer runs from the first missing packet's (8 us), not from #4's. After the timeout the
-/// bitmap still knows that #4 is missing.
+/// Two retransmissions lost: the timer runs from the first missing packet's (8 us), not from #4's. After the timeout
+/// the bitmap still knows that #4 is missing.
 #[test]
 fn two_retransmissions_lost() {
     let script = Script::default().lose(2, 1).lose(2, 2).lose(4, 1).lose(4, 2);
@@ -296,8 +296,8 @@ fn whole_flow_lost() {
     assert_eq!(totals.acknowledged_at, Some(Time::from_us(320 + 4 * 5)), "RTO_high");
 }
 
-/// The whole window lost, but not the flow: the slot that the first partial acknowledgement frees carries a new packet, whose
-/// NACK reveals all others.
+/// The whole window lost, but not the flow: the slot that the first partial acknowledgement frees carries a new packet,
+/// whose NACK reveals all others.
 #[test]
 fn new_packet_reveals_a_lost_window() {
     let script = (0..4).fold(Script::default(), |script, n| script.lose(n, 1));
@@ -377,8 +377,8 @@ fn the_cap_is_met_exactly() {
     }
 }
 
-/// The retransmission of #1 leaves at 7 us, after #6: 6 is the recovery sequence, ACK 7 ends recovery, and the loss of #9
-/// begins another.
+/// The retransmission of #1 leaves at 7 us, after #6: 6 is the recovery sequence, ACK 7 ends recovery, and the loss of
+/// #9 begins another.
 #[test]
 fn recovery_ends_past_the_recovery_sequence() {
     let (seen, totals) = view(14, &Script::default().lose(1, 1).lose(9, 1));
@@ -411,8 +411,8 @@ fn recovery_ends_past_the_recovery_sequence() {
     assert_eq!((totals.losses, totals.resent), (2, 2));
 }
 
-/// ACK 5 does not pass the recovery sequence (5): the last packet was lost too, no later one could tell, and no timeout is
-/// needed.
+/// ACK 5 does not pass the recovery sequence (5): the last packet was lost too, no later one could tell, and no timeout
+/// is needed.
 #[test]
 fn partial_ack_retransmits_the_lost_tail() {
     let (seen, totals) = view(6, &Script::default().lose(1, 1).lose(5, 1));
@@ -489,8 +489,8 @@ fn the_timer_starts_with_the_first_packet() {
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(150), Timer::Retransmit)));
 }
 
-/// A computed timeout (RFC 6298): 320 us before the first measurement; then 5 us of round trip and half of that four times, 15 us,
-/// but at least 12; after one timeout twice as long.
+/// A computed timeout (RFC 6298): 320 us before the first measurement; then 5 us of round trip and half of that four
+/// times, 15 us, but at least 12; after one timeout twice as long.
 #[test]
 fn a_dynamic_timeout_follows_the_round_trip() {
     let mut cfg = FlowConfig::default();
@@ -505,8 +505,8 @@ fn a_dynamic_timeout_follows_the_round_trip() {
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(20 + 30), Timer::Retransmit)));
 }
 
-/// Without selective acknowledgements two losses in a window take a round trip each: the second hole is known when the first
-/// is filled. With them both are sent again at once.
+/// Without selective acknowledgements two losses in a window take a round trip each: the second hole is known when the
+/// first is filled. With them both are sent again at once.
 #[test]
 fn without_sack_each_loss_takes_a_round_trip() {
     let script = Script::default().lose(2, 1).lose(4, 1);
@@ -522,7 +522,8 @@ fn without_sack_each_loss_takes_a_round_trip() {
 }
 
 /// The NACK of #3 is lost, so #3 looks lost when #4 is reported: it is sent again in vain. Nothing else is, though its
-/// retransmission moves the recovery sequence past packets in flight: their acknowledgements come from packets that left earlier.
+/// retransmission moves the recovery sequence past packets in flight: their acknowledgements come from packets that
+/// left earlier.
 #[test]
 fn a_lost_nack_costs_one_packet() {
     let script = Script::default().lose(2, 1).lose_reply(3);
@@ -530,7 +531,8 @@ fn a_lost_nack_costs_one_packet() {
     assert_eq!((totals.resent, totals.timeouts, totals.completions), (2, 0, 1), "{totals:?}");
 }
 
-/// The lower bound of a computed timeout bounds its first value too, and the longest value is never less; a huge one does not wrap.
+/// The lower bound of a computed timeout bounds its first value too, and the longest value is never less; a huge one
+/// does not wrap.
 #[test]
 fn a_dynamic_timeout_keeps_its_bounds() {
     let timeouts = |high, min| Timeouts { high, low: high, low_packets: 3, dynamic: Some(min) };

@@ -1,8 +1,8 @@
 //! What IRN sends in vain when nothing was lost: a late packet, or a timeout that came too early.
 //!
-//! A partial acknowledgement retransmits the next missing packet without proof of its loss. Such
-//! retransmissions do not move the recovery sequence, so what is sent in vain is at most what was in flight when they began. (If
-//! every retransmission moved it up, as in the authors' published NIC logic, recovery could last as long as the flow.)
+//! A partial acknowledgement retransmits the next missing packet without proof of its loss. Such retransmissions do not
+//! move the recovery sequence, so what is sent in vain is at most what was in flight when they began. (If every
+//! retransmission moved it up, as in the authors' published NIC logic, recovery could last as long as the flow.)
 
 mod common;
 
@@ -27,7 +27,8 @@ fn a_late_packet_costs_little_where_the_wire_is_the_bottleneck() {
     assert!((1..=10).contains(&run(late, 0).resent));
 }
 
-/// The same behind a link of half the rate, where acknowledgements leave the wire room for a retransmission and a new packet each.
+/// The same behind a link of half the rate, where acknowledgements leave the wire room for a retransmission and a new
+/// packet each.
 #[test]
 fn a_late_packet_behind_a_slower_link_costs_less_than_a_window() {
     let calm = run(Script::default(), 2);

@@ -39,7 +39,7 @@ fn hpcc(ip: u32) -> Hpcc {
         base_rtt_ns: 525,
         additive_bytes: 80,
         target: 62_259,
-        most_stages: 5,
+        max_stages: 5,
     };
     Hpcc::new(ip, settings)
 }
@@ -51,9 +51,9 @@ const LIMIT: Time = Time::from_ms(10_000);
 fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), TestCaseError> {
     let Case { cfg, hosts, plan, weather, seed } = case.clone();
     let unlimited = cfg.rx_buffers.is_empty();
-    let patience = cfg.timeout * u64::from(cfg.most_timeouts);
+    let patience = cfg.timeout * u64::from(cfg.max_timeouts);
     // From the timeout before the first silent one to the end of the last.
-    let silence = (cfg.timeout + cfg.timer_scan) * u64::from(cfg.most_timeouts + 1);
+    let silence = (cfg.timeout + cfg.timer_granularity) * u64::from(cfg.max_timeouts + 1);
     let mut network = Network::new(cfg, hosts, program, plan, weather, seed);
     prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
     let mut delivered_bytes = 0;
@@ -66,7 +66,8 @@ fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), Tes
         } else {
             prop_assert!(record.delivered <= 1, "{:?}: {:?}", message, record);
             prop_assert!(ended >= taken + patience, "{:?}: {:?}", message, record);
-            // After the weather has cleared a sender hears of its receiver, unless that has no buffer or no memory of the message.
+            // After the weather has cleared a sender hears of its receiver, unless that has no buffer or no memory of
+            // the message.
             let clear = ended >= weather.heals_at + silence && unlimited && !record.expired;
             prop_assert!(!clear, "given up without cause: {:?}: {:?}", message, record);
         }
@@ -81,7 +82,7 @@ fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), Tes
 fn check_calm<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), TestCaseError> {
     let Case { cfg, hosts, plan, seed, .. } = case.clone();
     let packets: u64 = plan.iter().map(|message| u64::from(message.bytes.div_ceil(MTU).max(1))).sum();
-    let cfg = NicConfig { rx_buffers: Vec::new(), timeout: Time::from_ms(10), garbage: Time::from_ms(70), ..cfg };
+    let cfg = NicConfig { rx_buffers: Vec::new(), timeout: Time::from_ms(10), rx_timeout: Time::from_ms(70), ..cfg };
     let mut network = Network::new(cfg, hosts, program, plan, Weather::default(), seed);
     prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
     prop_assert!(network.records.iter().all(|record| record.delivered == 1));
@@ -120,7 +121,7 @@ fn happenings<P: Pipeline>(program: impl Fn(u32) -> P) -> [u64; 9] {
                 *total += count;
             }
         }
-        let gave_up = network.records.iter().filter(|record| matches!(record.outcome, Some((_, Outcome::GaveUp))));
+        let gave_up = network.records.iter().filter(|record| matches!(record.outcome, Some((_, Outcome::Aborted))));
         let arrived = gave_up.clone().filter(|record| record.delivered > 0).count();
         seen[5..].copy_from_slice(&[
             network.totals.resent,
@@ -147,8 +148,8 @@ fn the_cases_are_bad_enough() {
     }
 }
 
-/// A long message has all that it was granted when a shorter one comes and takes all grants for 39 us, six timeouts long. Its sender gives up
-/// after three in silence: but it asks, and hears that its receiver is there.
+/// A long message has all that it was granted when a shorter one comes and takes all grants for 39 us, six timeouts
+/// long. Its sender gives up after three in silence: but it asks, and hears that its receiver is there.
 #[test]
 fn a_message_that_waits_for_its_turn_asks() {
     let plan = vec![
@@ -156,12 +157,12 @@ fn a_message_that_waits_for_its_turn_asks() {
         Planned { at: Time::from_us(2), src: 2, dst: 0, bytes: 900 * MTU },
     ];
     for probe in [true, false] {
-        let cfg = NicConfig { probe, most_timeouts: 3, ..NicConfig::default() };
+        let cfg = NicConfig { probe, max_timeouts: 3, ..NicConfig::default() };
         let one = |ip| Homa::new(ip, HomaSettings { overcommitment: 1, ..HOMA });
         let mut network = Network::new(cfg, 3, one, plan.clone(), Weather::default(), 1);
         network.run(LIMIT);
         let ends = network.records.iter().map(|record| record.outcome.map(|end| end.1));
-        let first = if probe { Outcome::Sent } else { Outcome::GaveUp };
+        let first = if probe { Outcome::Sent } else { Outcome::Aborted };
         assert!(ends.eq([Some(first), Some(Outcome::Sent)]));
         assert_eq!(network.nic(1).counters().probes > 1, probe);
         assert_eq!(network.records[0].delivered, u32::from(probe));

@@ -182,7 +182,8 @@ fn homa_grants_to_those_with_the_least_left() {
     assert_eq!(whole(20, 19, complete(20)), (vec![20], vec![(ACK, 0, 20, 0, 0)]));
 }
 
-/// Two messages have all grants within the overcommitment and fall silent; when their places are given up, the third gets its grant.
+/// Two messages have all grants within the overcommitment and fall silent; when their places are given up, the third
+/// gets its grant.
 #[test]
 fn homa_forgets_messages_that_expire() {
     let mut homa = Homa::new(1, HOMA);
@@ -221,7 +222,7 @@ fn homa_priorities() {
     let mut band = |packets: u32, is_new_msg, is_rtx, flags| {
         let msg_len = packets * 1_024;
         let departure = Departure { tx_msg_id: MESSAGE, msg_len, is_new_msg, is_rtx, flags, ..Departure::default() };
-        homa.egress(&departure).band
+        homa.egress(&departure).priority
     };
     assert_eq!(band(9, true, false, DATA), 0, "all of it is unscheduled");
     assert_eq!(band(9, false, true, DATA), 2, "again: not before unscheduled packets");
@@ -231,13 +232,14 @@ fn homa_priorities() {
     let (_, blocks) = ingress(&mut homa, &grant, RxMsgInfo::default(), &arrival(false, false));
     assert_eq!((blocks.delivered[0].before, blocks.credits[0].credit), (3, Some(12)));
     let departure = Departure { tx_msg_id: MESSAGE, flags: DATA, ..Departure::default() };
-    assert_eq!(homa.egress(&departure).band, 4);
-    assert_eq!(homa.egress(&Departure { is_rtx: true, ..departure }).band, 4);
+    assert_eq!(homa.egress(&departure).priority, 4);
+    assert_eq!(homa.egress(&Departure { is_rtx: true, ..departure }).priority, 4);
 }
 
-/// One message of 20 packets over a path of 2 x 87.5 ns and frames of 43.52 ns with one more store in the switch. A data packet that leaves
-/// at t has arrived at t + 262.04 ns, its answer of 2.56 ns at t + 442.16 ns; pulls are as far apart as packets, so the wire never rests
-/// once 11 packets are on their way. With 9 it rests for 442.16 - 9 x 43.52 = 50.48 ns a round.
+/// One message of 20 packets over a path of 2 x 87.5 ns and frames of 43.52 ns with one more store in the switch. A
+/// data packet that leaves at t has arrived at t + 262.04 ns, its answer of 2.56 ns at t + 442.16 ns; pulls are as far
+/// apart as packets, so the wire never rests once 11 packets are on their way. With 9 it rests for 442.16 - 9 x 43.52 =
+/// 50.48 ns a round.
 #[test]
 fn one_message_over_an_idle_network() {
     let plan = vec![Planned { at: Time::ZERO, src: 0, dst: 1, bytes: 20 * 1_024 }];
@@ -258,7 +260,7 @@ fn one_message_over_an_idle_network() {
 }
 
 const HPCC: HpccSettings =
-    HpccSettings { mtu: 1_024, rtt_pkts: 20, base_rtt_ns: 1_000, additive_bytes: 80, target: 62_259, most_stages: 5 };
+    HpccSettings { mtu: 1_024, rtt_pkts: 20, base_rtt_ns: 1_000, additive_bytes: 80, target: 62_259, max_stages: 5 };
 
 fn hop(timestamp_ns: u32, tx_bytes: u32, queue_bytes: u32) -> Telemetry {
     let mut telemetry = Telemetry::default();
@@ -279,8 +281,9 @@ fn hpcc_sender() -> impl FnMut(u32, Telemetry) -> u32 {
     }
 }
 
-/// 100 Gbps are 12.5 bytes per ns, T is 1 us. A round trip at 25,000 bytes sent is U = 2; the window of 20,480 bytes becomes 0.95 / 2 of it
-/// and 80 more, 9,808: 9 packets. After a full round trip of U = 2 it does so once more from there: 4,738, 4 packets.
+/// 100 Gbps are 12.5 bytes per ns, T is 1 us. A round trip at 25,000 bytes sent is U = 2; the window of 20,480 bytes
+/// becomes 0.95 / 2 of it and 80 more, 9,808: 9 packets. After a full round trip of U = 2 it does so once more from
+/// there: 4,738, 4 packets.
 #[test]
 fn hpcc_window_follows_the_utilisation() {
     let mut ack = hpcc_sender();
@@ -288,8 +291,8 @@ fn hpcc_window_follows_the_utilisation() {
     assert_eq!(ack(15, hop(1_000, 25_000, 0)), 24);
     assert_eq!(ack(21, hop(2_000, 50_000, 0)), 30, "more than 20 packets: the reference becomes 9,808");
     assert_eq!(ack(28, hop(3_000, 75_000, 0)), 32, "28 + 4");
-    // Of two queue lengths the lesser counts. First it is 0, and U = 1: 0.95 x 4,738 + 80 = 4,581. Then 12,500 bytes are 1.0 more:
-    // 0.475 x 4,738 + 80 = 2,330.
+    // Of two queue lengths the lesser counts. First it is 0, and U = 1: 0.95 x 4,738 + 80 = 4,581. Then 12,500 bytes
+    // are 1.0 more: 0.475 x 4,738 + 80 = 2,330.
     assert_eq!(ack(29, hop(4_000, 87_500, 12_500)), 33);
     assert_eq!(ack(32, hop(5_000, 100_000, 12_500)), 34);
 }
@@ -299,7 +302,8 @@ fn hpcc_idle_path_adds_and_then_multiplies() {
     let mut ack = hpcc_sender();
     ack(1, hop(0, 0, 0));
     assert_eq!(ack(21, hop(1_000, 25_000, 0)), 30, "reference: 9,808");
-    // U = 0.5 from here: five additions of 80 bytes a round trip, then a multiplication by 0.95 / 0.5, at most to 20,480.
+    // U = 0.5 from here: five additions of 80 bytes a round trip, then a multiplication by 0.95 / 0.5, at most to
+    // 20,480.
     let mut at = 1_000;
     let mut bytes = 25_000;
     let mut credit = 30;
@@ -344,7 +348,7 @@ fn hpcc_echoes_the_telemetry_of_each_packet() {
         let departure =
             Departure { dst_ip, tx_msg_id, pkt_offset, credit, rank, flags: immediate, ..Departure::default() };
         let framed = hpcc.egress(&departure);
-        (framed.band, framed.header.native.flags, framed.header.native.credit, framed.header.echo)
+        (framed.priority, framed.header.native.flags, framed.header.native.credit, framed.header.echo)
     };
     assert_eq!(egress(299), (0, NACK, 299, hop(299, 0, 0)));
     assert_eq!(egress(44), (0, ACK, 44, hop(44, 0, 0)));

@@ -1,4 +1,4 @@
-//! `docs/reference/congestion-control.md` says of every parameter what the code says.
+//! Checks the tables and marking thresholds in `docs/reference/congestion-control.md` against the code.
 
 use rnic_transport::congestion::{CongestionControl, Marking};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/congestion-control.md");
 
-/// The tables as the page must have them, and what is missing from it.
+/// Compares the page with the tables that the code requires, and collects those that are missing from the page.
 struct Compare {
     page: String,
     missing: String,
@@ -16,7 +16,7 @@ struct Compare {
 
 impl Visitor for Compare {
     fn visit<C: CongestionControl>(&mut self) {
-        // A section a control, so that a row cannot be found under another's heading.
+        // Compare section by section, so that a row under the heading of another congestion control does not count.
         let heading = format!("\n## `{}`\n", C::NAME);
         let section = self.page.split_once(&heading).map_or("", |(_, rest)| rest);
         let section = section.split("\n## ").next().unwrap_or_default();
@@ -35,12 +35,15 @@ impl Visitor for Compare {
         if let Some(marking) = C::marking(&FlowConfig::default()) {
             let Marking { kmin, kmax, pmax } = marking;
             let faster = FlowConfig { line_rate: BitRate::from_gbps(100), ..FlowConfig::default() };
-            let at = if C::marking(&faster) == Some(marking) { "every rate" } else { "40 Gbps" };
+            let at = if C::marking(&faster) == Some(marking) { "every line rate" } else { "40 Gbps" };
             let _ = if kmin == kmax {
-                writeln!(expected, "\nAt {at}, switches mark every packet above {kmax}, none below.")
+                let above = format!("every packet while the queue is longer than {kmax}");
+                writeln!(expected, "\nAt {at}, switches mark {above}, and no packet otherwise.")
             } else {
-                let between = format!("with a probability that grows to {pmax} at {kmax}");
-                writeln!(expected, "\nAt {at}, switches mark no packet up to {kmin}, then {between}, every one above.")
+                let below = format!("no packets while the queue is at most {kmin}");
+                let between = format!("the marking probability grows linearly to {pmax} at {kmax}");
+                let above = "every packet is marked while the queue is longer";
+                writeln!(expected, "\nAt {at}, switches mark {below}. Above that, {between}, and {above}.")
             };
         }
         if section.is_empty() || !section.contains(&expected) {

@@ -199,8 +199,8 @@ fn congestion_avoidance_at_its_limits() {
     assert_eq!(flow.ack(expected + 1).cwnd(), 2_000_000_001);
 }
 
-/// Segment 0 of ten is lost. The first two selective acknowledgements take a segment each from pipe, so limited transmit sends
-/// one for each; it does not count where ssthresh is set. The third proves the loss.
+/// Segment 0 of ten is lost. The first two selective acknowledgements take a segment each from pipe, so limited
+/// transmit sends one for each; it does not count where ssthresh is set. The third proves the loss.
 #[test]
 fn fast_retransmit_with_sack() {
     let mut flow = Bench::new(with_sack(10), 100);
@@ -299,8 +299,8 @@ fn another_threshold() {
     }
 }
 
-/// NextSeg rule 3: nothing lost is left and there is no new data, so a hole goes out again before it is proved lost. It counts
-/// twice in pipe then.
+/// NextSeg rule 3: nothing lost is left and there is no new data, so a hole goes out again before it is proved lost. It
+/// counts twice in pipe then.
 #[test]
 fn a_hole_is_filled_as_a_last_resort() {
     let mut flow = Bench::new(with_sack(6), 6);
@@ -314,8 +314,8 @@ fn a_hole_is_filled_as_a_last_resort() {
     assert!(flow.sender.is_complete() && flow.deadline().is_none());
 }
 
-/// NextSeg rule 4: the tail was lost too, and nothing above it can prove that. One rescue, once the acknowledgement has passed
-/// the first retransmission.
+/// NextSeg rule 4: the tail was lost too, and nothing above it can prove that. One rescue, once the acknowledgement has
+/// passed the first retransmission.
 #[test]
 fn the_tail_is_rescued_once() {
     let mut flow = Bench::new(with_sack(8), 8);
@@ -400,8 +400,8 @@ fn new_reno_is_impatient() {
     assert!(flow.sender.recovery().in_fast_recovery(), "the acknowledgement was partial");
 }
 
-/// After a timeout, duplicates of what was sent again must not start fast retransmit: the acknowledgement has to cover more than
-/// the recovery point.
+/// After a timeout, duplicates of what was sent again must not start fast retransmit: the acknowledgement has to cover
+/// more than the recovery point.
 #[test]
 fn new_reno_ignores_duplicates_after_a_timeout() {
     let mut flow = Bench::new(new_reno(4), 100);
@@ -438,8 +438,8 @@ fn limited_transmit() {
     }
 }
 
-/// Section 5.5: each timeout doubles the next; the threshold is set by the first of them only. An acknowledgement of new data
-/// measures, and ends the back-off.
+/// Section 5.5: each timeout doubles the next; the threshold is set by the first of them only. An acknowledgement of
+/// new data measures, and ends the back-off.
 #[test]
 fn back_off_doubles_and_ends() {
     for cfg in [with_sack(10), new_reno(10)] {
@@ -466,7 +466,8 @@ fn back_off_doubles_and_ends() {
     }
 }
 
-/// Section 5.3: acknowledgements of new data restart the timer, others do not; section 5.2: it stops when all is acknowledged.
+/// Section 5.3: acknowledgements of new data restart the timer, others do not; section 5.2: it stops when all is
+/// acknowledged.
 #[test]
 fn what_restarts_the_timer() {
     let mut flow = Bench::new(with_sack(3), 4);
@@ -482,7 +483,8 @@ fn what_restarts_the_timer() {
     assert!(flow.sender.is_complete());
 }
 
-/// After a timeout what was selectively acknowledged is not sent again, and no fast recovery begins below the recovery point.
+/// After a timeout what was selectively acknowledged is not sent again, and no fast recovery begins below the recovery
+/// point.
 #[test]
 fn timeout_with_sack() {
     let mut flow = Bench::new(with_sack(8), 100);
@@ -544,8 +546,8 @@ fn timeout_before_fast_retransmit_left() {
     }
 }
 
-/// What is lost above the recovery point of a timeout is nobody's business before that point is reached, and counts as in flight
-/// until then.
+/// What is lost above the recovery point of a timeout is nobody's business before that point is reached, and counts as
+/// in flight until then.
 #[test]
 fn losses_above_the_recovery_point_of_a_timeout() {
     let mut flow = Bench::new(with_sack(8), 100);
@@ -606,7 +608,8 @@ fn only_new_data_is_measured() {
     assert_eq!(flow.sender.recovery().rtt().smoothed(), Some(us(50)));
 }
 
-/// What an outer congestion control allows bounds new segments in flight; a forced retransmission goes out all the same.
+/// What an outer congestion control allows bounds new segments in flight; a forced retransmission goes out all the
+/// same.
 #[test]
 fn an_outer_window_applies() {
     for sack in [true, false] {
@@ -702,8 +705,8 @@ fn without_sack_all_acknowledgements_are_plain() {
     assert_eq!(sink.data(4, 1), Some((3, None, 4)));
 }
 
-/// RFC 5681 section 4.2: at least every second segment, after 500 us at the latest, and at once whenever anything is out of
-/// order. The echo is of the oldest segment covered (RFC 7323 section 4.3).
+/// RFC 5681 section 4.2: at least every second segment, after 500 us at the latest, and at once whenever anything is
+/// out of order. The echo is of the oldest segment covered (RFC 7323 section 4.3).
 #[test]
 fn delayed_acknowledgements() {
     let tcp = TcpConfig { delayed_acks: Some(TcpConfig::DELAYED_ACK), ..TcpConfig::default() };
@@ -717,7 +720,8 @@ fn delayed_acknowledgements() {
     let late = sink.receiver.on_deadline(&sink.cfg, us(530)).map(|reply| sink.show(reply));
     assert_eq!((late, deadline(&sink)), (Some((3, None, 30)), None));
     assert_eq!(sink.receiver.on_deadline(&sink.cfg, us(2_000)), None);
-    // Out of order, duplicate, and each segment that fills a gap or part of one: at once, and nothing is held back after.
+    // Out of order, duplicate, and each segment that fills a gap or part of one: at once, and nothing is held back
+    // after.
     assert_eq!(sink.data(600, 3), None);
     assert_eq!((sink.data(610, 5), deadline(&sink)), (Some((4, Some((5, 5)), 610)), None));
     assert_eq!(sink.data(620, 7), Some((4, Some((7, 7)), 620)));

@@ -47,7 +47,8 @@ fn timely_step_by_step() {
     flow.completes(1_000, 24.0);
     // Below T_low: one step. Difference (0 - 960) / 2 = -480.
     flow.completes(40, 24.04);
-    // (-480 + 60) / 2 = -210: not positive, one step; so are the next four, as -210 halves: -105, -52.5, -26.25, -13.125.
+    // (-480 + 60) / 2 = -210: not positive, one step; so are the next four, as -210 halves: -105, -52.5, -26.25,
+    // -13.125.
     flow.completes(100, 24.08);
     flow.completes(100, 24.12);
     flow.completes(100, 24.16);
@@ -107,7 +108,8 @@ fn rates_stay_within_bounds() {
     flow.completes(40, 18.04);
 }
 
-/// A segment is 16,000 bytes; what is acknowledged beyond counts for the next, and only the sample that completes it counts.
+/// A segment is 16,000 bytes; what is acknowledged beyond counts for the next, and only the sample that completes it
+/// counts.
 #[test]
 fn one_update_per_segment() {
     let mut flow = Flow::<false>::new(&[]);
@@ -189,5 +191,5 @@ fn contradictions_are_refused() {
     let mut settings = Settings::new(DelayGradient::<false>::PARAMETERS);
     settings.set("t_low", Value::Time(Time::from_us(501))).unwrap();
     let error = DelayGradient::<false>::params(&settings, &FlowConfig::default()).unwrap_err();
-    assert_eq!(error, "`t_low` cannot be above `t_high`");
+    assert_eq!(error, "`t_low` must not be greater than `t_high`");
 }

@@ -1,7 +1,7 @@
 //! Safety in any weather, liveness once it clears.
 //!
-//! Random networks lose up to 30 % of what is sent in either direction, deliver late and twice, and heal at some instant. A
-//! packet with a wrong checksum is discarded on arrival: to the transport it is lost.
+//! Random networks lose up to 30 % of what is sent in either direction, deliver late and twice, and heal at some
+//! instant. A packet with a wrong checksum is discarded on arrival: to the transport it is lost.
 
 mod common;
 
@@ -55,8 +55,8 @@ impl Case {
         Pair::new(self.cfg.clone(), self.packets, self.pipe, faults)
     }
 
-    /// When what was sent in bad weather has arrived and its last effect has timed out: the timer restarts at the latest when
-    /// the last late packet is acknowledged.
+    /// When what was sent in bad weather has arrived and its last effect has timed out: the timer restarts at the
+    /// latest when the last late packet is acknowledged.
     fn settled(&self) -> Time {
         let timeouts = self.cfg.timeouts.expect("every case has timers");
         self.rates.heals_at + self.rates.late_by + self.pipe.rtt() * 2 + timeouts.high
@@ -68,8 +68,8 @@ impl Case {
     }
 }
 
-/// Runs to the end and checks what holds for every protocol: each packet accepted once (the pair checks that none is accepted
-/// twice), completion said once, and known to the sender if it can be.
+/// Runs to the end and checks what holds for every protocol: each packet accepted once (the pair checks that none is
+/// accepted twice), completion said once, and known to the sender if it can be.
 fn check<P: Protocol>(case: &Case, deadline: Time) -> Result<Pair<P, Random>, TestCaseError> {
     let mut pair = case.pair::<P>();
     pair.run();
@@ -181,8 +181,8 @@ proptest! {
     }
 }
 
-/// Loss alone, in a network that keeps order: IRN never sends a packet again that has arrived, unless its timer fired. Replies
-/// arrive: what their loss hides from the sender is another matter.
+/// Loss alone, in a network that keeps order: IRN never sends a packet again that has arrived, unless its timer fired.
+/// Replies arrive: what their loss hides from the sender is another matter.
 struct DataLoss(Random);
 
 impl Faults for DataLoss {
@@ -215,10 +215,10 @@ proptest! {
     }
 }
 
-/// TCP with selective acknowledgements sends nothing in vain, with two exceptions that RFC 6675 makes. The rescue retransmission
-/// is a guess, one in each fast recovery. And fast recovery begins with no memory of the one before it (`HighRxt` is `HighACK`):
-/// what that one sent again beyond its recovery point is repeated, a lost segment once at most, for then it lies below the new
-/// recovery point.
+/// TCP with selective acknowledgements sends nothing in vain, with two exceptions that RFC 6675 makes. The rescue
+/// retransmission is a guess, one in each fast recovery. And fast recovery begins with no memory of the one before it
+/// (`HighRxt` is `HighACK`): what that one sent again beyond its recovery point is repeated, a lost segment once at
+/// most, for then it lies below the new recovery point.
 fn resends_what_was_lost(case: &Case) -> Result<(), TestCaseError> {
     let rates = Rates { late: 0, twice: 0, loss: case.rates.loss / 10, ..case.rates };
     let tcp = TcpConfig { sack: true, dup_thresh: 3, ..case.cfg.tcp };

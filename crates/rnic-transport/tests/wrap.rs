@@ -44,8 +44,8 @@ proptest! {
     }
 }
 
-/// Runs a flow of `packets` in bursts of up to 64 without delay, losing every transmission in `lost` (counted from 0); returns
-/// how many packets were sent.
+/// Runs a flow of `packets` in bursts of up to 64 without delay, losing every transmission in `lost` (counted from 0);
+/// returns how many packets were sent.
 fn burst<P: Protocol>(cfg: &FlowConfig, packets: u64, lost: &[u64]) -> u64 {
     let bytes = packets * u64::from(cfg.mtu);
     let mut now = Time::ZERO;
@@ -98,8 +98,8 @@ fn near_the_end(acks: bool) -> FlowConfig {
     FlowConfig { acks, first_psn: Psn::new(Psn::MODULUS - 5), ..FlowConfig::default() }
 }
 
-/// Losses at the first wrap, where the number's sign wraps, where all numbers are used up, and when the first comes around
-/// again.
+/// Losses at the first wrap, where the number's sign wraps, where all numbers are used up, and when the first comes
+/// around again.
 fn lossy<P: Protocol>(acks: bool, most_resent_per_loss: u64) {
     let all = u64::from(Psn::MODULUS);
     let lost = [4, 5, all / 2 - 1, all / 2 + 200, all - 6, all - 1, all + 100];
@@ -139,8 +139,8 @@ fn tcp_near_the_end(sack: bool) -> FlowConfig {
     FlowConfig { tcp, ..near_the_end(true) }
 }
 
-/// Duplicate acknowledgements name every loss, with selective acknowledgements or without: each lost segment is sent once more.
-/// The second and the third loss lie more than half the number space apart.
+/// Duplicate acknowledgements name every loss, with selective acknowledgements or without: each lost segment is sent
+/// once more. The second and the third loss lie more than half the number space apart.
 #[test]
 fn tcp_flow_longer_than_the_number_space() {
     let all = u64::from(Psn::MODULUS);
@@ -151,7 +151,8 @@ fn tcp_flow_longer_than_the_number_space() {
     }
 }
 
-/// Half the number space after the last loss, what was selectively acknowledged then what was selectively acknowledged then must not look later than what is now.
+/// Half the number space after the last loss, what was selectively acknowledged then what was selectively acknowledged
+/// then must not look later than what is now.
 #[test]
 fn a_loss_long_after_the_last_one() {
     let cfg = near_the_end(true);

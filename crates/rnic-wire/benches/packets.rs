@@ -1,5 +1,6 @@
-//! Nanoseconds per packet: headers in and out, ICRC at several payloads, the search for an IPv4 identification.
-#![allow(missing_docs, reason = "a program, not a library")]
+//! Measures the time per packet to parse and emit headers, to compute the ICRC at several payload lengths, and to find
+//! the IPv4 identification.
+#![allow(missing_docs, reason = "a benchmark program has no public interface")]
 
 use divan::{Bencher, black_box};
 use rnic_wire::{AtomicEth, Bth, Headers, IcrcSeed, ImmDt, Opcode, Packet, ROCE_PORT, ReadEth, RecvEth, Reth};

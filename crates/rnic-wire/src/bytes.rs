@@ -1,6 +1,6 @@
-//! Big-endian fields at fixed places.
+//! Reads and writes big-endian fields at fixed offsets.
 
-/// `N` bytes from `at` on; the caller has checked that they are there.
+/// Copies `N` bytes that start at offset `at`. The caller has checked that `bytes` is long enough.
 #[inline(always)]
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];

@@ -1,7 +1,8 @@
-//! Whole frames around a packet: Ethernet, VLAN tags, IPv4, IPv6, UDP; RoCEv1; priority flow control.
+//! Ethernet frames that carry RoCEv2 packets (with VLAN tags, IPv4 or IPv6, UDP), RoCEv1 packets, or priority flow
+//! control.
 //!
-//! [`Frame::parse`] sorts what a capture or a raw socket brings; [`Envelope::emit`] builds what goes out there. Who has a UDP socket needs
-//! neither.
+//! [`Frame::parse`] classifies a frame from a capture or a raw socket; [`Envelope::emit`] builds a frame for a raw
+//! socket. A program with a UDP socket needs neither.
 
 use crate::bytes::{array, put, read_u16};
 use crate::icrc::{self, IcrcSeed};
@@ -19,7 +20,7 @@ pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 /// EtherType of MAC control frames: pause and priority flow control.
 pub const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
-/// EtherTypes of VLAN tags: 802.1Q, 802.1ad and the one in use before it.
+/// EtherTypes of VLAN tags: IEEE 802.1Q, IEEE 802.1ad, and the unofficial predecessor of the latter.
 const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 const ETHERNET_LEN: usize = 14;
@@ -28,26 +29,26 @@ const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
-/// Next header of a GRH that a base transport header follows.
+/// "Next header" value of a GRH that a base transport header follows.
 const NEXT_HEADER_BTH: u8 = 0x1b;
-/// VLAN tags that are kept; a frame may have more.
+/// Number of VLAN tags that a parsed frame keeps; further tags are skipped.
 pub const MAX_VLANS: usize = 2;
 
-/// What a frame begins with, as a capture file says.
+/// The link-layer header type of captured frames, as a capture file declares it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkType {
     /// Ethernet II.
     Ethernet,
-    /// Linux "cooked" capture: 16 bytes, the EtherType last.
+    /// Linux "cooked" capture (SLL): a header of 16 bytes that ends with the EtherType.
     LinuxCooked,
-    /// Its second version: 20 bytes, the EtherType first.
+    /// Linux "cooked" capture, version 2 (SLL2): a header of 20 bytes that begins with the EtherType.
     LinuxCooked2,
     /// IPv4 or IPv6 without a link layer.
     RawIp,
 }
 
 impl LinkType {
-    /// The link type of this number in a pcap or pcapng file; `None` if frames of it cannot be read here.
+    /// The link type with this number in a pcap or pcapng file; `None` if this crate cannot parse its frames.
     pub const fn from_number(number: i32) -> Option<LinkType> {
         match number {
             1 => Some(LinkType::Ethernet),
@@ -59,7 +60,7 @@ impl LinkType {
     }
 }
 
-/// Ethernet address.
+/// Ethernet (MAC) address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MacAddr(pub [u8; 6]);
 
@@ -76,12 +77,13 @@ impl fmt::Debug for MacAddr {
     }
 }
 
-/// The tag of a virtual LAN: priority 3 bits, drop eligible 1, identifier 12.
+/// The control information of a VLAN tag: from the most significant bit, priority (3 bits), drop eligible (1 bit),
+/// identifier (12 bits).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vlan(pub u16);
 
 impl Vlan {
-    /// Identifier, 0 to 4095; 0 is a tag for the priority alone.
+    /// VLAN identifier, 0 to 4095; a tag with identifier 0 carries only a priority.
     pub const fn id(self) -> u16 {
         self.0 & 0xfff
     }
@@ -89,7 +91,7 @@ impl Vlan {
     pub const fn priority(self) -> u8 {
         (self.0 >> 13) as u8
     }
-    /// Whether it may be dropped first.
+    /// Drop eligible indicator: whether a congested bridge may drop the frame before others.
     pub const fn drop_eligible(self) -> bool {
         self.0 & 0x1000 != 0
     }
@@ -98,22 +100,22 @@ impl Vlan {
 /// Ethernet header with its VLAN tags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ethernet {
-    /// To whom.
+    /// Destination address.
     pub destination: MacAddr,
-    /// From whom.
+    /// Source address.
     pub source: MacAddr,
-    /// The outermost tags, outermost first.
+    /// The outermost VLAN tags, outermost first.
     pub vlans: [Option<Vlan>; MAX_VLANS],
 }
 
-/// IPv4 header; options are not kept.
+/// IPv4 header without options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ipv4 {
-    /// From whom.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// To whom.
+    /// Destination address.
     pub destination: Ipv4Addr,
-    /// Differentiated services (6 bits) and ECN (2 bits).
+    /// DSCP (6 bits) and ECN (2 bits).
     pub tos: u8,
     /// Identification.
     pub id: u16,
@@ -124,7 +126,7 @@ pub struct Ipv4 {
 }
 
 impl Ipv4 {
-    /// A header that must not be fragmented, with identification 0 and 64 hops to live.
+    /// A header with the don't-fragment flag, identification 0 and a time to live of 64.
     pub const fn new(source: Ipv4Addr, destination: Ipv4Addr) -> Ipv4 {
         Ipv4 { source, destination, tos: 0, id: 0, flags: icrc::DONT_FRAGMENT, ttl: 64 }
     }
@@ -133,25 +135,25 @@ impl Ipv4 {
 /// IPv6 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ipv6 {
-    /// From whom.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// To whom.
+    /// Destination address.
     pub destination: Ipv6Addr,
-    /// Differentiated services (6 bits) and ECN (2 bits).
+    /// DSCP (6 bits) and ECN (2 bits).
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Hops to live.
+    /// Hop limit.
     pub hop_limit: u8,
 }
 
 impl Ipv6 {
-    /// A header with 64 hops to live.
+    /// A header with a hop limit of 64.
     pub const fn new(source: Ipv6Addr, destination: Ipv6Addr) -> Ipv6 {
         Ipv6 { source, destination, traffic_class: 0, flow_label: 0, hop_limit: 64 }
     }
 
-    /// The header in 40 bytes.
+    /// Parses the header.
     fn parse(bytes: &[u8; IPV6_LEN]) -> Ipv6 {
         let word = u32::from_be_bytes(array(bytes, 0));
         Ipv6 {
@@ -174,28 +176,28 @@ pub enum Ip {
 }
 
 impl Ip {
-    /// From whom.
+    /// Source address.
     pub const fn source(&self) -> IpAddr {
         match self {
             Ip::V4(ip) => IpAddr::V4(ip.source),
             Ip::V6(ip) => IpAddr::V6(ip.source),
         }
     }
-    /// To whom.
+    /// Destination address.
     pub const fn destination(&self) -> IpAddr {
         match self {
             Ip::V4(ip) => IpAddr::V4(ip.destination),
             Ip::V6(ip) => IpAddr::V6(ip.destination),
         }
     }
-    /// Differentiated services (6 bits) and ECN (2 bits).
+    /// DSCP (6 bits) and ECN (2 bits).
     pub const fn traffic_class(&self) -> u8 {
         match self {
             Ip::V4(ip) => ip.tos,
             Ip::V6(ip) => ip.traffic_class,
         }
     }
-    /// Identification; 0 for IPv6.
+    /// IPv4 identification; 0 for IPv6.
     pub const fn id(&self) -> u16 {
         match self {
             Ip::V4(ip) => ip.id,
@@ -204,30 +206,31 @@ impl Ip {
     }
 }
 
-/// A RoCEv2 datagram in a frame.
+/// A RoCEv2 datagram in a frame, and its IP and UDP headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoceV2<'a> {
     /// IP header.
     pub ip: Ip,
     /// UDP source port.
     pub source_port: u16,
-    /// UDP checksum; 0 if there is none.
+    /// UDP checksum; 0 means that the sender computed none.
     pub udp_checksum: u16,
-    /// From the base transport header to the ICRC: what [`Packet::parse`] reads. Shorter than it was if bytes are `missing`.
+    /// The captured bytes of the packet, from the base transport header to the ICRC: the input of [`Packet::parse`].
     pub body: &'a [u8],
-    /// Bytes of the datagram that the capture does not hold.
+    /// Number of bytes at the end of the packet that the capture does not hold.
     pub missing: usize,
-    /// The bytes of the IP header, options included, and of the UDP header.
+    /// The bytes of the IP header with its options, and of the UDP header.
     headers: &'a [u8],
 }
 
 impl RoceV2<'_> {
-    /// The ICRC of packets between the same addresses and ports; for IPv4 without options.
+    /// The ICRC seed of packets between the same addresses and ports, without IPv4 options.
     pub fn icrc_seed(&self) -> IcrcSeed {
         icrc_seed(&self.ip, self.source_port, ROCE_PORT)
     }
 
-    /// The ICRC that `body` should end with, from the headers as they are; `None` if bytes are missing or too few.
+    /// The ICRC that `body` should end with, computed from the captured headers. `None` if bytes are missing or `body`
+    /// is too short.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
             return None;
@@ -240,17 +243,17 @@ impl RoceV2<'_> {
 /// A RoCEv1 packet in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoceV1<'a> {
-    /// Global routing header, which has the layout of IPv6.
+    /// Global routing header (GRH), which has the layout of an IPv6 header.
     pub grh: Ipv6,
-    /// From the base transport header to the ICRC. Shorter than it was if bytes are `missing`.
+    /// The captured bytes of the packet, from the base transport header to the ICRC.
     pub body: &'a [u8],
-    /// Bytes of the packet that the capture does not hold.
+    /// Number of bytes at the end of the packet that the capture does not hold.
     pub missing: usize,
     header: &'a [u8],
 }
 
 impl RoceV1<'_> {
-    /// The ICRC that `body` should end with; `None` if bytes are missing or too few.
+    /// The ICRC that `body` should end with. `None` if bytes are missing or `body` is too short.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
             return None;
@@ -269,32 +272,47 @@ impl StripIcrc for [u8] {
     }
 }
 
-/// What a frame carries.
+/// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content<'a> {
-    /// RoCEv2.
+    /// A RoCEv2 datagram.
     RoceV2(RoceV2<'a>),
-    /// RoCEv1.
+    /// A RoCEv1 packet.
     RoceV1(RoceV1<'a>),
-    /// Priority flow control.
+    /// A priority flow control frame.
     Pfc(Pfc),
-    /// Something else; what, in a word or two.
+    /// A frame of another protocol, with a short description of it.
     Other(&'static str),
-    /// Something that is not what its headers say; why, in a sentence.
+    /// A frame with inconsistent headers, and the reason in one sentence.
     Malformed(&'static str),
 }
 
-/// A frame, sorted.
+/// A parsed and classified frame.
+///
+/// ```
+/// use rnic_wire::{Content, Envelope, Frame, Ip, Ipv4, LinkType, MacAddr, Packet};
+///
+/// let ip = Ip::V4(Ipv4::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()));
+/// let envelope = Envelope::new(MacAddr([2, 0, 0, 0, 0, 2]), MacAddr([2, 0, 0, 0, 0, 1]), ip, 49152);
+/// let mut bytes = [0; 128];
+/// let len = envelope.emit(&Packet::cnp(17), &mut bytes);
+///
+/// let frame = Frame::parse(LinkType::Ethernet, &bytes[..len]);
+/// let Content::RoceV2(datagram) = frame.content else { panic!("not RoCEv2") };
+/// assert_eq!((datagram.ip, datagram.source_port), (ip, 49152));
+/// assert_eq!(Packet::parse(datagram.body)?, Packet::cnp(17));
+/// # Ok::<(), rnic_wire::Reject>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Ethernet header, where the link type has one.
+    /// Ethernet header; `None` for a link type without one.
     pub ethernet: Option<Ethernet>,
-    /// What it carries.
+    /// The content of the frame.
     pub content: Content<'a>,
 }
 
 impl<'a> Frame<'a> {
-    /// Sorts a frame of which `bytes` were captured. Whatever they are, there is no panic.
+    /// Parses and classifies a frame of which `bytes` were captured. No input causes a panic.
     pub fn parse(link: LinkType, bytes: &'a [u8]) -> Frame<'a> {
         match link {
             LinkType::Ethernet => Frame::parse_ethernet(bytes),
@@ -373,13 +391,13 @@ fn ipv4(bytes: &[u8]) -> Content<'_> {
     let header_len = usize::from(bytes[0] & 15) * 4;
     let total = usize::from(read_u16(bytes, 2));
     if bytes[0] >> 4 != 4 || header_len < IPV4_LEN || total < header_len {
-        return Content::Malformed("the IPv4 header's version or lengths contradict themselves");
+        return Content::Malformed("the IPv4 header has a wrong version or inconsistent lengths");
     }
     if bytes[9] != PROTOCOL_UDP {
         return Content::Other("IP but not UDP");
     }
     let flags = read_u16(bytes, 6);
-    // More fragments, or not the first one.
+    // The more-fragments flag is set, or the fragment offset is not 0.
     if flags & 0x3fff != 0 {
         return Content::Other("IP fragment");
     }
@@ -408,7 +426,7 @@ fn ipv6(bytes: &[u8]) -> Content<'_> {
     udp(Ip::V6(Ipv6::parse(header)), bytes, IPV6_LEN, total)
 }
 
-/// The datagram at `at` of an IP packet of `total` bytes, some of which may be missing.
+/// Classifies the UDP datagram at offset `at` of an IP packet of `total` bytes, of which `bytes` were captured.
 fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize) -> Content<'_> {
     let body_at = at + UDP_LEN;
     if bytes.len() < body_at {
@@ -419,7 +437,7 @@ fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize) -> Content<'_> {
     }
     let len = usize::from(read_u16(bytes, at + 4));
     if len < UDP_LEN || at + len > total {
-        return Content::Malformed("the UDP length contradicts the IP header");
+        return Content::Malformed("the UDP length is inconsistent with the length in the IP header");
     }
     let end = at + len;
     Content::RoceV2(RoceV2 {
@@ -438,7 +456,7 @@ fn roce_v1(bytes: &[u8]) -> Content<'_> {
     };
     if header[0] >> 4 != 6 || header[6] != NEXT_HEADER_BTH {
         return Content::Malformed(
-            "the global routing header's version is not 6 or no base transport header follows it",
+            "the global routing header's version is not 6, or its next header is not 0x1b (BTH)",
         );
     }
     let end = IPV6_LEN + usize::from(read_u16(header, 4));
@@ -450,7 +468,17 @@ fn roce_v1(bytes: &[u8]) -> Content<'_> {
     })
 }
 
-/// What goes around a packet: everything of a frame from the Ethernet header to the UDP header.
+/// The headers of a frame around a packet: Ethernet, IP and UDP.
+///
+/// ```
+/// use rnic_wire::{Envelope, Ip, Ipv6, MacAddr, Packet};
+///
+/// let ip = Ip::V6(Ipv6::new("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()));
+/// let envelope = Envelope::new(MacAddr([2, 0, 0, 0, 0, 2]), MacAddr([2, 0, 0, 0, 0, 1]), ip, 49152);
+/// let mut frame = [0; 128];
+/// let len = envelope.emit(&Packet::cnp(17), &mut frame);
+/// assert_eq!(len, 14 + 40 + 8 + 32, "Ethernet, IPv6, UDP, CNP");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {
     /// Ethernet header.
@@ -459,21 +487,21 @@ pub struct Envelope {
     pub ip: Ip,
     /// UDP source port.
     pub source_port: u16,
-    /// UDP destination port: [`ROCE_PORT`].
+    /// UDP destination port, normally [`ROCE_PORT`].
     pub destination_port: u16,
-    /// Whether the UDP checksum is computed. Network cards and the Linux kernel send 0, which says that there is none; the ICRC protects
-    /// more.
+    /// Whether to compute the UDP checksum. Network cards and the Linux kernel write 0, which means "no checksum",
+    /// because the ICRC detects more errors.
     pub udp_checksum: bool,
 }
 
 impl Envelope {
-    /// An envelope without VLAN tags and without UDP checksum, to port 4791.
+    /// An envelope to UDP port 4791, without VLAN tags and without UDP checksum.
     pub const fn new(destination: MacAddr, source: MacAddr, ip: Ip, source_port: u16) -> Envelope {
         let ethernet = Ethernet { destination, source, vlans: [None; MAX_VLANS] };
         Envelope { ethernet, ip, source_port, destination_port: ROCE_PORT, udp_checksum: false }
     }
 
-    /// Bytes before the base transport header.
+    /// Length in bytes of all headers before the base transport header.
     pub const fn header_len(&self) -> usize {
         let ip_len = match self.ip {
             Ip::V4(_) => IPV4_LEN,
@@ -488,16 +516,16 @@ impl Envelope {
         ETHERNET_LEN + tags * VLAN_LEN + ip_len + UDP_LEN
     }
 
-    /// The ICRC of the packets in it.
+    /// The ICRC seed of packets in this envelope.
     pub fn icrc_seed(&self) -> IcrcSeed {
         icrc_seed(&self.ip, self.source_port, self.destination_port)
     }
 
-    /// Writes the frame to the start of `out`, without frame check sequence, and returns how many bytes it is. The ICRC is computed,
-    /// the IPv4 header checksum too.
+    /// Writes the frame, without frame check sequence, to the start of `out` and returns its length in bytes. Computes
+    /// the ICRC and the IPv4 header checksum.
     ///
     /// # Panics
-    /// As [`Packet::emit`], or if `out` is too short.
+    /// Like [`Packet::emit`], or if `out` is too short.
     pub fn emit(&self, packet: &Packet, out: &mut [u8]) -> usize {
         let body_at = self.header_len();
         let udp_at = body_at - UDP_LEN;
@@ -541,7 +569,7 @@ fn icrc_seed(ip: &Ip, source_port: u16, destination_port: u16) -> IcrcSeed {
     }
 }
 
-/// Writes an IP header in front of `len` bytes; `out` has its length.
+/// Writes the IP header of a packet with `len` bytes after that header. The length of `out` is the header's length.
 fn emit_ip(ip: &Ip, len: usize, out: &mut [u8]) {
     match ip {
         Ip::V4(ip) => {
@@ -566,7 +594,8 @@ fn emit_ip(ip: &Ip, len: usize, out: &mut [u8]) {
     }
 }
 
-/// The UDP checksum of a datagram whose checksum field is zero; never 0, which would mean that there is none.
+/// Computes the UDP checksum of a datagram whose checksum field is zero. The result is never 0, because 0 means "no
+/// checksum".
 fn udp_checksum(ip: &Ip, datagram: &[u8]) -> u16 {
     let addresses = match ip {
         Ip::V4(ip) => sum(&ip.source.octets()) + sum(&ip.destination.octets()),
@@ -576,14 +605,14 @@ fn udp_checksum(ip: &Ip, datagram: &[u8]) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// The sum of 16-bit words; a last odd byte is the upper half of one.
+/// The sum of all 16-bit words; if the number of bytes is odd, the last byte is the upper half of a word.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<2>();
     let whole: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
     whole + rest.first().map_or(0, |byte| u64::from(*byte) << 8)
 }
 
-/// Adds the carries of a ones' complement sum.
+/// Folds the carries of a ones' complement sum into 16 bits.
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -1,7 +1,8 @@
 //! The base transport header and the extension headers, as plain structs and as bytes.
 //!
-//! `parse` takes exactly the header's bytes and `emit` returns them, so neither can fail except where a field has forbidden values.
-//! Reserved bits are zero on emission and ignored on reception.
+//! `parse` takes an array of exactly the header's length and `emit` returns one. So `emit` cannot fail, and `parse`
+//! fails only for a header with a field that has forbidden values. Reserved bits are written as zero and ignored on
+//! reception.
 
 use crate::bytes::{array, put, read_u16, read_u32, read_u64};
 use crate::opcode::{Opcode, Service};
@@ -9,43 +10,55 @@ use crate::syndrome::Syndrome;
 
 const LOW_24: u32 = crate::MAX_24;
 
-/// Base transport header: what every packet begins with.
+/// Base transport header (BTH), the first header of every packet.
+///
+/// ```
+/// use rnic_wire::{Bth, BthView, Opcode};
+///
+/// let bth = Bth { ack_request: true, ..Bth::new(Opcode::RC_SEND_ONLY, 17, 0xabcdef) };
+/// let bytes = bth.emit();
+/// assert_eq!(bytes[..4], [0x04, 0x40, 0xff, 0xff], "opcode; M flag; default partition key");
+///
+/// let view = BthView::new(&bytes).unwrap();
+/// assert_eq!((view.dest_qp(), view.psn(), view.ack_request()), (17, 0xabcdef, true));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
-    /// What the packet is.
+    /// Opcode.
     pub opcode: Opcode,
-    /// The completion that the message causes shall raise an event.
+    /// SE: the receive completion of this message is a solicited event.
     pub solicited: bool,
-    /// Path migration state; set on a connection that never migrates.
+    /// M, the path migration state; set on a connection that never migrates.
     pub migrated: bool,
-    /// Bytes of padding between payload and ICRC, 0 to 3.
+    /// PadCnt: bytes of padding between payload and ICRC, 0 to 3.
     pub pad: u8,
     /// Partition key.
     pub pkey: u16,
-    /// Forward congestion notification (InfiniBand; RoCEv2 uses the IP header's ECN bits).
+    /// FECN, forward congestion notification. InfiniBand uses it; RoCEv2 uses the ECN bits of the IP header instead.
     pub fecn: bool,
-    /// Backward congestion notification; set in a CNP.
+    /// BECN, backward congestion notification; set in a CNP.
     pub becn: bool,
-    /// Queue pair to which the packet goes, 24 bits.
+    /// Destination queue pair, 24 bits.
     pub dest_qp: u32,
-    /// The requester wants an acknowledgement of this packet.
+    /// A: the requester asks for an acknowledgement of this packet.
     pub ack_request: bool,
-    /// IRN: how often the packet was sent before, at most 127; in an acknowledgement, that of the packet which caused it. Reserved, and 0,
-    /// in packets of other services.
+    /// Number of earlier transmissions of this packet, 0 to 127 (IRN only). An acknowledgement repeats the attempt of
+    /// the packet that caused it. In packets of other services the field is reserved and 0.
     pub attempt: u8,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
 }
 
 impl Bth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 12;
-    /// The largest number of attempts that is told.
-    pub const MOST_ATTEMPTS: u8 = 127;
-    /// The partition that every port is a full member of.
+    /// Largest value of [`Bth::attempt`]; a packet that was transmitted more often carries this value too.
+    pub const MAX_ATTEMPTS: u8 = 127;
+    /// Default partition key: full membership of the default partition.
     pub const DEFAULT_PKEY: u16 = 0xffff;
 
-    /// A header with the default partition key, migrated, and every other flag clear. A CNP has BECN set instead, as network cards send it.
+    /// A header with the default partition key, M set and every other flag clear. For a CNP M is clear and BECN is set,
+    /// as network cards send it.
     pub const fn new(opcode: Opcode, dest_qp: u32, psn: u32) -> Bth {
         let is_cnp = opcode.to_u8() == Opcode::CNP.to_u8();
         Bth {
@@ -63,7 +76,7 @@ impl Bth {
         }
     }
 
-    /// The bytes on the wire; transport version 0.
+    /// The header as bytes on the wire, with transport version 0.
     #[inline]
     pub fn emit(&self) -> [u8; Bth::LEN] {
         let flags = u8::from(self.solicited) << 7 | u8::from(self.migrated) << 6 | (self.pad & 3) << 4;
@@ -72,31 +85,32 @@ impl Bth {
         let mut out = [0; Bth::LEN];
         put(&mut out, 0, &first);
         put(&mut out, 4, &(congestion | self.dest_qp & LOW_24).to_be_bytes());
-        let attempt = if self.opcode.service() == Service::Irn { self.attempt & Bth::MOST_ATTEMPTS } else { 0 };
+        let attempt = if self.opcode.service() == Service::Irn { self.attempt & Bth::MAX_ATTEMPTS } else { 0 };
         let reliability = u32::from(self.ack_request) << 31 | u32::from(attempt) << 24;
         put(&mut out, 8, &(reliability | self.psn & LOW_24).to_be_bytes());
         out
     }
 }
 
-/// A look at the base transport header of bytes that have not been checked any further.
+/// A view of a base transport header in a packet that has not been validated: reads single fields without parsing the
+/// packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BthView<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> BthView<'a> {
-    /// A view of the header at the start of `bytes`; `None` if they are too few.
+    /// A view of the header at the start of `bytes`; `None` if `bytes` is shorter than [`Bth::LEN`].
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Option<BthView<'a>> {
         bytes.get(..Bth::LEN).map(|bytes| BthView { bytes })
     }
-    /// The byte that names the opcode.
+    /// The opcode byte, whether or not the opcode is supported.
     #[inline]
     pub fn opcode_byte(self) -> u8 {
         self.bytes[0]
     }
-    /// The opcode, if it is known.
+    /// The opcode; `None` if it is not supported.
     #[inline]
     pub fn opcode(self) -> Option<Opcode> {
         Opcode::from_u8(self.bytes[0])
@@ -149,14 +163,14 @@ impl<'a> BthView<'a> {
     /// IRN: how often the packet was sent before; reserved in other packets.
     #[inline]
     pub fn attempt(self) -> u8 {
-        self.bytes[8] & Bth::MOST_ATTEMPTS
+        self.bytes[8] & Bth::MAX_ATTEMPTS
     }
     /// Packet sequence number.
     #[inline]
     pub fn psn(self) -> u32 {
         read_u32(self.bytes, 8) & LOW_24
     }
-    /// All fields, with an opcode that the caller has found to be known.
+    /// All fields. The caller has decoded `opcode` from this header.
     #[inline]
     pub(crate) fn fields(self, opcode: Opcode) -> Bth {
         Bth {
@@ -175,10 +189,11 @@ impl<'a> BthView<'a> {
     }
 }
 
-/// RDMA extended transport header: where in the responder's memory.
+/// RDMA extended transport header (RETH): the range of the responder's memory that a Write or Read accesses.
 ///
-/// In the first packet of an RC or UC Write and in a read request it describes the message. In an IRN Write every packet has one: `va`
-/// is where this packet's first byte goes, `dma_len` counts from there to the end of the message.
+/// In the first packet of an RC or UC Write and in a read request, the header describes the whole message. In an IRN
+/// Write every packet carries the header: `va` is the address of this packet's first byte, and `dma_len` is the number
+/// of bytes from there to the end of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reth {
     /// Virtual address.
@@ -190,15 +205,15 @@ pub struct Reth {
 }
 
 impl Reth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 16;
 
-    /// The header in these bytes.
+    /// Parses the header.
     #[inline]
     pub fn parse(bytes: &[u8; Reth::LEN]) -> Reth {
         Reth { va: read_u64(bytes, 0), rkey: read_u32(bytes, 8), dma_len: read_u32(bytes, 12) }
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; Reth::LEN] {
         let mut out = [0; Reth::LEN];
@@ -209,24 +224,25 @@ impl Reth {
     }
 }
 
-/// Atomic extended transport header: a compare-and-swap or fetch-and-add of eight bytes.
+/// Atomic extended transport header (AtomicETH): a compare-and-swap or fetch-and-add on eight bytes of the responder's
+/// memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {
     /// Virtual address, a multiple of 8.
     pub va: u64,
     /// Remote key.
     pub rkey: u32,
-    /// The value to store if the comparison holds, or to add.
+    /// Compare-and-swap: the value to store if the comparison holds. Fetch-and-add: the value to add.
     pub swap_add: u64,
-    /// The value to compare with; without meaning in a fetch-and-add.
+    /// Compare-and-swap: the value to compare with. Fetch-and-add: unused.
     pub compare: u64,
 }
 
 impl AtomicEth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 28;
 
-    /// The header in these bytes.
+    /// Parses the header.
     #[inline]
     pub fn parse(bytes: &[u8; AtomicEth::LEN]) -> AtomicEth {
         AtomicEth {
@@ -236,7 +252,7 @@ impl AtomicEth {
             compare: read_u64(bytes, 20),
         }
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; AtomicEth::LEN] {
         let mut out = [0; AtomicEth::LEN];
@@ -248,77 +264,77 @@ impl AtomicEth {
     }
 }
 
-/// ACK extended transport header.
+/// ACK extended transport header (AETH).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aeth {
-    /// What the acknowledgement says.
+    /// Syndrome: ACK, RNR NAK or NAK.
     pub syndrome: Syndrome,
-    /// Message sequence number: messages that the responder has completed, 24 bits.
+    /// Message sequence number (MSN): how many messages the responder has completed, modulo 2^24.
     pub msn: u32,
 }
 
 impl Aeth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 4;
 
-    /// The header in these bytes.
+    /// Parses the header.
     ///
     /// # Errors
-    /// The syndrome, if it is a reserved one.
+    /// The syndrome byte, if its value is reserved.
     #[inline]
     pub fn parse(bytes: &[u8; Aeth::LEN]) -> Result<Aeth, u8> {
         let syndrome = Syndrome::from_byte(bytes[0]).ok_or(bytes[0])?;
         Ok(Aeth { syndrome, msn: u32::from_be_bytes(*bytes) & LOW_24 })
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; Aeth::LEN] {
         (u32::from(self.syndrome.to_byte()) << 24 | self.msn & LOW_24).to_be_bytes()
     }
 }
 
-/// Atomic ACK extended transport header: the eight bytes that were there before.
+/// Atomic ACK extended transport header (AtomicAckETH): the result of an atomic operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicAckEth {
-    /// The value before the operation.
+    /// The value in the responder's memory before the operation.
     pub original: u64,
 }
 
 impl AtomicAckEth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 8;
 
-    /// The header in these bytes.
+    /// Parses the header.
     #[inline]
     pub fn parse(bytes: &[u8; AtomicAckEth::LEN]) -> AtomicAckEth {
         AtomicAckEth { original: u64::from_be_bytes(*bytes) }
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; AtomicAckEth::LEN] {
         self.original.to_be_bytes()
     }
 }
 
-/// Datagram extended transport header.
+/// Datagram extended transport header (DETH).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Deth {
     /// Queue key.
     pub qkey: u32,
-    /// Queue pair that sent it, 24 bits.
+    /// Source queue pair, 24 bits.
     pub src_qp: u32,
 }
 
 impl Deth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 8;
 
-    /// The header in these bytes.
+    /// Parses the header.
     #[inline]
     pub fn parse(bytes: &[u8; Deth::LEN]) -> Deth {
         Deth { qkey: read_u32(bytes, 0), src_qp: read_u32(bytes, 4) & LOW_24 }
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; Deth::LEN] {
         let mut out = [0; Deth::LEN];
@@ -328,25 +344,26 @@ impl Deth {
     }
 }
 
-/// IRN, in every Send packet: which receive it belongs to and where in the message, so that it can be placed in any order.
+/// IRN extension header of every Send packet: gives the receive and the offset, so that the responder can place packets
+/// that arrive out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendEth {
-    /// Number of the receive work request, in order of use, 24 bits.
+    /// Sequence number of the receive work request that the message consumes, 24 bits.
     pub recv_wqe_sn: u32,
-    /// Bytes of the message before this packet's payload.
+    /// Offset in bytes of this packet's payload from the start of the message.
     pub offset: u32,
 }
 
 impl SendEth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 8;
 
-    /// The header in these bytes.
+    /// Parses the header.
     #[inline]
     pub fn parse(bytes: &[u8; SendEth::LEN]) -> SendEth {
         SendEth { recv_wqe_sn: read_u32(bytes, 0) & LOW_24, offset: read_u32(bytes, 4) }
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; SendEth::LEN] {
         let [a, b, c, d] = (self.recv_wqe_sn & LOW_24).to_be_bytes();
@@ -355,7 +372,7 @@ impl SendEth {
     }
 }
 
-/// A header that is one 32-bit word: all of it, or its low 24 bits.
+/// Defines a header that is one 32-bit word with one field: the whole word, or its low 24 bits.
 macro_rules! word {
     ($(#[$about:meta])* $name:ident { $(#[$field_about:meta])* $field:ident } & $mask:expr) => {
         $(#[$about])*
@@ -369,12 +386,12 @@ macro_rules! word {
             /// Bytes on the wire.
             pub const LEN: usize = 4;
 
-            /// The header in these bytes.
+            /// Parses the header.
             #[inline]
             pub fn parse(bytes: &[u8; 4]) -> $name {
                 $name { $field: u32::from_be_bytes(*bytes) & $mask }
             }
-            /// The bytes on the wire.
+            /// The header as bytes on the wire.
             #[inline]
             pub fn emit(&self) -> [u8; 4] {
                 (self.$field & $mask).to_be_bytes()
@@ -384,75 +401,78 @@ macro_rules! word {
 }
 
 word! {
-    /// Invalidate extended transport header.
+    /// Invalidate extended transport header (IETH).
     Ieth {
-        /// The key that the responder shall invalidate.
+        /// The remote key that the responder shall invalidate.
         rkey
     } & u32::MAX
 }
 
 word! {
-    /// IRN, in the last packet of a Write with immediate data: which receive it uses up.
+    /// IRN extension header of the last packet of a Write with immediate data: gives the receive that the Write
+    /// consumes.
     RecvEth {
-        /// Number of the receive work request, in order of use, 24 bits.
+        /// Sequence number of the receive work request that the Write consumes, 24 bits.
         recv_wqe_sn
     } & LOW_24
 }
 
 word! {
-    /// IRN, in read and atomic requests: the responder executes them in this order, whatever order they arrive in.
+    /// IRN extension header of read and atomic requests: gives the order in which the responder executes them, whatever
+    /// order they arrive in.
     ReadEth {
-        /// Number of the read or atomic request, 24 bits.
+        /// Sequence number of the read or atomic request, 24 bits.
         read_wqe_sn
     } & LOW_24
 }
 
-/// IRN, in every ACK and NACK: the packet whose arrival caused it, of the PSN space that is acknowledged.
+/// IRN extension header of every ACK and NACK: selectively acknowledges the packets whose arrival caused it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackEth {
-    /// Packet sequence number, 24 bits.
+    /// PSN of the packet whose arrival caused the ACK or NACK, 24 bits, in the PSN space of the acknowledged packets.
     pub psn: u32,
-    /// So many packets directly before it have arrived as well: one NACK speaks for a run of packets.
+    /// Number of packets immediately before `psn` that this header acknowledges too, so that one NACK covers a run of
+    /// packets.
     pub before: u8,
 }
 
 impl SackEth {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 4;
 
-    /// The header in these bytes.
+    /// Parses the header.
     #[inline]
     pub fn parse(bytes: &[u8; SackEth::LEN]) -> SackEth {
         SackEth { psn: u32::from_be_bytes(*bytes) & LOW_24, before: bytes[0] }
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; SackEth::LEN] {
         (u32::from(self.before) << 24 | self.psn & LOW_24).to_be_bytes()
     }
 }
 
-/// Immediate data: four bytes for the receiving application, first byte on the wire most significant.
+/// Immediate data (ImmDt): four bytes for the receiving application, as a big-endian number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImmDt(pub u32);
 
 impl ImmDt {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 4;
 
-    /// The header in these bytes.
+    /// Parses the header.
     #[inline]
     pub fn parse(bytes: &[u8; 4]) -> ImmDt {
         ImmDt(u32::from_be_bytes(*bytes))
     }
-    /// The bytes on the wire.
+    /// The header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; 4] {
         self.0.to_be_bytes()
     }
 }
 
-/// Reads headers one after the other from bytes that are long enough.
+/// Reads consecutive headers. The caller has checked that the bytes are long enough.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

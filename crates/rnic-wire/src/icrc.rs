@@ -1,20 +1,21 @@
-//! The invariant CRC: the last four bytes of every packet.
+//! The invariant CRC (ICRC): the last four bytes of every packet.
 //!
-//! It is the CRC-32 of Ethernet over eight bytes of ones (the place of InfiniBand's local route header) and then everything from the
-//! IP header up to the ICRC, with ones in place of what a router may change (annex A17.3.4 of InfiniBand volume 1):
+//! The ICRC is the CRC-32 of Ethernet, computed over eight bytes 0xff (which stand for InfiniBand's local route header)
+//! and then over all bytes from the IP header up to the ICRC. Fields that a router may change count as all ones (annex
+//! A17.3.4 of InfiniBand volume 1):
 //!
-//! | header | masked |
+//! | header | fields that count as all ones |
 //! |---|---|
 //! | IPv4 | type of service, time to live, header checksum |
 //! | IPv6, GRH | traffic class, flow label, hop limit |
 //! | UDP | checksum |
 //! | BTH | byte 4: FECN, BECN and six reserved bits |
 //!
-//! On the wire it is little-endian.
+//! On the wire the ICRC is little-endian.
 //!
-//! A CRC is linear: the exclusive-or of the CRCs of two messages of one length depends only on the exclusive-or of the messages. That
-//! is why one prepared [`IcrcSeed`] serves all packets of a flow, and why [`IcrcSeed::solve_id`] can find the IPv4 identification that
-//! a UDP socket does not show.
+//! A CRC is linear: the exclusive-or of the CRCs of two messages of equal length depends only on the exclusive-or of
+//! the messages. [`IcrcSeed::solve_id`] uses the linearity to find the IPv4 identification of a received packet, which
+//! a UDP socket does not reveal.
 
 use crate::ICRC_LEN;
 use crate::bytes::put;
@@ -22,32 +23,48 @@ use crate::header::Bth;
 use crc32fast::Hasher;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// IPv4 flags and fragment offset of a packet that must not be fragmented.
+/// IPv4 flags and fragment offset of a packet with the don't-fragment flag.
 pub const DONT_FRAGMENT: u16 = 0x4000;
 
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 const UDP: u8 = 17;
-/// What precedes the base transport header in the CRC: eight ones, IP and UDP.
+/// Length of the CRC's input before the base transport header: eight bytes 0xff, IP header, UDP header.
 const IPV4_PREFIX: usize = 8 + IPV4_LEN + UDP_LEN;
 const IPV6_PREFIX: usize = 8 + IPV6_LEN + UDP_LEN;
 
-/// What the ICRC of a flow's packets begins with: prepared once for two addresses and ports.
+/// Computes and checks the ICRCs of packets between two addresses and ports; holds the part of the CRC's input that all
+/// those packets share.
+///
+/// ```
+/// use rnic_wire::{IcrcSeed, Packet, ROCE_PORT};
+///
+/// let seed = IcrcSeed::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 49152, ROCE_PORT);
+/// let mut datagram = [0; 32];
+/// Packet::cnp(17).emit(&seed, 5, &mut datagram);
+///
+/// assert!(seed.check(5, &datagram));
+/// assert_eq!(seed.solve_id(&datagram), Some(5), "the receiver finds the IPv4 identification");
+///
+/// datagram[20] ^= 1;
+/// assert!(!seed.check(5, &datagram));
+/// ```
 #[derive(Clone, Debug)]
 pub struct IcrcSeed {
-    /// Eight ones, IP header and UDP header, masked; lengths and identification zero.
+    /// Eight bytes 0xff, IP header and UDP header, with masked fields set to ones, and with lengths and identification
+    /// set to zero.
     prefix: [u8; IPV6_PREFIX],
     is_ipv4: bool,
 }
 
 impl IcrcSeed {
-    /// For IPv4 with the don't-fragment flag and without options.
+    /// A seed for IPv4 packets with the don't-fragment flag and without options.
     pub fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16) -> IcrcSeed {
         IcrcSeed::ipv4_with_flags(source, destination, source_port, destination_port, DONT_FRAGMENT)
     }
 
-    /// For IPv4 with these flags and fragment offset, without options.
+    /// A seed for IPv4 packets with these flags and fragment offset, without options.
     pub fn ipv4_with_flags(
         source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16, flags: u16,
     ) -> IcrcSeed {
@@ -61,7 +78,7 @@ impl IcrcSeed {
         IcrcSeed { prefix, is_ipv4: true }
     }
 
-    /// For IPv6 without extension headers.
+    /// A seed for IPv6 packets without extension headers.
     pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, source_port: u16, destination_port: u16) -> IcrcSeed {
         let mut prefix = [0xff; IPV6_PREFIX];
         put(&mut prefix, 8, &[0x6f, 0xff, 0xff, 0xff, 0, 0, UDP, 0xff]);
@@ -71,8 +88,8 @@ impl IcrcSeed {
         IcrcSeed { prefix, is_ipv4: false }
     }
 
-    /// The ICRC of a packet whose bytes from the base transport header up to the ICRC are `bytes`; `id` is the IPv4 identification and
-    /// without effect for IPv6. On the wire it is `to_le_bytes`.
+    /// Computes the ICRC of a packet. `bytes` are the packet's bytes from the base transport header up to the ICRC,
+    /// exclusive; `id` is the IPv4 identification (ignored for IPv6). The packet carries the result as `to_le_bytes`.
     ///
     /// # Panics
     /// If `bytes` has fewer than 12 bytes.
@@ -82,7 +99,8 @@ impl IcrcSeed {
         self.begin(id, bytes.len(), bth).update(rest).finish()
     }
 
-    /// Begins the ICRC of a packet of `len` bytes, ICRC not counted, that begins with `bth`; the bytes that follow may come in parts.
+    /// Begins the ICRC of a packet of `len` bytes (without the ICRC) whose base transport header is `bth`. The caller
+    /// passes the remaining bytes to [`Icrc::update`], in one or several parts.
     #[inline]
     pub fn begin(&self, id: u16, len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
         let udp_len = (UDP_LEN + len + ICRC_LEN) as u16;
@@ -108,7 +126,7 @@ impl IcrcSeed {
         Icrc(hasher)
     }
 
-    /// Whether the last four bytes of `packet` are its ICRC; `packet` is what the UDP datagram carries.
+    /// Whether the last four bytes of `packet`, the payload of a UDP datagram, are its correct ICRC.
     pub fn check(&self, id: u16, packet: &[u8]) -> bool {
         match split(packet) {
             Some((bytes, icrc)) => self.icrc(id, bytes) == icrc,
@@ -116,18 +134,20 @@ impl IcrcSeed {
         }
     }
 
-    /// The IPv4 identification with which the ICRC of `packet` is right, if there is one; at most one is. For IPv6, which has none, 0 if
-    /// the ICRC is right.
+    /// Finds the IPv4 identification for which the ICRC of `packet` is correct; `None` if there is none. At most one
+    /// identification matches. IPv6 has no identification: the result is 0 if the ICRC is correct.
     ///
-    /// A UDP socket does not show the identification. Of all corrupted packets that a known one would reveal, this lets one in 2^16
-    /// pass, as 2^16 of the 2^32 values of the ICRC are right for some identification. Who knows that the sender uses only the
-    /// identifications 0 to 63 and rejects others lets one in 2^26 pass.
+    /// Use it where a UDP socket does not reveal the identification. The check is weaker than with a known
+    /// identification: 2^16 of the 2^32 ICRC values are correct for some identification, so one of 2^16 corrupted
+    /// packets passes. If the sender uses only the identifications 0 to 63 and the receiver rejects all others, one of
+    /// 2^26 corrupted packets passes.
     #[inline]
     pub fn solve_id(&self, packet: &[u8]) -> Option<u16> {
         self.solve_id_from(0, packet)
     }
 
-    /// The same for who expects identification `guess`: if it is that, no more than the ICRC is computed.
+    /// Like [`IcrcSeed::solve_id`], but tries the identification `guess` first. If it is correct, the cost is that of
+    /// [`IcrcSeed::check`].
     #[inline]
     pub fn solve_id_from(&self, guess: u16, packet: &[u8]) -> Option<u16> {
         let (bytes, icrc) = split(packet)?;
@@ -140,27 +160,28 @@ impl IcrcSeed {
     }
 }
 
-/// The ICRC of a packet whose bytes come in parts.
+/// An ICRC computation to which the packet's bytes are passed in parts; see [`IcrcSeed::begin`].
 #[derive(Clone, Debug)]
 pub struct Icrc(Hasher);
 
 impl Icrc {
-    /// Goes on with the bytes that follow.
+    /// Adds the next bytes of the packet.
     #[inline]
     #[must_use]
     pub fn update(mut self, bytes: &[u8]) -> Icrc {
         self.0.update(bytes);
         self
     }
-    /// The ICRC; on the wire it is `to_le_bytes`.
+    /// Returns the ICRC; the packet carries it as `to_le_bytes`.
     #[inline]
     pub fn finish(self) -> u32 {
         self.0.finalize()
     }
 }
 
-/// The ICRC from the bytes of an IP header (options included) or GRH, of a UDP header (none for RoCEv1), and from the base transport header
-/// up to the ICRC; `None` if they are too few.
+/// Computes the ICRC from captured bytes: `ip` is the IP header with its options, or the GRH; `udp` is the UDP header,
+/// empty for RoCEv1; `bytes` are the bytes from the base transport header up to the ICRC, exclusive. `None` if `bytes`
+/// is shorter than a BTH.
 pub(crate) fn of_headers(ip: &[u8], udp: &[u8], bytes: &[u8]) -> Option<u32> {
     let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
     let mut masked = [0xff; 8 + 60 + UDP_LEN + Bth::LEN];
@@ -197,26 +218,28 @@ fn split(packet: &[u8]) -> Option<(&[u8], u32)> {
     (bytes.len() >= Bth::LEN).then_some((bytes, u32::from_le_bytes(*icrc)))
 }
 
-/// The exclusive-or of two identifications of a packet of `len` bytes, ICRC not counted, that makes this difference between its ICRCs.
+/// Finds the exclusive-or of two identifications, given the exclusive-or (`difference`) of the two ICRCs of a packet of
+/// `len` bytes (without the ICRC); `None` if no pair of identifications explains the difference.
 fn solve(difference: u32, len: usize) -> Option<u16> {
-    // From the identification to the end of what the CRC covers.
+    // Step the CRC register back from the end of the CRC's input to the identification.
     let back = step_back(difference, IPV4_PREFIX - 12 + len);
     (back >> 16 == 0).then_some((back as u16).swap_bytes())
 }
 
-/// The CRC's polynomial, highest power in the least significant bit.
+/// The CRC's polynomial, with the coefficient of the highest power in the least significant bit.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 
-/// What the CRC register was `bytes` zero bytes before it was `register`.
+/// The value of the CRC register `bytes` zero bytes before its value was `register`.
 ///
-/// The register is a polynomial modulo the CRC's; a zero byte multiplies it with x^8. The polynomial is primitive, so x has an inverse,
-/// whose powers are in two tables: one product joins the two digits of `bytes`, one applies them.
+/// The register is a polynomial modulo the CRC's polynomial, and a zero byte multiplies the register by x^8. The CRC's
+/// polynomial is primitive, so x has an inverse. Two tables hold powers of the inverse, one for each base-256 digit of
+/// `bytes`; the register is multiplied by one entry of each.
 fn step_back(register: u32, bytes: usize) -> u32 {
     let (high, low) = (bytes >> 8, bytes & 0xff);
     multiply(multiply(register, BACK_LOW[low]), BACK_HIGH[high & 0xff])
 }
 
-/// x^-8n and x^-2048n.
+/// `BACK_LOW[n]` is x^(-8n), `BACK_HIGH[n]` is x^(-2048n).
 static BACK_LOW: [u32; 256] = powers(back_one(1 << 31, 8));
 static BACK_HIGH: [u32; 256] = powers(back_one(1 << 31, 8 * 256));
 
@@ -230,7 +253,7 @@ const fn powers(step: u32) -> [u32; 256] {
     powers
 }
 
-/// Divides by x, `bits` times.
+/// Divides the polynomial `value` by x^`bits`.
 const fn back_one(mut value: u32, bits: usize) -> u32 {
     let mut bit = 0;
     while bit < bits {
@@ -241,7 +264,7 @@ const fn back_one(mut value: u32, bits: usize) -> u32 {
     value
 }
 
-/// The product of two polynomials modulo the CRC's; 1 is the most significant bit.
+/// The product of two polynomials modulo the CRC's polynomial; the coefficient of x^0 is the most significant bit.
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let (mut product, mut bit) = (0, 32);
     while bit > 0 {

@@ -1,20 +1,42 @@
-//! RoCEv2 packets and their IRN extensions as bytes: no I/O, no state, no allocation per packet.
+//! Parses and writes RoCEv2 packets, with extension headers for IRN. The crate does no I/O, keeps no state and
+//! allocates nothing per packet.
 //!
-//! A packet is what a UDP datagram to port [`ROCE_PORT`] carries: base transport header, extension headers, payload, padding, ICRC.
-//! [`Packet::parse`] reads one and says in a sentence what is wrong with it; [`Packet::emit`] writes one.
+//! A packet is the payload of a UDP datagram to port [`ROCE_PORT`]: base transport header (BTH), extension headers,
+//! payload, padding and invariant CRC (ICRC). [`Packet::parse`] reads a packet, or returns an error that says what is
+//! wrong with it; [`Packet::emit`] writes one.
 //!
-//! | module | holds |
+//! ```
+//! use rnic_wire::{Bth, Headers, IcrcSeed, Opcode, Packet, ROCE_PORT, Reth};
+//!
+//! // An RDMA Write of five bytes to queue pair 17, with PSN 100.
+//! let reth = Reth { va: 0x1000, rkey: 7, dma_len: 5 };
+//! let headers = Headers { reth: Some(reth), ..Headers::new(Bth::new(Opcode::RC_WRITE_ONLY, 17, 100)) };
+//! let packet = Packet::new(headers, b"hello");
+//!
+//! let seed = IcrcSeed::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 49152, ROCE_PORT);
+//! let mut datagram = [0; 64];
+//! let len = packet.emit(&seed, 0, &mut datagram);
+//! assert_eq!(len, 12 + 16 + 5 + 3 + 4, "BTH, RETH, payload, padding, ICRC");
+//!
+//! assert!(seed.check(0, &datagram[..len]));
+//! let received = Packet::parse(&datagram[..len])?;
+//! assert_eq!(received.payload, b"hello");
+//! assert_eq!(received.headers.reth, Some(reth));
+//! # Ok::<(), rnic_wire::Reject>(())
+//! ```
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`opcode`] | what a packet is: service, operation, position in a message, extension headers, payload rule |
+//! | [`opcode`] | opcodes and their properties: service, operation, position, extension headers, payload length |
 //! | [`header`] | the base transport header and every extension header as plain structs |
-//! | [`syndrome`] | what an acknowledgement says: credits, RNR timers, NAK codes |
-//! | [`packet`] | all headers of a packet, its payload, what may be wrong with it |
+//! | [`syndrome`] | the AETH syndrome: ACK with credits, RNR NAK with its timer, NAK with its code |
+//! | [`packet`] | a whole packet (headers and payload), and the reasons to reject one |
 //! | [`icrc`] | the invariant CRC |
-//! | [`frame`], [`pfc`] | Ethernet frames around packets, RoCEv1, priority flow control |
+//! | [`frame`], [`pfc`] | Ethernet frames that carry packets, RoCEv1, priority flow control |
 //! | [`pcapng`] | capture files |
 //!
-//! Numbers of 24 bits (queue pairs, PSNs, MSNs, sequence numbers of work requests) are `u32`; their upper 8 bits are not written and
-//! are zero when read.
+//! 24-bit fields (queue pair numbers, PSNs, MSNs, sequence numbers of work requests) are `u32`. The upper 8 bits are
+//! ignored when a header is written, and zero when it is parsed.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -39,11 +61,11 @@ pub use syndrome::{Credits, NakCode, RnrTimer, Syndrome};
 
 /// UDP destination port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
-/// Bytes of the ICRC at the end of a packet.
+/// Length in bytes of the ICRC at the end of a packet.
 pub const ICRC_LEN: usize = 4;
-/// Bytes that follow the base transport header of a CNP; all zero.
+/// Length in bytes of the reserved field that follows the base transport header of a CNP; all its bytes are zero.
 pub const CNP_RESERVED_LEN: usize = 16;
-/// Most bytes of headers that a packet has: those of an IRN compare-and-swap or fetch-and-add.
+/// Length in bytes of the longest headers of any packet: those of an IRN compare-and-swap or fetch-and-add.
 pub const MAX_HEADER_LEN: usize = Bth::LEN + AtomicEth::LEN + ReadEth::LEN;
-/// Largest number of 24 bits; also the queue pair to which multicast datagrams go.
+/// The largest 24-bit number, which is also the number of the multicast queue pair.
 pub const MAX_24: u32 = (1 << 24) - 1;

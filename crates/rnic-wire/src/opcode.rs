@@ -1,12 +1,13 @@
-//! What a packet is: the first byte of the base transport header.
+//! Opcodes: the first byte of the base transport header.
 //!
-//! The upper three bits name the service, the lower five the operation. RC, UC, UD and CNP are those of the InfiniBand Architecture
-//! Specification (volume 1, table 38, and annex A17 for CNP). IRN's packets need headers that RC's do not have, so they have opcodes of
-//! their own: `0xC0` and RC's number, in the range that the specification leaves to manufacturers.
+//! The upper three bits of an opcode give the service, the lower five bits the operation. The opcodes of RC, UC, UD and
+//! CNP are those of the InfiniBand Architecture Specification (volume 1, table 38, and annex A17 for CNP). IRN packets
+//! carry extension headers that RC packets lack, so IRN has opcodes of its own: `0xC0` plus the RC opcode, in the range
+//! that the specification reserves for manufacturers.
 
 use std::fmt;
 
-/// The service class that an opcode belongs to.
+/// The transport service of an opcode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Service {
@@ -23,7 +24,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// Its name: "RC", "UC", "UD", "CNP", "IRN".
+    /// The name of the service: "RC", "UC", "UD", "CNP" or "IRN".
     pub const fn name(self) -> &'static str {
         match self {
             Service::Rc => "RC",
@@ -34,7 +35,7 @@ impl Service {
         }
     }
 
-    /// The opcode of operation 0.
+    /// The upper three bits of the service's opcodes.
     const fn base(self) -> u8 {
         match self {
             Service::Rc => 0x00,
@@ -57,95 +58,95 @@ impl Service {
     }
 }
 
-/// What a packet does.
+/// The operation that a packet belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Operation {
-    /// Part of a message for a posted receive.
+    /// Send: a packet of a message that goes to a posted receive.
     Send,
-    /// Part of a message for the responder's memory.
+    /// RDMA Write: a packet of a message that goes to the responder's memory.
     Write,
-    /// Asks for the responder's memory.
+    /// RDMA Read request.
     ReadRequest,
-    /// Part of the answer to a read request.
+    /// RDMA Read response: carries data from the responder's memory.
     ReadResponse,
     /// ACK, NAK or RNR NAK of requests.
     Acknowledge,
-    /// The answer to an atomic request.
+    /// Response to an atomic request.
     AtomicAcknowledge,
-    /// Asks for an atomic compare-and-swap.
+    /// Request for an atomic compare-and-swap.
     CompareSwap,
-    /// Asks for an atomic fetch-and-add.
+    /// Request for an atomic fetch-and-add.
     FetchAdd,
-    /// IRN: ACK or NACK of read and atomic responses.
+    /// IRN: the requester's ACK or NACK of read and atomic responses.
     ReadAcknowledge,
-    /// Tells a sender that its packets met congestion.
+    /// Congestion notification packet: tells a sender that its packets met congestion.
     Cnp,
 }
 
 impl Operation {
-    /// Whether a requester sends it; else a responder does. IRN's read acknowledgements come from the requester too, but ask for
-    /// nothing; they and CNPs are no requests.
+    /// Whether the packet is a request to the responder. IRN's read acknowledgements, although the requester sends
+    /// them, and CNPs are not requests.
     pub const fn is_request(self) -> bool {
         matches!(
             self,
             Operation::Send | Operation::Write | Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd
         )
     }
-    /// Whether it answers a request.
+    /// Whether the packet is a responder's response to a request.
     pub const fn is_response(self) -> bool {
         matches!(self, Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAcknowledge)
     }
-    /// Whether it is an atomic request.
+    /// Whether the packet is an atomic request.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Operation::CompareSwap | Operation::FetchAdd)
     }
 }
 
-/// Place of a packet in its message. What is never more than one packet is an `Only`.
+/// Position of a packet in its message. A packet of an operation that always takes one packet has position `Only`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Position {
-    /// The first of several.
+    /// First packet of a message of at least two packets.
     First,
-    /// Neither first nor last.
+    /// Neither the first nor the last packet of its message.
     Middle,
-    /// The last of several.
+    /// Last packet of a message of at least two packets.
     Last,
-    /// The whole message.
+    /// The only packet of its message.
     Only,
 }
 
-/// What the last packet of a Send or Write brings beside its payload.
+/// Additional field in the last or only packet of a Send or Write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Extra {
-    /// Nothing.
+    /// No additional field.
     #[default]
     None,
-    /// Four bytes of immediate data.
+    /// "With Immediate": four bytes of immediate data.
     Immediate,
-    /// The remote key that the responder shall invalidate.
+    /// "With Invalidate": the remote key that the responder shall invalidate.
     Invalidate,
 }
 
-/// How much payload a packet may have.
+/// Payload length that the specification allows for an opcode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum PayloadRule {
-    /// None.
+    /// No payload.
     Empty,
-    /// Exactly one path MTU: a first or middle packet.
+    /// Exactly one path MTU: a First or Middle packet.
     Full,
-    /// From one byte to one path MTU: a last packet.
+    /// From one byte to one path MTU: a Last packet.
     Some,
-    /// From nothing to one path MTU: an only packet.
+    /// From zero bytes to one path MTU: an Only packet.
     Any,
     /// The 16 reserved bytes of a CNP.
     Reserved,
 }
 
-/// The extension headers of an opcode as bits, in their order on the wire from the least significant on.
+/// One bit for each extension header. A header with a lower bit precedes a header with a higher bit on the wire.
 pub(crate) mod ext {
     pub(crate) const DETH: u16 = 1 << 0;
     pub(crate) const RETH: u16 = 1 << 1;
@@ -160,7 +161,7 @@ pub(crate) mod ext {
     pub(crate) const SACK: u16 = 1 << 10;
 }
 
-/// What is known of an opcode.
+/// Properties of an opcode.
 #[derive(Clone, Copy)]
 struct Info {
     known: bool,
@@ -173,7 +174,19 @@ struct Info {
     header_len: u8,
 }
 
-/// The opcode of a packet; only those that this crate knows have a value.
+/// The opcode of a packet; every value of this type is an opcode that this crate supports.
+///
+/// ```
+/// use rnic_wire::{Extra, Opcode, Operation, PayloadRule, Position, Service};
+///
+/// let opcode = Opcode::new(Service::Rc, Operation::Write, Position::Last, Extra::Immediate).unwrap();
+/// assert_eq!(opcode, Opcode::RC_WRITE_LAST_IMM);
+/// assert_eq!(opcode.to_string(), "RC RDMA WRITE Last with Immediate");
+/// assert_eq!(opcode.payload_rule(), PayloadRule::Some);
+/// assert!(opcode.consumes_receive());
+///
+/// assert_eq!(Opcode::from_u8(0x1c), None, "FLUSH is not supported");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(u8);
 
@@ -182,7 +195,7 @@ macro_rules! opcodes {
         impl Opcode {
             $(#[doc = $about] pub const $name: Opcode = Opcode($code);)*
 
-            /// Every opcode, in order of its number.
+            /// All supported opcodes, in ascending order.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$name),*];
         }
     };
@@ -202,16 +215,16 @@ opcodes! {
     RC_WRITE_ONLY = 0x0a, "RDMA Write of one packet.";
     RC_WRITE_ONLY_IMM = 0x0b, "RDMA Write of one packet, with immediate data.";
     RC_READ_REQUEST = 0x0c, "RDMA Read request.";
-    RC_READ_RESPONSE_FIRST = 0x0d, "First packet of the answer to an RDMA Read.";
-    RC_READ_RESPONSE_MIDDLE = 0x0e, "Middle packet of the answer to an RDMA Read.";
-    RC_READ_RESPONSE_LAST = 0x0f, "Last packet of the answer to an RDMA Read.";
-    RC_READ_RESPONSE_ONLY = 0x10, "Answer of one packet to an RDMA Read.";
+    RC_READ_RESPONSE_FIRST = 0x0d, "First packet of an RDMA Read response.";
+    RC_READ_RESPONSE_MIDDLE = 0x0e, "Middle packet of an RDMA Read response.";
+    RC_READ_RESPONSE_LAST = 0x0f, "Last packet of an RDMA Read response.";
+    RC_READ_RESPONSE_ONLY = 0x10, "RDMA Read response of one packet.";
     RC_ACKNOWLEDGE = 0x11, "ACK, RNR NAK or NAK.";
-    RC_ATOMIC_ACKNOWLEDGE = 0x12, "Answer to an atomic request.";
+    RC_ATOMIC_ACKNOWLEDGE = 0x12, "Response to an atomic request.";
     RC_COMPARE_SWAP = 0x13, "Atomic compare-and-swap request.";
     RC_FETCH_ADD = 0x14, "Atomic fetch-and-add request.";
     RC_SEND_LAST_INV = 0x16, "Last packet of a Send with Invalidate.";
-    RC_SEND_ONLY_INV = 0x17, "Send with Invalidate of one packet.";
+    RC_SEND_ONLY_INV = 0x17, "Send of one packet, with Invalidate.";
     UC_SEND_FIRST = 0x20, "First packet of a Send.";
     UC_SEND_MIDDLE = 0x21, "Middle packet of a Send.";
     UC_SEND_LAST = 0x22, "Last packet of a Send.";
@@ -240,20 +253,20 @@ opcodes! {
     IRN_WRITE_ONLY = 0xca, "IRN RDMA Write of one packet.";
     IRN_WRITE_ONLY_IMM = 0xcb, "IRN RDMA Write of one packet, with immediate data.";
     IRN_READ_REQUEST = 0xcc, "IRN RDMA Read request.";
-    IRN_READ_RESPONSE_FIRST = 0xcd, "First packet of the answer to an IRN RDMA Read.";
-    IRN_READ_RESPONSE_MIDDLE = 0xce, "Middle packet of the answer to an IRN RDMA Read.";
-    IRN_READ_RESPONSE_LAST = 0xcf, "Last packet of the answer to an IRN RDMA Read.";
-    IRN_READ_RESPONSE_ONLY = 0xd0, "Answer of one packet to an IRN RDMA Read.";
+    IRN_READ_RESPONSE_FIRST = 0xcd, "First packet of an IRN RDMA Read response.";
+    IRN_READ_RESPONSE_MIDDLE = 0xce, "Middle packet of an IRN RDMA Read response.";
+    IRN_READ_RESPONSE_LAST = 0xcf, "Last packet of an IRN RDMA Read response.";
+    IRN_READ_RESPONSE_ONLY = 0xd0, "IRN RDMA Read response of one packet.";
     IRN_ACKNOWLEDGE = 0xd1, "IRN ACK, NACK, RNR NAK or NAK of requests.";
-    IRN_ATOMIC_ACKNOWLEDGE = 0xd2, "Answer to an IRN atomic request.";
+    IRN_ATOMIC_ACKNOWLEDGE = 0xd2, "Response to an IRN atomic request.";
     IRN_COMPARE_SWAP = 0xd3, "IRN atomic compare-and-swap request.";
     IRN_FETCH_ADD = 0xd4, "IRN atomic fetch-and-add request.";
     IRN_SEND_LAST_INV = 0xd6, "Last packet of an IRN Send with Invalidate.";
-    IRN_SEND_ONLY_INV = 0xd7, "IRN Send with Invalidate of one packet.";
+    IRN_SEND_ONLY_INV = 0xd7, "IRN Send of one packet, with Invalidate.";
     IRN_READ_ACKNOWLEDGE = 0xd8, "IRN ACK or NACK of read and atomic responses.";
 }
 
-/// One row for each value of the byte; `known` is false where no opcode is.
+/// Properties by opcode byte; `known` is false for a byte that is not a supported opcode.
 static TABLE: [Info; 256] = table();
 
 const fn table() -> [Info; 256] {
@@ -303,7 +316,7 @@ const fn describe(code: u8) -> Option<Info> {
     Some(Info { known: true, service, operation, position, extra, payload, extensions, header_len })
 }
 
-/// What the lower five bits mean.
+/// Decodes the lower five bits of an opcode of any service other than CNP.
 const fn operation(low: u8) -> Option<(Operation, Position, Extra)> {
     use Operation as O;
     use Position as P;
@@ -370,7 +383,7 @@ const fn extensions(service: Service, operation: Operation, position: Position, 
 }
 
 const fn extension_len(set: u16) -> u8 {
-    // In the order of the bits: DETH RETH Atomic AETH AtomicAck Send Imm IETH Recv Read Sack.
+    // In the order of the bits in `ext`: DETH RETH Atomic AETH AtomicAck Send Imm IETH Recv Read Sack.
     const LENGTHS: [u8; 11] = [8, 16, 28, 4, 8, 8, 4, 4, 4, 4, 4];
     let (mut sum, mut bit) = (0, 0);
     while bit < LENGTHS.len() {
@@ -383,19 +396,21 @@ const fn extension_len(set: u16) -> u8 {
 }
 
 impl Opcode {
-    /// The opcode of this number; `None` if it is reserved or of a service that is not known here (RD, XRC, FLUSH, ATOMIC WRITE).
+    /// The opcode with this byte value; `None` if the value is reserved, or belongs to a service or operation that this
+    /// crate does not support (RD, XRC, FLUSH, ATOMIC WRITE).
     pub const fn from_u8(code: u8) -> Option<Opcode> {
         if TABLE[code as usize].known { Some(Opcode(code)) } else { None }
     }
 
-    /// Its number.
+    /// The byte value of the opcode.
     pub const fn to_u8(self) -> u8 {
         self.0
     }
 
-    /// The opcode of a packet; `None` if the service has no such packet.
+    /// The opcode with these properties; `None` if the service has no such packet.
     ///
-    /// What is always one packet (requests for reads and atomics, acknowledgements, CNP) is an `Only` without `extra`.
+    /// Read requests, atomic requests, acknowledgements and CNPs are always one packet: their position is `Only` and
+    /// their `extra` is `None`.
     pub const fn new(service: Service, operation: Operation, position: Position, extra: Extra) -> Option<Opcode> {
         let low = match (operation, position, extra) {
             (Operation::Cnp, Position::Only, Extra::None) => 0x01,
@@ -435,27 +450,27 @@ impl Opcode {
         &TABLE[self.0 as usize]
     }
 
-    /// The service that it belongs to.
+    /// The service of the opcode.
     pub const fn service(self) -> Service {
         self.info().service
     }
-    /// What it does.
+    /// The operation of the opcode.
     pub const fn operation(self) -> Operation {
         self.info().operation
     }
-    /// Its packet's place in the message.
+    /// The position of the packet in its message.
     pub const fn position(self) -> Position {
         self.info().position
     }
-    /// What its packet brings beside its payload.
+    /// The additional field of the packet: immediate data, or a key to invalidate.
     pub const fn extra(self) -> Extra {
         self.info().extra
     }
-    /// How much payload its packet may have.
+    /// The payload length that the packet may have.
     pub const fn payload_rule(self) -> PayloadRule {
         self.info().payload
     }
-    /// Bytes of all headers, base transport header included.
+    /// Length of all headers in bytes, base transport header included.
     pub const fn header_len(self) -> usize {
         self.info().header_len as usize
     }
@@ -463,39 +478,40 @@ impl Opcode {
         self.info().extensions
     }
 
-    /// Whether it begins a message of several packets.
+    /// Whether the packet is the first of a message of at least two packets.
     pub const fn is_first(self) -> bool {
         matches!(self.position(), Position::First)
     }
-    /// Whether it is inside a message of at least three packets.
+    /// Whether the packet is neither the first nor the last of its message.
     pub const fn is_middle(self) -> bool {
         matches!(self.position(), Position::Middle)
     }
-    /// Whether it ends a message of several packets.
+    /// Whether the packet is the last of a message of at least two packets.
     pub const fn is_last(self) -> bool {
         matches!(self.position(), Position::Last)
     }
-    /// Whether it is a whole message.
+    /// Whether the packet is the only one of its message.
     pub const fn is_only(self) -> bool {
         matches!(self.position(), Position::Only)
     }
-    /// Whether a message begins with it: first or only.
+    /// Whether a message begins with the packet: its position is First or Only.
     pub const fn starts_message(self) -> bool {
         matches!(self.position(), Position::First | Position::Only)
     }
-    /// Whether a message ends with it: last or only.
+    /// Whether a message ends with the packet: its position is Last or Only.
     pub const fn ends_message(self) -> bool {
         matches!(self.position(), Position::Last | Position::Only)
     }
-    /// Whether it has immediate data.
+    /// Whether the packet carries immediate data.
     pub const fn has_imm(self) -> bool {
         matches!(self.extra(), Extra::Immediate)
     }
-    /// Whether it names a key to invalidate.
+    /// Whether the packet carries a remote key to invalidate.
     pub const fn has_invalidate(self) -> bool {
         matches!(self.extra(), Extra::Invalidate)
     }
-    /// Whether its packet uses up a posted receive at the responder when the message ends: every Send, and a Write with immediate data.
+    /// Whether the packet's message consumes a posted receive at the responder. True for every packet of a Send, and
+    /// for the last or only packet of a Write with immediate data.
     pub const fn consumes_receive(self) -> bool {
         match self.operation() {
             Operation::Send => true,
@@ -504,7 +520,7 @@ impl Opcode {
         }
     }
 
-    /// Its name without the service, as the specification writes it: "RDMA WRITE First".
+    /// The name of the opcode without its service, as the specification writes it, for example "RDMA WRITE First".
     pub const fn name(self) -> &'static str {
         if matches!(self.service(), Service::Cnp) {
             return "CNP";

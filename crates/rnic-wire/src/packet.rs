@@ -1,4 +1,4 @@
-//! A whole packet: its headers, its payload, and what may be wrong with it.
+//! Whole packets: headers, payload, and the reasons to reject a packet.
 
 use crate::header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, BthView, Deth, Ieth, ImmDt, ReadEth, Reader, RecvEth, Reth, SackEth, SendEth,
@@ -7,42 +7,56 @@ use crate::icrc::IcrcSeed;
 use crate::opcode::{Opcode, PayloadRule, Service, ext};
 use crate::{CNP_RESERVED_LEN, ICRC_LEN, MAX_24};
 
-/// Bytes of padding after a payload of `len` bytes.
+/// Number of padding bytes after a payload of `len` bytes, 0 to 3.
 pub const fn pad_count(len: usize) -> usize {
     len.wrapping_neg() & 3
 }
 
-/// All headers of a packet. Which extension headers it has follows from the opcode.
+/// All headers of a packet. The opcode determines which extension headers are present.
+///
+/// ```
+/// use rnic_wire::{Bth, Headers, ImmDt, Opcode};
+///
+/// let bth = Bth::new(Opcode::RC_SEND_ONLY_IMM, 17, 100);
+/// assert!(!Headers::new(bth).are_complete(), "the opcode requires immediate data");
+/// let headers = Headers { imm: Some(ImmDt(42)), ..Headers::new(bth) };
+/// assert!(headers.are_complete());
+///
+/// let mut bytes = [0; 16];
+/// assert_eq!(headers.emit(&mut bytes), 16);
+/// assert_eq!(Headers::parse(&bytes)?, headers);
+/// # Ok::<(), rnic_wire::Reject>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// Base transport header.
     pub bth: Bth,
-    /// UD.
+    /// Present in UD packets.
     pub deth: Option<Deth>,
-    /// Read requests; first or only packet of a Write; every packet of an IRN Write.
+    /// Present in read requests, in the first or only packet of a Write, and in every packet of an IRN Write.
     pub reth: Option<Reth>,
-    /// Atomic requests.
+    /// Present in atomic requests.
     pub atomic: Option<AtomicEth>,
-    /// Acknowledgements, atomic answers, read responses except middle ones.
+    /// Present in acknowledgements, atomic acknowledgements, and First, Last and Only packets of read responses.
     pub aeth: Option<Aeth>,
-    /// Atomic answers.
+    /// Present in atomic acknowledgements.
     pub atomic_ack: Option<AtomicAckEth>,
-    /// IRN Sends.
+    /// Present in IRN Sends.
     pub send: Option<SendEth>,
-    /// "With Immediate".
+    /// Present in packets "with Immediate".
     pub imm: Option<ImmDt>,
-    /// "With Invalidate".
+    /// Present in packets "with Invalidate".
     pub ieth: Option<Ieth>,
-    /// IRN Writes with immediate data.
+    /// Present in the last or only packet of an IRN Write with immediate data.
     pub recv: Option<RecvEth>,
-    /// IRN read and atomic requests.
+    /// Present in IRN read and atomic requests.
     pub read: Option<ReadEth>,
-    /// IRN acknowledgements, of requests and of read responses.
+    /// Present in IRN acknowledgements of requests and of read responses.
     pub sack: Option<SackEth>,
 }
 
 impl Headers {
-    /// Headers without extensions; add those that the opcode asks for:
+    /// Headers without extension headers. The caller adds the extension headers of the opcode:
     /// `Headers { reth: Some(reth), ..Headers::new(bth) }`.
     #[inline]
     pub const fn new(bth: Bth) -> Headers {
@@ -62,14 +76,14 @@ impl Headers {
         }
     }
 
-    /// Bytes of all headers, as the opcode determines them.
+    /// Length of all headers in bytes, which the opcode determines.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "headers are never empty")]
     pub const fn len(&self) -> usize {
         self.bth.opcode.header_len()
     }
 
-    /// Whether exactly the extension headers are there that the opcode asks for.
+    /// Whether exactly the extension headers of the opcode are present.
     #[inline]
     pub const fn are_complete(&self) -> bool {
         const fn bit(present: bool, bit: u16) -> u16 {
@@ -89,10 +103,10 @@ impl Headers {
         present == self.bth.opcode.extensions()
     }
 
-    /// Writes all headers to the start of `out` and returns how many bytes they are.
+    /// Writes all headers to the start of `out` and returns their length in bytes.
     ///
     /// # Panics
-    /// If the extension headers are not those of the opcode, or `out` is shorter than [`Headers::len`].
+    /// If [`Headers::are_complete`] is false, or `out` is shorter than [`Headers::len`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         assert!(self.are_complete(), "{} does not have these extension headers: {self:?}", self.bth.opcode);
@@ -138,22 +152,24 @@ impl Headers {
         at
     }
 
-    /// Reads the headers at the start of `bytes`, whatever follows them; for what is left of a packet that was cut off.
+    /// Parses the headers at the start of `bytes` and ignores the bytes after them. Use it for a truncated packet, of
+    /// which a capture holds only the start.
     ///
     /// # Errors
-    /// If they are not all there or have forbidden values.
+    /// If `bytes` ends before the headers do, or a header has forbidden values.
     pub fn parse(bytes: &[u8]) -> Result<Headers, Reject> {
         let len = bytes.len();
         let view = BthView::new(bytes).ok_or(Reject::TooShort { len })?;
         let opcode = check_bth(view)?;
         let needed = opcode.header_len();
         if len < needed {
-            return Err(Reject::HeadersCut { opcode, len, needed });
+            return Err(Reject::HeadersTruncated { opcode, len, needed });
         }
         Headers::parse_extensions(view.fields(opcode), bytes)
     }
 
-    /// Reads the extension headers of `bth.opcode` from `bytes`, which are at least as long as they.
+    /// Parses the extension headers of `bth.opcode` from `bytes`. The caller has checked that `bytes` holds all
+    /// headers.
     #[inline]
     fn parse_extensions(bth: Bth, bytes: &[u8]) -> Result<Headers, Reject> {
         let set = bth.opcode.extensions();
@@ -196,40 +212,56 @@ impl Headers {
     }
 }
 
-/// A packet: what is in a UDP datagram to port 4791.
+/// A packet: the payload of a UDP datagram to port 4791, except the ICRC at its end.
+///
+/// ```
+/// use rnic_wire::{IcrcSeed, Packet, ROCE_PORT};
+///
+/// let cnp = Packet::cnp(17);
+/// assert_eq!(cnp.len(), 32, "BTH, 16 reserved bytes and ICRC");
+///
+/// let mut datagram = [0; 32];
+/// let seed = IcrcSeed::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 49152, ROCE_PORT);
+/// cnp.emit(&seed, 0, &mut datagram);
+/// assert_eq!(Packet::parse(&datagram)?, cnp);
+///
+/// let error = Packet::parse(&datagram[..28]).unwrap_err();
+/// assert_eq!(error.to_string(), "12 B follow the header of the CNP, not 16 B");
+/// # Ok::<(), rnic_wire::Reject>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// Its headers; `bth.pad` is the padding that the payload's length asks for.
+    /// Headers; `bth.pad` is the number of padding bytes after `payload`.
     pub headers: Headers,
-    /// The message's bytes in it, without padding. In a CNP the 16 reserved bytes.
+    /// Payload without padding; in a CNP, the 16 reserved bytes.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// A packet of these headers and this payload; sets the padding count.
+    /// A packet with these headers and this payload; sets `headers.bth.pad`.
     #[inline]
     pub const fn new(mut headers: Headers, payload: &'a [u8]) -> Packet<'a> {
         headers.bth.pad = pad_count(payload.len()) as u8;
         Packet { headers, payload }
     }
 
-    /// A congestion notification for the queue pair `dest_qp`.
+    /// A congestion notification packet to queue pair `dest_qp`.
     pub const fn cnp(dest_qp: u32) -> Packet<'static> {
         Packet { headers: Headers::new(Bth::new(Opcode::CNP, dest_qp, 0)), payload: &[0; CNP_RESERVED_LEN] }
     }
 
-    /// Bytes on the wire, ICRC included.
+    /// Length on the wire in bytes, ICRC included.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a packet is never empty")]
     pub const fn len(&self) -> usize {
         self.headers.len() + self.payload.len() + pad_count(self.payload.len()) + ICRC_LEN
     }
 
-    /// Reads a packet from what a UDP datagram carries. Checks everything that can be checked without knowing the queue pair, except the
-    /// ICRC, which depends on the IP header ([`IcrcSeed::check`]).
+    /// Parses a packet from `bytes`, the payload of a UDP datagram. It checks everything that can be checked without
+    /// knowing the queue pair, except the ICRC, which also covers the IP header ([`IcrcSeed::check`]).
     ///
     /// # Errors
-    /// What the specification forbids. Whatever the bytes are, there is no panic.
+    /// If the packet violates the specification. No input causes a panic.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Reject> {
         let len = bytes.len();
@@ -243,7 +275,7 @@ impl<'a> Packet<'a> {
         }
         let header_len = opcode.header_len();
         if len < header_len + ICRC_LEN {
-            return Err(Reject::HeadersCut { opcode, len: len - ICRC_LEN, needed: header_len });
+            return Err(Reject::HeadersTruncated { opcode, len: len - ICRC_LEN, needed: header_len });
         }
         let padded = &bytes[header_len..len - ICRC_LEN];
         let pad = view.pad();
@@ -260,7 +292,8 @@ impl<'a> Packet<'a> {
     /// Checks the payload's length against the path MTU.
     ///
     /// # Errors
-    /// [`Reject::NotMtu`] for a first or middle packet that is not full, [`Reject::OverMtu`] for one that is too long.
+    /// [`Reject::NotMtu`] for a First or Middle packet whose payload is not exactly one MTU, [`Reject::OverMtu`] for a
+    /// Last or Only packet whose payload exceeds the MTU.
     #[inline]
     pub fn check_mtu(&self, mtu: usize) -> Result<(), Reject> {
         let (opcode, len) = (self.headers.bth.opcode, self.payload.len());
@@ -271,11 +304,11 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Writes the packet to the start of `out`, with the ICRC for the flow of `seed` and this IPv4 identification (IPv6: any number),
-    /// and returns how many bytes it is.
+    /// Writes the packet with its ICRC to the start of `out` and returns its length in bytes. `seed` holds the
+    /// addresses and ports of the datagram; `id` is its IPv4 identification (ignored for IPv6).
     ///
     /// # Panics
-    /// As [`Headers::emit`], or if `out` is shorter than [`Packet::len`].
+    /// Like [`Headers::emit`], or if `out` is shorter than [`Packet::len`].
     #[inline]
     pub fn emit(&self, seed: &IcrcSeed, id: u16, out: &mut [u8]) -> usize {
         let at = self.emit_without_icrc(out);
@@ -284,10 +317,10 @@ impl<'a> Packet<'a> {
         at + ICRC_LEN
     }
 
-    /// Writes headers, payload and padding to the start of `out` and returns how many bytes they are.
+    /// Writes headers, payload and padding to the start of `out` and returns their length in bytes.
     ///
     /// # Panics
-    /// As [`Headers::emit`], or if `out` is too short.
+    /// Like [`Headers::emit`], or if `out` is too short.
     #[inline]
     pub fn emit_without_icrc(&self, out: &mut [u8]) -> usize {
         let mut headers = self.headers;
@@ -323,98 +356,99 @@ fn check_payload(opcode: Opcode, len: usize, pad: u8) -> Result<(), Reject> {
     }
 }
 
-/// Why bytes are not a packet that may be looked at any further.
+/// The reason why received bytes are rejected: they are not a valid packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reject {
-    /// There is no room for a base transport header and an ICRC.
-    #[error("the packet is {len} B long, base transport header and ICRC alone are 16 B")]
+    /// The packet is shorter than a base transport header and an ICRC.
+    #[error("the packet is {len} B long; base transport header and ICRC alone are 16 B")]
     TooShort {
-        /// Bytes that are there.
+        /// Length of the packet in bytes.
         len: usize,
     },
-    /// The opcode is reserved, or of a service that is not known here.
-    #[error("opcode {0:#04x} is not one of RC, UC, UD, CNP or IRN")]
+    /// The opcode is reserved, or belongs to a service or operation that this crate does not support.
+    #[error("opcode {0:#04x} is not a supported opcode of RC, UC, UD, CNP or IRN")]
     UnknownOpcode(u8),
-    /// Only version 0 is defined.
-    #[error("transport version {0} is not 0")]
+    /// The transport version is not 0, the only version that the specification defines.
+    #[error("the transport version is {0}, not 0")]
     TransportVersion(u8),
-    /// Padding makes every packet a whole number of words.
-    #[error("the packet is {len} B long, not a multiple of 4 B")]
+    /// The length of the packet is not a multiple of four bytes, although padding makes it one.
+    #[error("the packet is {len} B long, which is not a multiple of 4 B")]
     NotWords {
-        /// Bytes that are there.
+        /// Length of the packet in bytes.
         len: usize,
     },
     /// The packet ends before its headers do.
-    #[error("the headers of {opcode} are {needed} B long, this packet has {len} B for them")]
-    HeadersCut {
+    #[error("the headers of {opcode} are {needed} B long, but the packet has only {len} B for them")]
+    HeadersTruncated {
         /// The opcode.
         opcode: Opcode,
-        /// Bytes before the ICRC.
+        /// Length in bytes of the part of the packet that can hold headers: without the ICRC, except in a truncated
+        /// packet.
         len: usize,
-        /// Bytes of all headers.
+        /// Length of all headers in bytes.
         needed: usize,
     },
-    /// The padding count exceeds what follows the headers.
-    #[error("{opcode} has a padding count of {pad} and fewer bytes after its headers")]
+    /// The padding count exceeds the number of bytes between the headers and the ICRC.
+    #[error("{opcode} has a padding count of {pad}, but fewer bytes than that after its headers")]
     PadBeyond {
         /// The opcode.
         opcode: Opcode,
         /// Padding count.
         pad: u8,
     },
-    /// Something follows the headers of a packet that has no payload.
-    #[error("{opcode} has no payload, {len} B follow the headers of this one")]
+    /// The packet has payload or padding, which its opcode forbids.
+    #[error("{opcode} must not have payload or padding, but {len} B follow the headers")]
     PayloadForbidden {
         /// The opcode.
         opcode: Opcode,
-        /// Bytes of payload and padding.
+        /// Length of payload and padding in bytes.
         len: usize,
     },
-    /// A first, middle or last packet has no payload.
-    #[error("{opcode} is one of several packets and must have payload, this one has none")]
+    /// A First, Middle or Last packet has no payload.
+    #[error("{opcode} must have at least 1 B of payload, but has none")]
     PayloadMissing {
         /// The opcode.
         opcode: Opcode,
     },
-    /// A first or middle packet has padding.
-    #[error("{opcode} has a padding count of {pad}, a full packet has no padding")]
+    /// A First or Middle packet has padding.
+    #[error("{opcode} has a padding count of {pad}; a packet with a full MTU of payload must not have padding")]
     PadForbidden {
         /// The opcode.
         opcode: Opcode,
         /// Padding count.
         pad: u8,
     },
-    /// A CNP does not have its 16 reserved bytes.
+    /// The length of a CNP's reserved field is not 16 bytes.
     #[error("{len} B follow the header of the CNP, not 16 B")]
     CnpLength {
-        /// Bytes that are there.
+        /// Bytes after the header, without padding and ICRC.
         len: usize,
     },
-    /// A connected packet is addressed to the multicast queue pair.
-    #[error("{opcode} is addressed to queue pair 0xffffff, which is for multicast datagrams")]
+    /// A packet that is not a datagram is addressed to the multicast queue pair.
+    #[error("{opcode} is addressed to queue pair 0xffffff, which accepts only UD multicast")]
     MulticastQp {
         /// The opcode.
         opcode: Opcode,
     },
-    /// The syndrome of an acknowledgement is reserved.
-    #[error("syndrome {0:#04x} is reserved")]
+    /// The AETH syndrome has a reserved value.
+    #[error("AETH syndrome {0:#04x} is reserved")]
     Syndrome(u8),
-    /// A first or middle packet is not full.
-    #[error("{opcode} has {len} B of payload, not the path MTU of {mtu} B")]
+    /// The payload of a First or Middle packet is not exactly one path MTU.
+    #[error("{opcode} has {len} B of payload, not exactly the path MTU of {mtu} B")]
     NotMtu {
         /// The opcode.
         opcode: Opcode,
-        /// Bytes of payload.
+        /// Length of the payload in bytes.
         len: usize,
         /// Path MTU in bytes.
         mtu: usize,
     },
-    /// A packet is longer than the path allows.
+    /// The payload exceeds the path MTU.
     #[error("{opcode} has {len} B of payload, more than the path MTU of {mtu} B")]
     OverMtu {
         /// The opcode.
         opcode: Opcode,
-        /// Bytes of payload.
+        /// Length of the payload in bytes.
         len: usize,
         /// Path MTU in bytes.
         mtu: usize,
@@ -422,14 +456,14 @@ pub enum Reject {
 }
 
 impl Reject {
-    /// A short name that does not change, for counters.
+    /// A short stable name of the reason, for use as the label of a counter.
     pub const fn label(&self) -> &'static str {
         match self {
             Reject::TooShort { .. } => "too_short",
             Reject::UnknownOpcode(_) => "unknown_opcode",
             Reject::TransportVersion(_) => "transport_version",
             Reject::NotWords { .. } => "not_words",
-            Reject::HeadersCut { .. } => "headers_cut",
+            Reject::HeadersTruncated { .. } => "headers_truncated",
             Reject::PadBeyond { .. } => "pad_beyond",
             Reject::PayloadForbidden { .. } => "payload_forbidden",
             Reject::PayloadMissing { .. } => "payload_missing",

@@ -1,27 +1,39 @@
-//! Priority flow control (IEEE 802.1Qbb): a MAC control frame that pauses priorities of its receiver's transmitter.
+//! Priority flow control (PFC, IEEE 802.1Qbb): a MAC control frame that tells its receiver to stop transmitting given
+//! priorities.
 
 use crate::bytes::{array, put, read_u16};
 use crate::frame::{ETHERTYPE_MAC_CONTROL, MacAddr};
 
-/// What a PFC frame asks for.
+/// The contents of a PFC frame: a pause time for each enabled priority.
+///
+/// ```
+/// use rnic_wire::{Content, Frame, LinkType, MacAddr, Pfc};
+///
+/// let pause = Pfc::of(3, 0xffff);
+/// let frame = pause.emit(MacAddr([2, 0, 0, 0, 0, 1]));
+/// assert_eq!(Frame::parse(LinkType::Ethernet, &frame).content, Content::Pfc(pause));
+/// assert_eq!(pause.quanta_of(3), Some(0xffff));
+/// assert_eq!(pause.quanta_of(4), None, "the frame neither pauses nor resumes priority 4");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pfc {
-    /// Priorities that the frame is about, bit 0 for priority 0.
+    /// Bitmap of the priorities that the frame pauses or resumes; bit 0 is priority 0.
     pub enabled: u8,
-    /// By priority: how long to pause, in quanta of 512 bit times; 0 resumes. Without meaning where `enabled` is clear.
+    /// Pause time by priority, in quanta of 512 bit times; 0 resumes the priority. Ignored for a priority whose
+    /// `enabled` bit is clear.
     pub quanta: [u16; 8],
 }
 
 impl Pfc {
-    /// Bytes of a frame, without frame check sequence: the smallest that Ethernet has.
+    /// Length of the frame in bytes, without frame check sequence: the minimum length of an Ethernet frame.
     pub const FRAME_LEN: usize = 60;
-    /// To whom PFC frames go: the neighbour on the cable, no bridge forwards them.
+    /// Destination address of PFC frames. Bridges do not forward it, so a frame reaches only the other end of the link.
     pub const DESTINATION: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
     const OPCODE: u16 = 0x0101;
-    /// Opcode, class-enable vector and eight timers.
+    /// Length in bytes of opcode, class-enable vector and eight timers.
     const LEN: usize = 20;
 
-    /// Pauses one priority for `quanta`; 0 resumes it.
+    /// A frame that pauses one priority for `quanta` quanta, or resumes it if `quanta` is 0.
     ///
     /// # Panics
     /// If `priority` exceeds 7.
@@ -31,13 +43,13 @@ impl Pfc {
         pfc
     }
 
-    /// How long a priority is to be paused, in quanta; `None` if the frame says nothing about it.
+    /// The pause time of `priority` in quanta; `None` if the frame neither pauses nor resumes this priority.
     pub fn quanta_of(&self, priority: u8) -> Option<u16> {
         let quanta = self.quanta.get(usize::from(priority))?;
         (self.enabled >> priority & 1 == 1).then_some(*quanta)
     }
 
-    /// Reads what follows the EtherType; `None` if it is another MAC control frame or too short.
+    /// Parses the bytes after the EtherType; `None` if they are another MAC control frame or too short.
     pub fn parse(bytes: &[u8]) -> Option<Pfc> {
         if bytes.len() < Pfc::LEN || read_u16(bytes, 0) != Pfc::OPCODE {
             return None;
@@ -47,7 +59,7 @@ impl Pfc {
         Some(Pfc { enabled, quanta })
     }
 
-    /// The frame, without frame check sequence.
+    /// The Ethernet frame, without frame check sequence.
     pub fn emit(&self, source: MacAddr) -> [u8; Pfc::FRAME_LEN] {
         let mut out = [0; Pfc::FRAME_LEN];
         put(&mut out, 0, &Pfc::DESTINATION.0);

@@ -1,4 +1,4 @@
-//! Frames against bytes written by hand, what is told apart, and what is malformed.
+//! Compares frames with hand-written bytes, and checks the classification of other and of malformed frames.
 
 use proptest::prelude::*;
 use rnic_wire::icrc::DONT_FRAGMENT;
@@ -37,7 +37,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// The datagram in a frame that must hold one.
+/// The RoCEv2 datagram in a frame; panics if the frame holds none.
 fn roce_v2<'a>(link: LinkType, bytes: &'a [u8]) -> rnic_wire::RoceV2<'a> {
     match Frame::parse(link, bytes).content {
         Content::RoceV2(datagram) => datagram,
@@ -45,7 +45,7 @@ fn roce_v2<'a>(link: LinkType, bytes: &'a [u8]) -> rnic_wire::RoceV2<'a> {
     }
 }
 
-/// What a frame that is not RoCE is called.
+/// The description of a frame that is not RoCE; panics if it is RoCE.
 fn other(link: LinkType, bytes: &[u8]) -> &'static str {
     match Frame::parse(link, bytes).content {
         Content::Other(name) => name,
@@ -76,7 +76,7 @@ fn ipv6_as_scapy_writes_it() {
     assert_eq!(emit(&Envelope { udp_checksum: true, ..over_ipv6() }, &hello()), expected);
 }
 
-/// A CNP captured from a ConnectX-4 Lx, which scapy 2.8 has among its tests.
+/// A CNP that was captured from a ConnectX-4 Lx; it comes from the tests of scapy 2.8.
 #[test]
 fn a_cnp_as_a_network_card_writes_it() {
     let captured = hex("e41d2dab2bc2 7cfe90643b32 0800
@@ -118,14 +118,14 @@ fn the_icrc_of_a_frame_covers_what_routers_leave_alone() {
         icrc_is_right(datagram.body, datagram.icrc())
     };
     let ipv4 = emit(&over_ipv4(), &hello());
-    // Ethernet; type of service, time to live, checksum; UDP checksum; byte 4 of the base transport header.
+    // Not covered: Ethernet header; IPv4 type of service, time to live, checksum; UDP checksum; byte 4 of the BTH.
     let free = [0, 7, 15, 22, 24, 25, 40, 41, 46];
     for at in free {
         let mut bytes = ipv4.clone();
         bytes[at] ^= 0xff;
         assert!(check(&bytes), "byte {at}");
     }
-    // Identification, addresses, source port, base transport header, payload, ICRC.
+    // Covered: IPv4 identification and addresses, UDP source port, BTH, payload, the ICRC itself.
     for at in [18, 19, 27, 33, 34, 42, 45, 49, 55, 60, 65] {
         let mut bytes = ipv4.clone();
         bytes[at] ^= 1;
@@ -188,18 +188,19 @@ fn a_capture_may_be_cut_off() {
     }
 }
 
-/// RoCEv1 by hand: the ICRC is the CRC-32 (by Python's zlib) of 8 ones, the GRH with ones for traffic class, flow label and hop limit, and the rest.
+/// A hand-written RoCEv1 frame. Python's zlib computed the ICRC: the CRC-32 over 8 bytes 0xff, the GRH with ones for
+/// traffic class, flow label and hop limit, and the remaining bytes.
 #[test]
 fn roce_v1_is_told_apart() {
     let bytes = hex("02000000000b 02000000000a 8915
          60000000 0018 1b 40 fe800000000000000000000000000001 fe800000000000000000000000000002
          0430ffff 00000011 80abcdef 68656c6c6f 000000 ba5ad7c0");
-    let Content::RoceV1(v1) = Frame::parse(LinkType::Ethernet, &bytes).content else { panic!("RoCEv1 is not seen") };
+    let Content::RoceV1(v1) = Frame::parse(LinkType::Ethernet, &bytes).content else { panic!("not parsed as RoCEv1") };
     assert_eq!((v1.grh.source.to_string(), v1.grh.hop_limit, v1.missing), ("fe80::1".to_string(), 64, 0));
     assert_eq!(Packet::parse(v1.body), Ok(hello()));
     assert!(icrc_is_right(v1.body, v1.icrc()));
     let Content::RoceV1(cut) = Frame::parse(LinkType::Ethernet, &bytes[..70]).content else {
-        panic!("RoCEv1 is not seen")
+        panic!("not parsed as RoCEv1")
     };
     assert_eq!((cut.missing, cut.icrc()), (8, None));
 }
@@ -214,7 +215,7 @@ fn priority_flow_control() {
     assert_eq!(Frame::parse(LinkType::Ethernet, &bytes).content, Content::Pfc(pfc));
     assert_eq!([0, 1, 3, 8].map(|priority| pfc.quanta_of(priority)), [Some(0xffff), None, Some(1), None]);
     assert_eq!(Pfc::of(3, 0), Pfc { enabled: 8, quanta: [0; 8] });
-    // Link-wide pause is something else.
+    // The pause frame of the whole link is not a PFC frame.
     let mut pause = bytes;
     pause[14] = 0;
     assert_eq!(Frame::parse(LinkType::Ethernet, &pause).content, Content::Other("MAC control"));
@@ -262,17 +263,17 @@ fn what_contradicts_itself_is_malformed() {
     assert_eq!(why(&ipv4[..33]), "the frame ends inside its IPv4 header");
     assert_eq!(why(&ipv6[..53]), "the frame ends inside its IPv6 header");
     assert_eq!(why(&ipv4[..41]), "the frame ends inside its UDP header");
-    let contradiction = "the IPv4 header's version or lengths contradict themselves";
+    let contradiction = "the IPv4 header has a wrong version or inconsistent lengths";
     assert_eq!(why(&change(&ipv4, 14, 0x55)), contradiction);
     assert_eq!(why(&change(&ipv4, 14, 0x44)), contradiction);
     assert_eq!(why(&change(&ipv4, 17, 19)), contradiction);
     assert_eq!(why(&change(&ipv6, 14, 0x50)), "the IPv6 header's version is not 6");
-    let length = "the UDP length contradicts the IP header";
+    let length = "the UDP length is inconsistent with the length in the IP header";
     assert_eq!(why(&change(&ipv4, 39, 7)), length);
     assert_eq!(why(&change(&ipv4, 39, 0x21)), length);
     assert_eq!(why(&change(&ipv6, 59, 0x21)), length);
     let v1 = change(&change(&ipv6, 12, 0x89), 13, 0x15);
-    let header = "the global routing header's version is not 6 or no base transport header follows it";
+    let header = "the global routing header's version is not 6, or its next header is not 0x1b (BTH)";
     assert_eq!(why(&v1), header);
     assert_eq!(why(&v1[..53]), "the frame ends inside its global routing header");
     assert_eq!(why(&Pfc::of(0, 1).emit(A)[..33]), "the PFC frame ends before its eight timers do");

@@ -1,11 +1,11 @@
-//! Every header against bytes written by hand from its bit layout.
+//! Compares every header with bytes that were written by hand from the header's bit layout.
 
 use rnic_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, BthView, Credits, Deth, Headers, Ieth, ImmDt, NakCode, Opcode, Packet, ReadEth,
     RecvEth, Reth, RnrTimer, SackEth, SendEth, Syndrome,
 };
 
-/// A header in and out.
+/// Checks that a header is emitted as the given bytes, and that these bytes are parsed as the header.
 macro_rules! vector {
     ($type:ident, $value:expr, $bytes:expr) => {{
         let (value, bytes) = ($value, $bytes);
@@ -33,7 +33,7 @@ fn base_transport_header() {
     assert_eq!(Headers::parse(&[&bytes[..], &[0; 4]].concat()).unwrap().bth, bth);
     assert_eq!(Bth::LEN, 12);
 
-    // Only IRN's packets say how often they were sent.
+    // Only IRN packets carry the attempt.
     for (opcode, byte) in [(Opcode::IRN_ACKNOWLEDGE, 0xff), (Opcode::RC_ACKNOWLEDGE, 0x80)] {
         let bth = Bth { ack_request: true, attempt: 255, ..Bth::new(opcode, 1, 2) };
         assert_eq!(bth.emit()[8], byte);
@@ -143,7 +143,7 @@ fn credits_and_timers_go_both_ways() {
         assert_eq!(
             Credits::at_most(count + u32::from(code >= 4)),
             credits,
-            "between two values the lower one is promised"
+            "a number between two codes is rounded down"
         );
     }
     assert_eq!(Credits::at_most(u32::MAX).count(), Some(32_768));
@@ -153,9 +153,9 @@ fn credits_and_timers_go_both_ways() {
     for code in 0..32 {
         let timer = RnrTimer::from_code(code);
         assert_eq!(RnrTimer::at_least(timer.micros()), timer);
-        assert_eq!(RnrTimer::at_least(timer.micros() - 1), timer, "between two values the longer one is waited");
+        assert_eq!(RnrTimer::at_least(timer.micros() - 1), timer, "a time between two codes is rounded up");
     }
-    // 0.01 ms, 0.64 ms, 491.52 ms and, as code 0, the longest.
+    // 0.01 ms, 0.64 ms, 491.52 ms, and the longest time as code 0.
     let micros = [1, 12, 31, 0].map(|code| RnrTimer::from_code(code).micros());
     assert_eq!(micros, [10, 640, 491_520, 655_360]);
     assert_eq!(RnrTimer::at_least(0).code(), 1);

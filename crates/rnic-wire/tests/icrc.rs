@@ -1,9 +1,10 @@
-//! The ICRC against packets that scapy 2.8 built, and what it tells of damage.
+//! Compares the ICRC with that of packets that scapy 2.8 built, and checks that the ICRC detects corruption.
 
 use rnic_wire::icrc::IcrcSeed;
 use rnic_wire::{Opcode, Packet, ROCE_PORT};
 
-/// A Send of "hello" as scapy wrote it: base transport header to ICRC, over IPv4 (identification 0x1234) and IPv6.
+/// A Send of "hello" that scapy built, from base transport header to ICRC, over IPv4 (identification 0x1234) and over
+/// IPv6.
 const IPV4: [u8; 24] = *b"\x04\x30\xff\xff\0\0\0\x11\x80\xab\xcd\xefhello\0\0\0\xb0\x1a\xa0\xb5";
 const IPV6: [u8; 24] = *b"\x04\x30\xff\xff\0\0\0\x11\x80\xab\xcd\xefhello\0\0\0\x5d\x3b\x7a\x77";
 
@@ -91,15 +92,16 @@ fn too_few_bytes_are_wrong() {
     }
 }
 
-/// Damages a packet of 64 bytes 2^20 times at random. Solving for the identification lets 2^-16 of them pass, so 16 are expected, with a
-/// standard deviation of 4; of those, one in 1024 has an identification below 64.
+/// Corrupts a packet of 64 bytes 2^20 times at random. If the identification is unknown, one of 2^16 corrupted packets
+/// passes, so 16 should pass, with a standard deviation of 4. One in 1024 of the packets that pass has an
+/// identification below 64.
 #[test]
 fn an_unknown_identification_costs_16_of_32_bits() {
     let mut whole = [0x33; 64];
     whole[..12].copy_from_slice(&IPV4[..12]);
     let icrc = ipv4().icrc(7, &whole[..60]);
     whole[60..].copy_from_slice(&icrc.to_le_bytes());
-    // Numbers of a fixed sequence (xorshift).
+    // Pseudo-random numbers (xorshift) with a fixed seed.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
         state ^= state << 13;
@@ -120,7 +122,7 @@ fn an_unknown_identification_costs_16_of_32_bits() {
         small += u32::from(id.is_some_and(|id| id < 64));
     }
     assert_eq!((known, small), (0, 0));
-    assert!((4..=32).contains(&solved), "{solved} of 2^20 damaged packets pass");
+    assert!((4..=32).contains(&solved), "{solved} of 2^20 corrupted packets pass");
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Frames of every opcode, read by software that has nothing to do with this crate: tshark must see the same opcode and fields, and
-//! scapy must compute the same ICRC.
+//! Checks frames of every opcode with independent software: tshark must decode the same opcode and fields, and scapy
+//! must compute the same ICRC.
 //!
-//! tshark 4 and scapy 2.8; without them these tests skip themselves and say so.
+//! The tests need tshark 4 and scapy 2.8. Where one is not installed, its tests print a message and pass without
+//! checking anything.
 
 mod common;
 
@@ -17,7 +18,7 @@ use std::process::Command;
 const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa]);
 const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb]);
 
-/// A frame and what was asked of it.
+/// A frame and the values that it was built from.
 struct Sample {
     envelope: Envelope,
     headers: Headers,
@@ -35,7 +36,7 @@ impl Sample {
     }
 }
 
-/// Numbers of a fixed sequence (xorshift): every bit of every field is tried both ways.
+/// Pseudo-random numbers (xorshift) with a fixed seed, so that every bit of every field is both 0 and 1 in some frame.
 struct Numbers(u64);
 
 impl Numbers {
@@ -76,7 +77,7 @@ fn envelope(number: usize, random: u64) -> Envelope {
     envelope
 }
 
-/// Each opcode over IPv4 and IPv6, with several payloads.
+/// Frames of each opcode over IPv4 and IPv6, with several payload lengths.
 fn samples() -> Vec<Sample> {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     let mut samples = Vec::new();
@@ -93,7 +94,7 @@ fn samples() -> Vec<Sample> {
                 fecn: bit(2),
                 becn: bit(3) || *opcode == Opcode::CNP,
                 ack_request: bit(4),
-                // Queue pairs 0 and 1 carry management datagrams.
+                // Skip queue pairs 0 and 1: tshark decodes their payload as management datagrams.
                 ..Bth::new(*opcode, (random >> 24) as u32 & 0x7f_ffff | 0x10, (random >> 40) as u32 & 0xff_ffff)
             };
             let payload: Vec<u8> = match *opcode {
@@ -118,7 +119,8 @@ fn write(folder: &Path, frames: impl Iterator<Item = Vec<u8>>) -> PathBuf {
     path
 }
 
-/// What tshark says about these fields, a row for each frame; `None`, with a message, where it is not installed.
+/// The values that tshark decodes for these fields, one row per frame. Prints a message and returns `None` if tshark is
+/// not installed.
 fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark").arg("--version").output().is_err() {
         eprintln!("SKIPPED: tshark is not installed (Debian: tshark)");
@@ -126,7 +128,7 @@ fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     }
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);
-    // What takes payload for its own where it thinks it knows it.
+    // Disable dissectors that guess at the contents of the payload.
     for protocol in ["rpcordma", "infiniband.eoib"] {
         command.args(["--disable-protocol", protocol]);
     }
@@ -142,13 +144,13 @@ fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     Some(text.lines().map(|line| line.split('\t').map(str::to_string).collect()).collect())
 }
 
-/// A number as tshark or the test writes it, in either base; text that is none stays as it is.
+/// Whether two values are equal. Numbers may be written in decimal or hexadecimal; other text must be identical.
 fn same(seen: &str, expected: &str) -> bool {
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    // tshark tells some fields twice.
+    // tshark prints some fields twice.
     let one = |seen: &str| seen == expected || (number(seen).is_some() && number(seen) == number(expected));
     seen == expected || seen.split(',').all(one)
 }
@@ -157,8 +159,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What tshark should say about a frame: (field, value). Behind the base transport header of an opcode that it does not know, IRN's and
-/// CNP, it sees nothing.
+/// The fields that tshark should decode from a frame, as (field, value). For opcodes that tshark does not know (IRN and
+/// CNP) it decodes nothing after the base transport header.
 fn expected(sample: &Sample) -> Vec<(&'static str, String)> {
     let (headers, bth, bytes) = (&sample.headers, &sample.headers.bth, &sample.bytes);
     let flag = |flag: bool| u8::from(flag).to_string();
@@ -263,7 +265,7 @@ fn tshark_sees_what_was_written() {
             let wanted = expected.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value);
             assert!(
                 same(seen, wanted),
-                "{name} of {}: tshark sees `{seen}`, it is `{wanted}`",
+                "{name} of {}: tshark decodes `{seen}`, expected `{wanted}`",
                 sample.headers.bth.opcode
             );
         }
@@ -296,7 +298,8 @@ fn tshark_sees_the_time_to_the_nanosecond() {
     assert_eq!(rows, [["1700000000.000000000", "wire"], ["1700000000.000000001", "wire"]]);
 }
 
-/// A Python that has scapy; `None`, with a message, where there is none.
+/// The path of a Python interpreter with scapy, and of the script to run. Prints a message and returns `None` if there
+/// is none.
 fn python() -> Option<(PathBuf, PathBuf)> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = home.join("tests/scapy_icrc.py");

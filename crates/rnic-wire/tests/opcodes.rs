@@ -1,4 +1,4 @@
-//! The opcode table against the specification's list, and each opcode's packet in and out.
+//! Checks the opcode table against the specification, and that a packet of each opcode survives emitting and parsing.
 
 mod common;
 

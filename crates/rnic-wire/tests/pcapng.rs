@@ -1,4 +1,4 @@
-//! The capture file, byte by byte.
+//! Compares a capture file with the expected bytes.
 
 use rnic_wire::pcapng::Writer;
 
@@ -27,7 +27,7 @@ fn a_file_of_one_frame() {
 }
 
 #[test]
-#[should_panic(expected = "there are 1 interfaces, not 1")]
+#[should_panic(expected = "interface 1 does not exist: the file has 1 interfaces, numbered from 0")]
 fn an_unknown_interface_is_a_mistake_of_the_caller() {
     let _ = Writer::new(Vec::new(), &["h0"]).unwrap().frame(1, 0, &[]);
 }

@@ -1,4 +1,4 @@
-//! The reference in `docs/reference/wire.md` says what the code does.
+//! Checks the tables in `docs/reference/wire.md` against the code.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn table(head: &str) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-/// The extension headers of an opcode in the reference's words.
+/// The names, as in the reference, of the extension headers of an opcode.
 fn extensions(opcode: Opcode) -> Vec<&'static str> {
     let headers = headers_of(opcode, [0; 14]);
     let all = [
@@ -75,7 +75,7 @@ fn rejections() {
         Reject::UnknownOpcode(0),
         Reject::TransportVersion(0),
         Reject::NotWords { len: 0 },
-        Reject::HeadersCut { opcode, len: 0, needed: 0 },
+        Reject::HeadersTruncated { opcode, len: 0, needed: 0 },
         Reject::PadBeyond { opcode, pad: 0 },
         Reject::PayloadForbidden { opcode, len: 0 },
         Reject::PayloadMissing { opcode },

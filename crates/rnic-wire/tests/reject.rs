@@ -1,4 +1,4 @@
-//! Every reason to reject a packet, reached; and no bytes that cause a panic.
+//! Every reason to reject a packet has a test case here, and no input makes the parser panic.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::any_packet;
 use proptest::prelude::*;
 use rnic_wire::{Bth, BthView, Headers, IcrcSeed, Opcode, Packet, ROCE_PORT, Reject};
 
-/// A packet of this opcode with `rest` between base transport header and ICRC.
+/// A packet with this opcode, and with the bytes `rest` between base transport header and ICRC.
 fn bytes(opcode: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
     [&[opcode, flags, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 1], rest, &[0; 4]].concat()
 }
@@ -22,69 +22,73 @@ fn every_reason_has_a_sentence() {
     let mut multicast = bytes(0x01, 0x40, &[0; 4]);
     multicast[5..8].fill(0xff);
     let cases = [
-        (vec![], "the packet is 0 B long, base transport header and ICRC alone are 16 B", "too_short"),
+        (vec![], "the packet is 0 B long; base transport header and ICRC alone are 16 B", "too_short"),
         (
             bytes(0x01, 0x40, &[])[..15].to_vec(),
-            "the packet is 15 B long, base transport header and ICRC alone are 16 B",
+            "the packet is 15 B long; base transport header and ICRC alone are 16 B",
             "too_short",
         ),
-        (bytes(0x15, 0x40, &[0; 4]), "opcode 0x15 is not one of RC, UC, UD, CNP or IRN", "unknown_opcode"),
-        (bytes(0x1c, 0x40, &[0; 4]), "opcode 0x1c is not one of RC, UC, UD, CNP or IRN", "unknown_opcode"),
-        (bytes(0x04, 0x41, &[0; 4]), "transport version 1 is not 0", "transport_version"),
-        (bytes(0x04, 0x40, &[0; 3]), "the packet is 19 B long, not a multiple of 4 B", "not_words"),
+        (
+            bytes(0x15, 0x40, &[0; 4]),
+            "opcode 0x15 is not a supported opcode of RC, UC, UD, CNP or IRN",
+            "unknown_opcode",
+        ),
+        (
+            bytes(0x1c, 0x40, &[0; 4]),
+            "opcode 0x1c is not a supported opcode of RC, UC, UD, CNP or IRN",
+            "unknown_opcode",
+        ),
+        (bytes(0x04, 0x41, &[0; 4]), "the transport version is 1, not 0", "transport_version"),
+        (bytes(0x04, 0x40, &[0; 3]), "the packet is 19 B long, which is not a multiple of 4 B", "not_words"),
         (
             bytes(0x0c, 0x40, &[0; 12]),
-            "the headers of RC RDMA READ Request are 28 B long, this packet has 24 B for them",
-            "headers_cut",
+            "the headers of RC RDMA READ Request are 28 B long, but the packet has only 24 B for them",
+            "headers_truncated",
         ),
         (
             bytes(0xd4, 0x40, &[0; 28]),
-            "the headers of IRN FetchAdd are 44 B long, this packet has 40 B for them",
-            "headers_cut",
+            "the headers of IRN FetchAdd are 44 B long, but the packet has only 40 B for them",
+            "headers_truncated",
         ),
         (
             bytes(0x04, pad(1), &[]),
-            "RC SEND Only has a padding count of 1 and fewer bytes after its headers",
+            "RC SEND Only has a padding count of 1, but fewer bytes than that after its headers",
             "pad_beyond",
         ),
         (
             bytes(0x0c, 0x40, &[0; 20]),
-            "RC RDMA READ Request has no payload, 4 B follow the headers of this one",
+            "RC RDMA READ Request must not have payload or padding, but 4 B follow the headers",
             "payload_forbidden",
         ),
         (
             bytes(0x11, pad(3), &[0x1f, 0, 0, 0, 0, 0, 0, 0]),
-            "RC Acknowledge has no payload, 4 B follow the headers of this one",
+            "RC Acknowledge must not have payload or padding, but 4 B follow the headers",
             "payload_forbidden",
         ),
         (
             bytes(0x14, 0x40, &[0; 32]),
-            "RC FetchAdd has no payload, 4 B follow the headers of this one",
+            "RC FetchAdd must not have payload or padding, but 4 B follow the headers",
             "payload_forbidden",
         ),
-        (
-            bytes(0x00, 0x40, &[]),
-            "RC SEND First is one of several packets and must have payload, this one has none",
-            "payload_missing",
-        ),
+        (bytes(0x00, 0x40, &[]), "RC SEND First must have at least 1 B of payload, but has none", "payload_missing"),
         (
             bytes(0x28, 0x40, &[]),
-            "UC RDMA WRITE Last is one of several packets and must have payload, this one has none",
+            "UC RDMA WRITE Last must have at least 1 B of payload, but has none",
             "payload_missing",
         ),
         (
             bytes(0x0e, pad(1), &[0; 8]),
-            "RC RDMA READ Response Middle has a padding count of 1, a full packet has no padding",
+            "RC RDMA READ Response Middle has a padding count of 1; a packet with a full MTU of payload must not have padding",
             "pad_forbidden",
         ),
         (bytes(0x81, 0x40, &[0; 12]), "12 B follow the header of the CNP, not 16 B", "cnp_length"),
         (bytes(0x81, pad(1), &[0; 16]), "15 B follow the header of the CNP, not 16 B", "cnp_length"),
         (
             multicast,
-            "RC SEND Middle is addressed to queue pair 0xffffff, which is for multicast datagrams",
+            "RC SEND Middle is addressed to queue pair 0xffffff, which accepts only UD multicast",
             "multicast_qp",
         ),
-        (bytes(0x11, 0x40, &[0x65, 0, 0, 0]), "syndrome 0x65 is reserved", "syndrome"),
+        (bytes(0x11, 0x40, &[0x65, 0, 0, 0]), "AETH syndrome 0x65 is reserved", "syndrome"),
     ];
     for (bytes, sentence, label) in cases {
         assert_eq!(reject(&bytes), (sentence.to_string(), label));
@@ -114,7 +118,7 @@ fn the_path_mtu() {
     let full = Reject::NotMtu { opcode: Opcode::RC_SEND_FIRST, len: 8, mtu: 256 };
     assert_eq!(
         (full.to_string().as_str(), full.label()),
-        ("RC SEND First has 8 B of payload, not the path MTU of 256 B", "not_mtu")
+        ("RC SEND First has 8 B of payload, not exactly the path MTU of 256 B", "not_mtu")
     );
     let over = Reject::OverMtu { opcode: Opcode::RC_SEND_LAST, len: 257, mtu: 256 };
     assert_eq!(
@@ -137,12 +141,13 @@ fn headers_without_the_rest_of_their_packet() {
     assert_eq!(Headers::parse(&whole[..28]), Ok(headers));
     assert_eq!(
         Headers::parse(&whole[..27]),
-        Err(Reject::HeadersCut { opcode: Opcode::RC_WRITE_ONLY, len: 27, needed: 28 })
+        Err(Reject::HeadersTruncated { opcode: Opcode::RC_WRITE_ONLY, len: 27, needed: 28 })
     );
     assert_eq!(Headers::parse(&whole[..11]), Err(Reject::TooShort { len: 11 }));
 }
 
-/// Whatever the bytes are, nothing panics, and what is accepted is written as it was read, except reserved bits and padding.
+/// Checks that no parser panics on `bytes`, and that a packet that `Packet::parse` accepts is equal after emitting and
+/// parsing it again.
 fn holds_for(bytes: &[u8]) {
     let _ = (BthView::new(bytes).map(|view| view.opcode()), Headers::parse(bytes));
     let seed = IcrcSeed::ipv4([1, 2, 3, 4].into(), [5, 6, 7, 8].into(), 9, ROCE_PORT);

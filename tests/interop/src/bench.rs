@@ -1,10 +1,10 @@
 //! What a case works with, and how cases are run.
 
-use crate::cable::{Cable, Relay};
 use crate::error::{Error, Result};
 use crate::fault::Faults;
 use crate::guest::{Guest, GuestOptions};
 use crate::image::GuestImage;
+use crate::link::{Link, Relay};
 use crate::port::FramePort;
 use crate::tap::HostNetwork;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,42 +37,42 @@ impl Bench {
         &self.directory
     }
 
-    /// A booted guest and our port at the other end of its cable.
+    /// A booted guest and our port at the other end of its link.
     ///
     /// # Errors
     /// If it does not boot.
     pub fn guest_and_port(&self, options: &GuestOptions) -> Result<(Guest, FramePort)> {
-        let cable = Cable::new()?;
-        let port = FramePort::new(cable.left);
-        let mut guest = Guest::start(&self.image, options, cable.right, &self.directory)?;
+        let link = Link::new()?;
+        let port = FramePort::new(link.left);
+        let mut guest = Guest::start(&self.image, options, link.right, &self.directory)?;
         guest.await_boot()?;
         Ok((guest, port))
     }
 
-    /// A booted guest whose cable leads to a network namespace of this machine, with faults from there to the guest and back. TCP
-    /// crosses that cable too.
+    /// A booted guest whose link leads to a network namespace of this machine, with faults from there to the guest and
+    /// back. TCP crosses that link too.
     ///
     /// # Errors
     /// If it does not boot; [`Error::Unavailable`] where there can be no namespace.
     pub fn guest_and_network(&self, to_guest: Faults, to_network: Faults) -> Result<(Guest, HostNetwork, Relay)> {
         let options = GuestOptions { out_of_band: false, ..GuestOptions::default() };
         let (network, tap) = HostNetwork::new(options.mtu)?;
-        let cable = Cable::new()?;
-        let relay = Relay::new(tap, cable.left, to_guest, to_network);
-        let mut guest = Guest::start(&self.image, &options, cable.right, &self.directory)?;
+        let link = Link::new()?;
+        let relay = Relay::new(tap, link.left, to_guest, to_network);
+        let mut guest = Guest::start(&self.image, &options, link.right, &self.directory)?;
         guest.await_boot()?;
         Ok((guest, network, relay))
     }
 
-    /// Two booted guests on one cable. TCP between them crosses that cable too.
+    /// Two booted guests on one link. TCP between them crosses that link too.
     ///
     /// # Errors
     /// If one does not boot.
     pub fn two_guests(&self, mtu: u32) -> Result<[Guest; 2]> {
-        let cable = Cable::new()?;
+        let link = Link::new()?;
         let options = |number| GuestOptions { number, mtu, out_of_band: false };
-        let mut first = Guest::start(&self.image, &options(1), cable.left, &self.directory)?;
-        let mut second = Guest::start(&self.image, &options(2), cable.right, &self.directory)?;
+        let mut first = Guest::start(&self.image, &options(1), link.left, &self.directory)?;
+        let mut second = Guest::start(&self.image, &options(2), link.right, &self.directory)?;
         first.await_boot()?;
         second.await_boot()?;
         Ok([first, second])
@@ -83,7 +83,7 @@ impl Bench {
     /// # Errors
     /// If one does not boot.
     pub fn two_guests_with_faults(&self, mtu: u32, to_second: Faults, to_first: Faults) -> Result<([Guest; 2], Relay)> {
-        let (left, right) = (Cable::new()?, Cable::new()?);
+        let (left, right) = (Link::new()?, Link::new()?);
         let relay = Relay::new(left.right, right.left, to_second, to_first);
         let options = |number| GuestOptions { number, mtu, out_of_band: false };
         let mut first = Guest::start(&self.image, &options(1), left.left, &self.directory)?;

@@ -1,4 +1,4 @@
-//! The endpoint on our side of the cable: its port is the frame port.
+//! The endpoint on our side of the link: its port is the frame port.
 
 use crate::frame::{Datagram, Udp};
 use crate::host::{Gid, Host};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-/// A device whose packets go through the cable, from our address of this kind. It makes progress while it is polled.
+/// A device whose packets go through the link, from our address of this kind. It makes progress while it is polled.
 ///
 /// # Errors
 /// None is expected.

@@ -74,7 +74,7 @@ impl Error {
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
-        Error::Io { what: "the cable".to_owned(), source }
+        Error::Io { what: "the link".to_owned(), source }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Faults on a cable: loss, reordering, duplication and corruption of RoCE frames, by chance or by a script.
+//! Faults on a link: loss, reordering, duplication and corruption of RoCE frames, by chance or by a script.
 //!
 //! Frames that are not RoCEv2 (ARP, neighbour discovery, TCP) always pass, so that a case tests one thing.
 
@@ -24,7 +24,7 @@ pub enum Fault {
     Flip(u32),
 }
 
-/// The faults of one direction of a cable.
+/// The faults of one direction of a link.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub enum Faults {
     /// Every frame arrives.

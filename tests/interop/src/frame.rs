@@ -1,4 +1,4 @@
-//! Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as far as a RoCE endpoint alone on a cable needs them.
+//! Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as far as a RoCE endpoint alone on a link needs them.
 //!
 //! Formats: ARP RFC 826, IPv4 RFC 791, UDP RFC 768, IPv6 RFC 8200, neighbour discovery RFC 4861.
 

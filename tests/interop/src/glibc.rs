@@ -2,7 +2,8 @@
 
 /// What `srand(seed)` and then `(char)rand()` again and again give.
 pub fn random_bytes(seed: u32, count: usize) -> Vec<u8> {
-    // The additive feedback generator of Park and Miller's minimal one: x^31 + x^3 + 1, its first 310 values thrown away.
+    // The additive feedback generator of Park and Miller's minimal one: x^31 + x^3 + 1, its first 310 values thrown
+    // away.
     let mut state = vec![seed.max(1)];
     for at in 1..31 {
         state.push((u64::from(state[at - 1]) * 16_807 % 0x7fff_ffff) as u32);

@@ -1,9 +1,9 @@
 //! One running virtual machine: boot, commands, end.
 
-use crate::cable::CableEnd;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::image::GuestImage;
+use crate::link::LinkEnd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 /// What a guest is to be.
 #[derive(Clone, Debug)]
 pub struct GuestOptions {
-    /// Who it is on the cable; it is called `guestN`.
+    /// Who it is on the link; it is called `guestN`.
     pub number: u8,
     /// The MTU of its Ethernet port, in bytes. rxe's path MTU follows: 1024 for 1500, 4096 for 9000.
     pub mtu: u32,
@@ -79,8 +79,8 @@ pub struct Outcome {
 
 /// A virtual machine that runs until it is dropped.
 ///
-/// qemu also ends when the thread that started it ends, so that nothing stays behind a killed test; a guest must not outlive
-/// its thread.
+/// qemu also ends when the thread that started it ends, so that nothing stays behind a killed test; a guest must not
+/// outlive its thread.
 #[derive(Debug)]
 pub struct Guest {
     name: String,
@@ -95,12 +95,12 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts a guest; [`Guest::await_boot`] waits for it. Console, emulator messages and a capture of the cable go to files
-    /// `guestN.console`, `guestN.qemu` and `guestN.pcap` in `directory`.
+    /// Starts a guest; [`Guest::await_boot`] waits for it. Console, emulator messages and a capture of the link go to
+    /// files `guestN.console`, `guestN.qemu` and `guestN.pcap` in `directory`.
     ///
     /// # Errors
     /// If qemu cannot be started or files cannot be written.
-    pub fn start(image: &GuestImage, options: &GuestOptions, cable: CableEnd, directory: &Path) -> Result<Guest> {
+    pub fn start(image: &GuestImage, options: &GuestOptions, link: LinkEnd, directory: &Path) -> Result<Guest> {
         let name = format!("guest{}", options.number);
         let host = Host::guest(options.number);
         let file = |suffix: &str| directory.join(format!("{name}.{suffix}"));
@@ -118,28 +118,26 @@ impl Guest {
             .arg(image.initramfs())
             .args(["-append", &kernel_command_line(&name, host, options)])
             .args(["-serial", &format!("file:{}", escaped(&file("console")))])
-            // The control channel is qemu's standard output, the cable its standard input: sockets that need no names.
+            // The control channel is qemu's standard output, the link its standard input: sockets that need no names.
             .args(["-chardev", "socket,id=control,fd=1", "-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=control"])
-            .args(["-netdev", "dgram,id=cable,local.type=fd,local.str=0"])
-            .args(["-device", &format!("virtio-net-pci,netdev=cable,romfile=,mac={}", mac_text(host.mac()))])
-            .args(["-object", &format!("filter-dump,id=capture,netdev=cable,file={}", escaped(&file("pcap")))]);
+            .args(["-netdev", "dgram,id=link,local.type=fd,local.str=0"])
+            .args(["-device", &format!("virtio-net-pci,netdev=link,romfile=,mac={}", mac_text(host.mac()))])
+            .args(["-object", &format!("filter-dump,id=capture,netdev=link,file={}", escaped(&file("pcap")))]);
         if let Some(address) = forwarded {
             let forward = format!("hostfwd=tcp:{}:{}-10.0.2.15:{OUT_OF_BAND_PORT}", address.ip(), address.port());
             command.args(["-netdev", &format!("user,id=oob,ipv6=off,{forward}")]);
             let mac = mac_text(host.out_of_band_mac());
             command.args(["-device", &format!("virtio-net-pci,netdev=oob,romfile=,mac={mac}")]);
         }
-        command
-            .stdin(Stdio::from(cable.into_fd()))
-            .stdout(Stdio::from(OwnedFd::from(control_of_qemu)))
-            .stderr(messages);
+        command.stdin(Stdio::from(link.into_fd())).stdout(Stdio::from(OwnedFd::from(control_of_qemu))).stderr(messages);
         // SAFETY: between fork and exec only a system call is made, which is safe at that point and allocates nothing.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
         }
         let qemu = command.spawn().map_err(Error::io(QEMU))?;
-        // The command still holds qemu's ends of the sockets; without them an end of qemu is seen as an end of the channel.
+        // The command still holds qemu's ends of the sockets; without them an end of qemu is seen as an end of the
+        // channel.
         drop(command);
         Ok(Guest {
             name,
@@ -172,7 +170,7 @@ impl Guest {
         &self.name
     }
 
-    /// The guest's addresses on the cable.
+    /// The guest's addresses on the link.
     pub fn host(&self) -> Host {
         self.host
     }
@@ -185,7 +183,7 @@ impl Guest {
         self.forwarded.expect("the guest was started without a second port")
     }
 
-    /// The capture of the guest's end of the cable, in pcap format, complete up to the frame sent last.
+    /// The capture of the guest's end of the link, in pcap format, complete up to the frame sent last.
     pub fn capture(&self) -> PathBuf {
         self.directory.join(format!("{}.pcap", self.name))
     }
@@ -199,8 +197,9 @@ impl Guest {
         self.finish(job, COMMAND_PATIENCE)
     }
 
-    /// Makes the guest look for the Ethernet address of a host on the cable. On a busy machine a queue pair that moves to RTR may fail
-    /// right after the answer to the neighbour solicitation that it caused; one whose peer is known does not have to ask.
+    /// Makes the guest look for the Ethernet address of a host on the link. On a busy machine a queue pair that moves
+    /// to RTR may fail right after the answer to the neighbour solicitation that it caused; one whose peer is known
+    /// does not have to ask.
     ///
     /// # Errors
     /// If the guest ends.
@@ -209,8 +208,8 @@ impl Guest {
         self.run(&format!("ping -c 1 -W 1 {address} >/dev/null 2>&1; true")).map(drop)
     }
 
-    /// Waits until a host that answers pings is reached: a guest that has just booted has IPv6 addresses that it may not use yet, and a queue
-    /// pair that moves to RTR in that time fails.
+    /// Waits until a host that answers pings is reached: a guest that has just booted has IPv6 addresses that it may
+    /// not use yet, and a queue pair that moves to RTR in that time fails.
     ///
     /// # Errors
     /// If the guest ends, or no answer comes within some seconds.
@@ -250,7 +249,8 @@ impl Guest {
     /// Waits for a command and gives how it ended.
     ///
     /// # Errors
-    /// If it does not end in time, or the guest ends. The error of a command that takes too long has what it printed so far.
+    /// If it does not end in time, or the guest ends. The error of a command that takes too long has what it printed so
+    /// far.
     pub fn outcome(&mut self, job: Job, patience: Duration) -> Result<Outcome> {
         if let Some(outcome) = self.answer(job.id, patience)? {
             return Ok(outcome);
@@ -258,7 +258,8 @@ impl Guest {
         Err(self.too_late(&job, "the end", patience)?)
     }
 
-    /// Ends a command and the programs that it has started with a signal, TERM or KILL, and gives how it ended. Commands ignore INT.
+    /// Ends a command and the programs that it has started with a signal, TERM or KILL, and gives how it ended.
+    /// Commands ignore INT.
     ///
     /// # Errors
     /// As [`Guest::outcome`].

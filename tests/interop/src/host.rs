@@ -1,9 +1,9 @@
-//! Who has which address on the cable.
+//! Who has which address on the link.
 
 use crate::frame::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One host on a cable. All its addresses follow from its number.
+/// One host on a link. All its addresses follow from its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Host(u8);
 

@@ -16,7 +16,8 @@ pub struct Captured {
     pub frame: Vec<u8>,
 }
 
-/// Reads a pcap file in this machine's byte order, as qemu writes it. A frame whose end is not yet in the file is left out.
+/// Reads a pcap file in this machine's byte order, as qemu writes it. A frame whose end is not yet in the file is left
+/// out.
 ///
 /// # Errors
 /// If the file cannot be read or is no such capture.

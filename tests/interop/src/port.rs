@@ -1,10 +1,10 @@
 //! Our side's Ethernet port: what a RoCE endpoint outside a guest sends and receives through.
 
-use crate::cable::{CableEnd, Frames};
 use crate::fault::{FaultCounts, Faults, HOLD, Injector};
 use crate::frame::{ARP, Arp, Datagram, ETHERNET_HEADER, IPV4, IPV6, Mac, Neighbour, Udp};
 use crate::frame::{ethernet, ethertype, multicast_mac, solicited_node};
 use crate::host::Host;
+use crate::link::{Frames, LinkEnd};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,7 +20,7 @@ const NEIGHBOUR_RETRY: Duration = Duration::from_millis(500);
 /// Frames that came in and were not handed out.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Ignored {
-    /// Other protocols, other hosts: expected on any cable.
+    /// Other protocols, other hosts: expected on any link.
     pub other: u64,
     /// Packets for us that were broken, with the reason: not expected without injected corruption.
     pub broken: BTreeMap<&'static str, u64>,
@@ -28,8 +28,9 @@ pub struct Ignored {
 
 /// An Ethernet port with the addresses of [`Host::OURS`].
 ///
-/// A thread of its own answers ARP and neighbour solicitations from the start: the kernel looks for its peer's Ethernet address
-/// when a queue pair becomes ready to receive, and fails if nobody answers. Datagrams wait in a queue without limit.
+/// A thread of its own answers ARP and neighbour solicitations from the start: the kernel looks for its peer's Ethernet
+/// address when a queue pair becomes ready to receive, and fails if nobody answers. Datagrams wait in a queue without
+/// limit.
 #[derive(Debug)]
 pub struct FramePort {
     shared: Arc<Shared>,
@@ -39,7 +40,7 @@ pub struct FramePort {
 
 #[derive(Debug)]
 struct Shared {
-    cable: CableEnd,
+    link: LinkEnd,
     host: Host,
     state: Mutex<State>,
     /// Signals a new neighbour.
@@ -55,20 +56,20 @@ struct State {
 }
 
 impl FramePort {
-    /// A port at one end of a cable.
-    pub fn new(cable: CableEnd) -> FramePort {
-        FramePort::with_faults(cable, Faults::None, Faults::None)
+    /// A port at one end of a link.
+    pub fn new(link: LinkEnd) -> FramePort {
+        FramePort::with_faults(link, Faults::None, Faults::None)
     }
 
     /// A port whose RoCE frames suffer faults: those it sends, and those that come in.
-    pub fn with_faults(cable: CableEnd, outgoing: Faults, incoming: Faults) -> FramePort {
+    pub fn with_faults(link: LinkEnd, outgoing: Faults, incoming: Faults) -> FramePort {
         let state = State {
             neighbours: BTreeMap::new(),
             outgoing: Injector::new(outgoing),
             incoming: Injector::new(incoming),
             ignored: Ignored::default(),
         };
-        let shared = Arc::new(Shared { cable, host: Host::OURS, state: Mutex::new(state), met: Condvar::new() });
+        let shared = Arc::new(Shared { link, host: Host::OURS, state: Mutex::new(state), met: Condvar::new() });
         let (arrivals, inbox) = mpsc::channel();
         let thread = std::thread::spawn({
             let shared = Arc::clone(&shared);
@@ -97,10 +98,11 @@ impl FramePort {
         self.shared.state().ignored.clone()
     }
 
-    /// Sends a datagram. The first one to an address asks for the neighbour's Ethernet address and waits for the answer.
+    /// Sends a datagram. The first one to an address asks for the neighbour's Ethernet address and waits for the
+    /// answer.
     ///
     /// # Errors
-    /// If the neighbour does not answer, or the cable fails.
+    /// If the neighbour does not answer, or the link fails.
     pub fn send_udp(&mut self, datagram: &Udp) -> io::Result<()> {
         self.send_packet(datagram.dst, &datagram.emit())
     }
@@ -114,15 +116,15 @@ impl FramePort {
         let kind = if dst.is_ipv4() { IPV4 } else { IPV6 };
         let frame = ethernet(mac, self.shared.host.mac(), kind, packet);
         let frames = self.shared.state().outgoing.pass(frame, Instant::now());
-        frames.iter().try_for_each(|frame| self.shared.cable.send(frame))
+        frames.iter().try_for_each(|frame| self.shared.link.send(frame))
     }
 
     /// The next datagram for us, or `None` if none comes in this time; a time of zero only looks.
     ///
     /// # Errors
-    /// If the cable fails.
+    /// If the link fails.
     pub fn recv_udp(&mut self, timeout: Duration) -> io::Result<Option<Datagram>> {
-        let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the cable has no other end");
+        let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the link has no other end");
         if timeout.is_zero() {
             return match self.inbox.try_recv() {
                 Ok(datagram) => Ok(Some(datagram)),
@@ -140,9 +142,9 @@ impl FramePort {
     /// Sends a frame as it is, without faults.
     ///
     /// # Errors
-    /// If the cable fails.
+    /// If the link fails.
     pub fn send_frame(&mut self, frame: &[u8]) -> io::Result<()> {
-        self.shared.cable.send(frame)
+        self.shared.link.send(frame)
     }
 }
 
@@ -167,7 +169,7 @@ impl FaultControl {
 
 impl Drop for FramePort {
     fn drop(&mut self) {
-        self.shared.cable.shut_down();
+        self.shared.link.shut_down();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.
             let _ = thread.join();
@@ -180,10 +182,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deals with frames until the cable fails or is shut down.
+    /// Deals with frames until the link fails or is shut down.
     fn listen(&self, arrivals: &Sender<Datagram>) {
         // Frames held back may be added at any time, so the wait is no longer than a part of what they are held for.
-        while let Ok(frame) = self.cable.receive(HOLD / 4) {
+        while let Ok(frame) = self.link.receive(HOLD / 4) {
             let now = Instant::now();
             let (outgoing, incoming) = {
                 let mut state = self.state();
@@ -194,12 +196,12 @@ impl Shared {
                 (state.outgoing.expired(now), incoming)
             };
             let answers = incoming.iter().filter_map(|frame| self.deal_with(frame, arrivals));
-            // What the guest does not take is lost, as on a real cable.
-            outgoing.into_iter().chain(answers).for_each(|frame| drop(self.cable.send(&frame)));
+            // What the guest does not take is lost, as on a real link.
+            outgoing.into_iter().chain(answers).for_each(|frame| drop(self.link.send(&frame)));
         }
     }
 
-    /// The Ethernet address behind an IP address of the cable's network.
+    /// The Ethernet address behind an IP address of the link's network.
     fn neighbour(&self, address: IpAddr) -> io::Result<Mac> {
         let deadline = Instant::now() + NEIGHBOUR_PATIENCE;
         let mut state = self.state();
@@ -207,7 +209,7 @@ impl Shared {
             if let Some(mac) = state.neighbours.get(&address) {
                 return Ok(*mac);
             }
-            self.cable.send(&self.question(address))?;
+            self.link.send(&self.question(address))?;
             (state, _) = self
                 .met
                 .wait_timeout_while(state, NEIGHBOUR_RETRY, |state| !state.neighbours.contains_key(&address))
@@ -308,8 +310,8 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cable::Cable;
     use crate::fault::Fault;
+    use crate::link::Link;
 
     const SOON: Duration = Duration::from_secs(5);
 
@@ -317,13 +319,13 @@ mod tests {
         Host::guest(1)
     }
 
-    /// A port and the other end of its cable.
-    fn port() -> (FramePort, CableEnd) {
-        let Cable { left, right } = Cable::new().unwrap();
+    /// A port and the other end of its link.
+    fn port() -> (FramePort, LinkEnd) {
+        let Link { left, right } = Link::new().unwrap();
         (FramePort::new(left), right)
     }
 
-    fn guest_sends(end: &CableEnd, payload: &[u8]) {
+    fn guest_sends(end: &LinkEnd, payload: &[u8]) {
         let packet = Udp::roce(guest().ipv4().into(), Host::OURS.ipv4().into(), 0xc001, payload).emit();
         end.send(&ethernet(Host::OURS.mac(), guest().mac(), IPV4, &packet)).unwrap();
     }
@@ -387,7 +389,7 @@ mod tests {
 
     #[test]
     fn faults_of_incoming_frames_and_broken_packets_are_counted() {
-        let Cable { left, right: end } = Cable::new().unwrap();
+        let Link { left, right: end } = Link::new().unwrap();
         let mut port = FramePort::with_faults(left, Faults::None, Faults::script([(0, Fault::Drop)]));
         guest_sends(&end, b"lost");
         guest_sends(&end, b"arrives");
@@ -403,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_held_datagram_goes_out_in_the_end() {
-        let Cable { left, right: end } = Cable::new().unwrap();
+        let Link { left, right: end } = Link::new().unwrap();
         let mut port = FramePort::with_faults(left, Faults::script([(0, Fault::Delay(1))]), Faults::None);
         port.shared.meet(guest().ipv4().into(), guest().mac());
         port.send_udp(&Udp::roce(Host::OURS.ipv4().into(), guest().ipv4().into(), 9, b"late")).unwrap();

@@ -69,7 +69,8 @@ impl Bth {
     }
 }
 
-/// An IP packet from base transport header, further headers and payload, with its ICRC. The addresses are of one family.
+/// An IP packet from base transport header, further headers and payload, with its ICRC. The addresses are of one
+/// family.
 pub fn packet(src: IpAddr, dst: IpAddr, sport: u16, ip_id: u16, bth: &Bth, rest: &[u8]) -> Vec<u8> {
     let payload = [&bth.emit()[..], rest, &[0; ICRC]].concat();
     let mut packet = Udp { ip_id, ..Udp::roce(src, dst, sport, &payload) }.emit();
@@ -87,9 +88,9 @@ pub fn icrc_is_right(datagram: &Datagram) -> bool {
 
 /// The ICRC of a whole IP packet, whose last four bytes are left out.
 ///
-/// CRC-32 over eight bytes of ones and the packet, in which ones take the place of what routers may change: type of service,
-/// time to live, header checksum (IPv4); traffic class, flow label, hop limit (IPv6); UDP checksum; byte 4 of the base transport
-/// header. Annex A17 of the InfiniBand specification, section 17.3.3.
+/// CRC-32 over eight bytes of ones and the packet, in which ones take the place of what routers may change: type of
+/// service, time to live, header checksum (IPv4); traffic class, flow label, hop limit (IPv6); UDP checksum; byte 4 of
+/// the base transport header. Annex A17 of the InfiniBand specification, section 17.3.3.
 fn icrc(packet: &[u8]) -> u32 {
     let mut masked = packet[..packet.len() - ICRC].to_vec();
     let udp = if packet[0] >> 4 == 4 {
@@ -157,7 +158,8 @@ mod tests {
         for (src, dst) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
             let bth = Bth::new(SEND_ONLY, 0x11, 7);
             let packet = packet(src.parse().unwrap(), dst.parse().unwrap(), 0xc000, 0x1234, &bth, b"four");
-            // Type of service, time to live, checksums; traffic class, flow label, hop limit; flags beside the queue pair.
+            // Type of service, time to live, checksums; traffic class, flow label, hop limit; flags beside the queue
+            // pair.
             let masked: &[usize] =
                 if packet[0] >> 4 == 4 { &[1, 8, 10, 11, 26, 27, 32] } else { &[0, 1, 2, 3, 7, 46, 47, 52] };
             for at in 0..packet.len() - ICRC {

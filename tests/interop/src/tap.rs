@@ -1,9 +1,9 @@
-//! Our side with real sockets: a network namespace whose Ethernet device is an end of the cable.
+//! Our side with real sockets: a network namespace whose Ethernet device is an end of the link.
 
-use crate::cable::{Frames, LONGEST};
 use crate::error::{Error, Result};
 use crate::guest::COMMAND_PATIENCE;
 use crate::host::Host;
+use crate::link::{Frames, LONGEST};
 use rnic_netns::{KilledChild, Namespace, NetnsError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -23,7 +23,8 @@ const DEVICE: &str = "roce";
 /// How soon a relay sees that the device was shut down.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A namespace that has the addresses of [`Host::OURS`] on the cable. Programs in there meet the guest as on a host of their own.
+/// A namespace that has the addresses of [`Host::OURS`] on the link. Programs in there meet the guest as on a host of
+/// their own.
 #[derive(Clone, Debug)]
 pub struct HostNetwork {
     namespace: Namespace,
@@ -37,7 +38,7 @@ pub struct Tap {
 }
 
 impl HostNetwork {
-    /// A namespace and the end of its cable, with this MTU in bytes.
+    /// A namespace and the end of its link, with this MTU in bytes.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where the system allows no namespaces or TAP devices.

@@ -1,4 +1,5 @@
-//! Runs worlds of queue pairs with one seed after the other; prints what came of them, or the seed that fails.
+//! Runs simulated worlds of queue pairs with consecutive seeds, and prints a summary, or the seed of the world that
+//! failed.
 
 use clap::{Parser, ValueEnum};
 use rnic_torture::fuzz;
@@ -7,31 +8,32 @@ use rnic_torture::{Plan, Report, World};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
-/// Random RDMA operations over a network that loses, repeats, reorders and corrupts, checked against a plain model.
+/// Random RDMA operations over a network that drops, duplicates, reorders and corrupts packets, checked against a
+/// reference model.
 #[derive(Parser)]
 #[command(name = "rnic-torture")]
 struct Args {
-    /// First seed; everything follows from it
+    /// Seed of the first world; all random choices derive from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Operations in each world
+    /// Number of operations in each world
     #[arg(long, default_value_t = 10_000)]
     steps: u64,
-    /// Worlds, with seeds that follow one another
+    /// Number of worlds, which have consecutive seeds
     #[arg(long, default_value_t = 1)]
     worlds: u64,
-    /// Instead: inputs that no sane peer or application makes
+    /// Fuzz with invalid inputs instead, of this kind
     #[arg(long)]
     fuzz: Option<Fuzz>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Fuzz {
-    /// Packets that are nearly valid, repeated, or noise
+    /// Packets that are nearly valid, duplicated, or random bytes
     Packets,
-    /// Any verbs in any order
+    /// Verbs in any order
     Verbs,
-    /// P4 programs that are right, nearly right, or noise
+    /// P4 programs that are correct, nearly correct, or random text
     P4,
 }
 

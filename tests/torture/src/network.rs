@@ -1,11 +1,11 @@
-//! A network that does its worst, in virtual time.
+//! An adversarial network in virtual time.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Random choices, all from one seed, or all from bytes that somebody else chose.
+/// A source of random choices: a seeded random number generator, or bytes that a fuzzer chose.
 pub struct Dice(Source);
 
 enum Source {
@@ -14,22 +14,23 @@ enum Source {
 }
 
 impl Dice {
-    /// The choices that follow from `seed`.
+    /// Creates a source that derives all choices from `seed`.
     pub fn new(seed: u64) -> Dice {
         Dice(Source::Seed(Pcg64Mcg::seed_from_u64(seed)))
     }
-    /// The choices that `input` makes, each with as few bytes as it needs; when they are used up, 0.
+    /// Creates a source that takes its choices from `input`, with as few bytes per choice as possible. Without
+    /// remaining bytes, each choice is 0.
     pub fn of(input: Vec<u8>) -> Dice {
         Dice(Source::Input(input.into_iter()))
     }
-    /// Whether an input is used up.
+    /// Whether all bytes of the input are used up.
     pub fn is_spent(&self) -> bool {
         match &self.0 {
             Source::Seed(_) => false,
             Source::Input(bytes) => bytes.len() == 0,
         }
     }
-    /// A number below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound <= 1 {
             return 0;
@@ -43,29 +44,29 @@ impl Dice {
             }
         }
     }
-    /// A number from `least` to `most`.
+    /// Returns a number from `least` to `most`.
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
-    /// True `per_mille` times in a thousand.
+    /// Returns true with a probability of `per_mille` in a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
-    /// One of `these`.
+    /// Returns one of `these`.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `these` is empty.
     pub fn pick<T: Copy>(&mut self, these: &[T]) -> T {
         these[self.below(these.len() as u64) as usize]
     }
-    /// Any 64 bits.
+    /// Returns 64 random bits.
     pub fn word(&mut self) -> u64 {
         match &mut self.0 {
             Source::Seed(generator) => generator.next_u64(),
             Source::Input(bytes) => bytes.take(8).fold(0, |number, byte| number << 8 | u64::from(byte)),
         }
     }
-    /// Contents of memory: any bytes, for one word.
+    /// Returns random contents of memory, at the cost of one choice.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         Pcg64Mcg::seed_from_u64(self.word()).fill_bytes(&mut bytes);
@@ -73,22 +74,22 @@ impl Dice {
     }
 }
 
-/// How bad the network is; probabilities per thousand packets.
+/// The faults of a network; probabilities are per thousand packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Packets lost.
+    /// Packets that are dropped.
     pub loss: u64,
-    /// Packets that come twice.
+    /// Packets that are duplicated.
     pub duplicate: u64,
-    /// Packets of which one bit arrives wrong.
+    /// Packets with one inverted bit.
     pub corrupt: u64,
-    /// Packets that take up to `late` longer, and so overtake or are overtaken.
+    /// Packets that are delayed by up to `late`, so that other packets overtake them.
     pub reorder: u64,
-    /// How much longer.
+    /// Maximum additional delay.
     pub late: Time,
-    /// Packets that a switch marks.
+    /// Packets that a switch CE-marks.
     pub mark: u64,
-    /// More packets than this do not fit between two hosts; the rest is dropped.
+    /// Maximum number of packets in flight between two hosts; further packets are dropped.
     pub room: usize,
 }
 
@@ -97,7 +98,7 @@ impl Faults {
     pub const NONE: Faults =
         Faults { loss: 0, duplicate: 0, corrupt: 0, reorder: 0, late: Time::ZERO, mark: 0, room: usize::MAX };
 
-    /// Faults that `dice` choose; some networks have only some kinds.
+    /// Returns random faults; some networks have only some kinds of faults.
     pub fn random(dice: &mut Dice) -> Faults {
         let mut maybe = |most| if dice.chance(600) { dice.below(most) } else { 0 };
         Faults {
@@ -112,41 +113,41 @@ impl Faults {
     }
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    /// Host that sent it.
+    /// The host that sent the packet.
     pub from: usize,
-    /// Host that it goes to.
+    /// The destination host.
     pub to: usize,
-    /// Whether a switch marked it.
+    /// Whether a switch CE-marked the packet.
     pub marked: bool,
-    /// What the UDP datagram carries.
+    /// The payload of the UDP datagram.
     pub bytes: Vec<u8>,
 }
 
-/// What the network did.
+/// The faults that the network caused.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Packets that went in.
+    /// Number of packets sent.
     pub packets: u64,
-    /// Lost, in a partition, for want of room.
+    /// Packets dropped: by random loss, during a partition, or because too many packets were in flight.
     pub lost: u64,
-    /// Sent twice.
+    /// Packets duplicated.
     pub duplicated: u64,
-    /// With a wrong bit.
+    /// Packets with an inverted bit.
     pub corrupted: u64,
-    /// Late.
+    /// Packets delayed.
     pub reordered: u64,
 }
 
-/// Packets between hosts.
+/// A network with packets in flight.
 pub struct Network {
-    /// How bad it is.
+    /// The probabilities of faults.
     pub faults: Faults,
-    /// Nothing gets through before this time.
+    /// The network drops all packets before this time.
     pub partition: Time,
-    /// What it did.
+    /// The faults so far.
     pub damage: Damage,
     flights: BTreeMap<(Time, u64), Flight>,
     serial: u64,
@@ -154,10 +155,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// One-way delay of a packet that is not late.
+    /// One-way delay of a packet that is not delayed further.
     pub const DELAY: Time = Time::from_us(5);
 
-    /// A network without packets.
+    /// Creates a network without packets.
     pub fn new(faults: Faults, seed: u64) -> Network {
         Network {
             faults,
@@ -169,7 +170,7 @@ impl Network {
         }
     }
 
-    /// A packet goes in.
+    /// Sends a packet.
     pub fn send(&mut self, now: Time, mut flight: Flight) {
         self.damage.packets += 1;
         let faults = self.faults;
@@ -200,12 +201,12 @@ impl Network {
         self.flights.insert((at, self.serial), flight);
     }
 
-    /// When the next packet comes out.
+    /// Returns the arrival time of the next packet.
     pub fn next(&self) -> Option<Time> {
         self.flights.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes the next packet out.
+    /// Removes and returns the next packet to arrive.
     pub fn deliver(&mut self) -> Option<Flight> {
         self.flights.pop_first().map(|(_, flight)| flight)
     }

@@ -1,11 +1,11 @@
-//! Inputs that no sane peer or application makes, for some fixed seeds; more with `rnic-torture --fuzz`.
+//! Fuzzing with invalid inputs, for some fixed seeds; `rnic-torture --fuzz` runs more.
 
 use rnic_torture::fuzz::{Summary, p4, packets, verbs};
 use rnic_torture::network::Dice;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting the bytes that this thread has.
+/// The system's allocator with a counter of the bytes that the current thread has allocated.
 struct Counting;
 
 thread_local! {
@@ -13,7 +13,7 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // A thread that is going away has no counter any more, and none is needed.
+    // A thread that is exiting has no counter any more, and needs none.
     let _ = BYTES.try_with(|sum| sum.set(sum.get() + bytes));
 }
 
@@ -22,12 +22,12 @@ fn count(bytes: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller keeps `System`'s contract, which is this one's.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::alloc`, which is also that of `System`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: `block` came from `System` with this layout.
+        // SAFETY: `block` was allocated by `System` with this layout.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -43,7 +43,7 @@ fn packets_of_every_kind_do_no_harm_and_pile_up_nowhere() {
         let mut most = 0;
         let run = packets::run_with(Dice::new(seed), 6_000, || most = most.max(BYTES.get() - before));
         sum = sum.plus(run.unwrap_or_else(|what| panic!("seed {seed}, {what}")));
-        // Two devices with 60 KB of memory each, a batch of 73 KB each, and 256 packets on their way.
+        // The limit covers two devices with 60 KB of memory and a batch of 73 KB each, and 256 packets in flight.
         assert!(most < 3_000_000, "seed {seed}: {most} bytes");
     }
     let counts = [sum.packets, sum.taken, sum.completed, sum.failed, sum.restarted];
@@ -65,24 +65,24 @@ fn programs_are_compiled_or_refused() {
     let sum = (1..=10).map(run).fold(p4::Summary::default(), p4::Summary::plus);
     assert!(sum.programs == 3_000 && sum.parsed > 600 && sum.parsed < 2_400, "{sum:?}");
     assert!(sum.compiled > 300 && sum.packets > 5_000 && sum.events > 1_000, "{sum:?}");
-    // The programs that the others are made of.
+    // The unchanged programs, which the fuzzer otherwise mutates.
     let input = |bytes: &[u8]| p4::run(Dice::of(bytes.to_vec()), 1).unwrap_or_else(|what| panic!("{what}"));
     assert_eq!([0, 1, 2].map(|program| input(&[program, 255, 255, 0, 255, 255]).compiled), [1, 1, 1]);
 }
 
-/// Inputs in place of seeds, as a fuzzer makes them: they end, however little they say.
+/// Inputs as a fuzzer provides them, in place of seeds: runs end even if the input has little variation.
 #[test]
 fn an_input_ends_where_its_bytes_do() {
     let mut sum = Summary::default();
     for seed in 0..400u64 {
         let mut input = Dice::new(seed).bytes(4 * seed as usize);
         if seed % 2 == 0 {
-            // Long runs of one value.
+            // Long sequences of the same byte.
             input.iter_mut().enumerate().for_each(|(at, byte)| *byte = if at % 16 < 12 { seed as u8 } else { *byte });
         }
         for run in [packets::run, verbs::run] {
             let done = run(Dice::of(input.clone()), u64::MAX).unwrap_or_else(|what| panic!("input {seed}, {what}"));
-            // Each step takes a byte or more.
+            // Each step uses at least one byte.
             assert!(done.steps <= input.len() as u64, "input {seed}: {done:?}");
             sum = sum.plus(done);
         }

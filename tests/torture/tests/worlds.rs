@@ -1,4 +1,4 @@
-//! A few dozen worlds of every kind; more with the command `rnic-torture`.
+//! Runs a few dozen worlds of each kind; the command `rnic-torture` runs more.
 
 use rnic_torture::{Plan, Report, World};
 
@@ -10,7 +10,7 @@ fn run(seed: u64, steps: u64) -> Report {
 fn what_comes_back_equals_the_model() {
     let sum = (1..=60).map(|seed| run(seed, 1_500)).fold(Report::default(), Report::plus);
     assert_eq!(sum.posted, 60 * 1_500);
-    // Every kind of trouble was there.
+    // Each kind of fault occurred.
     let troubles =
         [sum.lost, sum.retransmitted, sum.not_ready, sum.failed, sum.flushed, sum.notified, sum.drained, sum.received];
     assert!(troubles.iter().all(|count| *count > 100) && sum.killed > 10, "{sum:?}");
@@ -24,11 +24,11 @@ fn the_same_seed_is_the_same_world() {
     assert_ne!(run(7, 3_000).digest, run(8, 3_000).digest);
 }
 
-/// Seeds that once found something wrong.
+/// Seeds of worlds that once failed.
 #[test]
 fn what_was_wrong_once() {
-    // A shared receive queue's event, asked for again before it was taken.
+    // The limit event of a shared receive queue was armed again before it was polled.
     run(69, 2_000);
-    // Nothing on the way, and completions in a queue that nobody looked at.
+    // No packet was in flight, and completions were in a queue that was not polled.
     run(152, 2_000);
 }

@@ -316,10 +316,10 @@ fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<Strin
          [fabric.switch]\n\
          queueing = \"shared\"\n\
          buffer = \"{buffer}\"\n\
-         classes = {classes}\n\
+         priorities = {classes}\n\
          headroom = \"{}\"\n\
          {threshold}\n\
-         resume = \"{resume_distance}\"\n\
+         xon_offset = \"{resume_distance}\"\n\
          ecn = {{ kmin = \"{kmin}\", kmax = \"{}\", pmax = {} }}\n",
         limits.headroom,
         marking.kmax.max(kmin),

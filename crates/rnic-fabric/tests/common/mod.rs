@@ -1,53 +1,49 @@
 //! What the fabric's tests share: specifications, and hosts that follow a script.
 
-#![allow(dead_code)] // each test file uses its own part
+#![allow(dead_code)] // each test file uses its own partition
 
 use rnic_fabric::config::{
-    FabricSpec, LinkSpec, NamedLink, Paths, PfcThresholds, QueueingSpec, SwitchSpec, TopologySpec,
+    BufferSpec, EcnSpec, FabricSpec, InputSpec, LinkSpec, MarkOn, NamedLink, Paths, PfcThresholds, SwitchSpec,
+    TopologySpec,
 };
-use rnic_fabric::{Body, Endpoint, Endpoints, Fabric, Packet, Partition, Topology};
+use rnic_fabric::{Body, Fabric, HostPartition, Packet, PartitionPlan, PartitionedHosts, Topology};
+use rnic_transport::congestion::Marking;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 /// Frame of a full RoCEv2 data packet: 1,024 bytes of payload and 62 of headers.
 pub(crate) const FRAME: u16 = 1_086;
-/// Its time on a 40 Gbps cable, with the 20 bytes of frame gap: 1,106 bytes at 200 ps.
+/// Its time on a 40 Gbps link, with the 20 bytes of frame gap: 1,106 bytes at 200 ps.
 pub(crate) const T: u64 = 221_200;
-/// Time of a pause frame on a 40 Gbps cable: 64 + 20 bytes at 200 ps.
+/// Time of a pause frame on a 40 Gbps link: 64 + 20 bytes at 200 ps.
 pub(crate) const PAUSE: u64 = 16_800;
 /// One microsecond in picoseconds.
 pub(crate) const US: u64 = 1_000_000;
 
-/// 40 Gbps cables of 2 us, lossy switches with 240 KB per input port, one priority.
+/// 40 Gbps links of 2 us, lossy switches with 240 KB per input port, one priority.
 pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
     FabricSpec {
         topology,
         link: LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 },
         links: Vec::new(),
         routes: Vec::new(),
-        switch: SwitchSpec {
-            queueing: QueueingSpec::Input,
-            buffer: Bytes(240_000),
-            pfc: None,
-            marking: None,
-            priorities: 1,
-        },
+        switch: SwitchSpec::input_queued(Bytes(240_000)),
         paths: Paths::Ecmp,
         frame_gap: 20,
     }
 }
 
-/// A graph; a cable is (from, to).
-pub(crate) fn graph(hosts: &[&str], switches: &[&str], cables: &[(&str, &str)]) -> FabricSpec {
+/// A graph; a link is (from, to).
+pub(crate) fn graph(hosts: &[&str], switches: &[&str], links: &[(&str, &str)]) -> FabricSpec {
     let owned = |names: &[&str]| names.iter().map(|n| (*n).to_string()).collect();
     let mut spec = spec(TopologySpec::Graph { hosts: owned(hosts), switches: owned(switches) });
-    spec.links = cables.iter().map(|(from, to)| cable(from, to)).collect();
+    spec.links = links.iter().map(|(from, to)| link(from, to)).collect();
     spec
 }
 
-/// A cable with the fabric's properties.
-pub(crate) fn cable(from: &str, to: &str) -> NamedLink {
+/// A link with the fabric's properties.
+pub(crate) fn link(from: &str, to: &str) -> NamedLink {
     NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay: None, loss: None }
 }
 
@@ -59,9 +55,20 @@ pub(crate) fn with_rate(mut link: NamedLink, rate: BitRate) -> NamedLink {
 
 /// Turns PFC on.
 pub(crate) fn with_pfc(mut spec: FabricSpec, buffer: u64, xoff: u64, xon: u64) -> FabricSpec {
-    spec.switch.buffer = Bytes(buffer);
-    spec.switch.pfc = Some(PfcThresholds { xoff: Bytes(xoff), xon: Bytes(xon), headroom: Bytes(buffer - xoff) });
+    let pfc = PfcThresholds { xoff: Bytes(xoff), xon: Bytes(xon), headroom: Bytes(buffer - xoff) };
+    spec.switch.buffer = BufferSpec::Input(InputSpec { buffer: Bytes(buffer), pfc: Some(pfc) });
     spec
+}
+
+/// A lossy buffer of this size for each input port and priority.
+pub(crate) fn input_buffer(buffer: u64) -> BufferSpec {
+    BufferSpec::Input(InputSpec { buffer: Bytes(buffer), pfc: None })
+}
+
+/// A mark for every packet by whose queue of more than `threshold` bytes the switch decides.
+pub(crate) fn mark_above(threshold: u64, mark_on: MarkOn) -> Option<EcnSpec> {
+    let marking = Marking { kmin: Bytes(threshold), kmax: Bytes(threshold), pmax: 1.0 };
+    Some(EcnSpec { marking, mark_on })
 }
 
 /// The port of `node` towards `peer`, by name; the first one if there are several.
@@ -105,10 +112,10 @@ struct ScriptedHost<B> {
     now: VecDeque<Packet<B>>,
 }
 
-/// The hosts of a part, with what they have seen since the window began.
+/// The hosts of a partition, with what they have seen since the window began.
 #[derive(Default)]
-pub(crate) struct ScriptPart<B> {
-    /// Number of each over all parts, and the host.
+pub(crate) struct ScriptPartition<B> {
+    /// Number of each over all partitions, and the host.
     hosts: Vec<(u32, ScriptedHost<B>)>,
     sent: Vec<Seen>,
     arrived: Vec<(Seen, Packet<B>)>,
@@ -117,8 +124,8 @@ pub(crate) struct ScriptPart<B> {
 /// Hosts that send given packets at given times and note what arrives.
 #[derive(Default)]
 pub(crate) struct Script<B = u32> {
-    parts: Vec<ScriptPart<B>>,
-    /// Per host: its part and its number there.
+    partitions: Vec<ScriptPartition<B>>,
+    /// Per host: its partition and its number there.
     places: Vec<(usize, usize)>,
     pub(crate) sent: Vec<Seen>,
     pub(crate) arrived: Vec<Seen>,
@@ -131,33 +138,41 @@ pub(crate) struct Script<B = u32> {
 }
 
 impl<B: Numbered> Script<B> {
-    /// Hosts of a fabric in one part.
+    /// Hosts of a fabric in one partition.
     pub(crate) fn new(hosts: u32) -> Script<B> {
-        Script::with_parts(&[(0..hosts).collect()])
+        Script::with_partitions(&[(0..hosts).collect()])
     }
-    /// Hosts of a fabric in these parts.
-    pub(crate) fn in_parts(partition: &Partition) -> Script<B> {
-        let hosts = |part| partition.hosts_of(part).to_vec();
-        Script::with_parts(&(0..partition.parts()).map(hosts).collect::<Vec<_>>())
+    /// Hosts of a fabric in these partitions.
+    pub(crate) fn partitioned(plan: &PartitionPlan) -> Script<B> {
+        let hosts = |partition| plan.hosts_of(partition).to_vec();
+        Script::with_partitions(&(0..plan.partitions()).map(hosts).collect::<Vec<_>>())
     }
-    fn with_parts(parts: &[Vec<u32>]) -> Script<B> {
-        let mut places = vec![(0, 0); parts.iter().map(Vec::len).sum()];
-        for (part, hosts) in parts.iter().enumerate() {
+    fn with_partitions(partitions: &[Vec<u32>]) -> Script<B> {
+        let mut places = vec![(0, 0); partitions.iter().map(Vec::len).sum()];
+        for (partition, hosts) in partitions.iter().enumerate() {
             for (index, host) in hosts.iter().enumerate() {
-                places[*host as usize] = (part, index);
+                places[*host as usize] = (partition, index);
             }
         }
         let host = |host: &u32| (*host, ScriptedHost::default());
-        let part = |hosts: &Vec<u32>| ScriptPart { hosts: hosts.iter().map(host).collect(), ..ScriptPart::default() };
-        Script { parts: parts.iter().map(part).collect(), places, stop_at: u64::MAX, ..Script::default() }
+        let partition = |hosts: &Vec<u32>| ScriptPartition {
+            hosts: hosts.iter().map(host).collect(),
+            ..ScriptPartition::default()
+        };
+        Script {
+            partitions: partitions.iter().map(partition).collect(),
+            places,
+            stop_at: u64::MAX,
+            ..Script::default()
+        }
     }
     fn hosts(&self) -> impl Iterator<Item = &(u32, ScriptedHost<B>)> {
-        self.parts.iter().flat_map(|part| &part.hosts)
+        self.partitions.iter().flat_map(|partition| &partition.hosts)
     }
     /// Hands `packet` to a host's NIC at `at`; per host in order of time.
     pub(crate) fn send(&mut self, host: u32, at: u64, packet: Packet<B>) {
-        let (part, index) = self.places[host as usize];
-        self.parts[part].hosts[index].1.later.push_back((at, packet));
+        let (partition, index) = self.places[host as usize];
+        self.partitions[partition].hosts[index].1.later.push_back((at, packet));
     }
     pub(crate) fn arrivals(&self, host: u32) -> Vec<(u64, u32)> {
         of(&self.arrived, host)
@@ -165,7 +180,7 @@ impl<B: Numbered> Script<B> {
     pub(crate) fn departures(&self, host: u32) -> Vec<(u64, u32)> {
         of(&self.sent, host)
     }
-    /// Packets not yet on a cable.
+    /// Packets not yet on a link.
     pub(crate) fn waiting(&self) -> usize {
         self.hosts().map(|(_, host)| host.now.len() + host.later.len()).sum()
     }
@@ -184,7 +199,7 @@ fn of(seen: &[Seen], host: u32) -> Vec<(u64, u32)> {
     seen.iter().filter(|s| s.host == host).map(|s| (s.at, s.id)).collect()
 }
 
-impl<B: Numbered> Endpoint for ScriptPart<B> {
+impl<B: Numbered> HostPartition for ScriptPartition<B> {
     type Body = B;
 
     fn receive(&mut self, host: u32, now: Time, packet: &Packet<B>) {
@@ -214,11 +229,11 @@ impl<B: Numbered> Endpoint for ScriptPart<B> {
     }
 }
 
-impl<B: Numbered> Endpoints for Script<B> {
-    type Part = ScriptPart<B>;
+impl<B: Numbered> PartitionedHosts for Script<B> {
+    type Partition = ScriptPartition<B>;
 
-    fn parts(&mut self) -> &mut Vec<ScriptPart<B>> {
-        &mut self.parts
+    fn partitions(&mut self) -> &mut Vec<ScriptPartition<B>> {
+        &mut self.partitions
     }
     fn next_start(&self) -> Time {
         let next = |(_, host): &(u32, ScriptedHost<B>)| host.later.front().map_or(u64::MAX, |(at, _)| *at);
@@ -234,9 +249,9 @@ impl<B: Numbered> Endpoints for Script<B> {
         }
     }
     fn close_window(&mut self, end: Time, _hops: u64) -> ControlFlow<()> {
-        for part in &mut self.parts {
-            self.sent.append(&mut part.sent);
-            for (seen, packet) in part.arrived.drain(..) {
+        for partition in &mut self.partitions {
+            self.sent.append(&mut partition.sent);
+            for (seen, packet) in partition.arrived.drain(..) {
                 self.marked.extend(packet.is_marked().then_some(seen.id));
                 self.arrived.push(seen);
                 self.packets.push(packet);

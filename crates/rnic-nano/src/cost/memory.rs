@@ -1,51 +1,54 @@
-//! Memory on the NIC.
+//! The memory that a program needs on the NIC.
 
 use super::Hardware;
 use crate::hir::{MatchKind, Pipeline, Program as Checked};
 use crate::program::Program;
 use crate::runtime::Binding;
 
-/// Bits of what packetization keeps of a message beside two bitmaps of a bit per packet (delivered, to be sent): credit, greatest packet
-/// sent, length 32 each, timeouts 8, address 32, two contexts 16 each, number 16, buffer's place 16 and class 8; its timer: valid 1, expiry 64, packet
-/// 32.
+/// State that packetization keeps for a message, in bits, besides two bitmaps with a bit per packet (delivered, to be
+/// sent): credit, largest packet number sent and length 32 each, timeouts 8, address 32, two contexts 16 each, message
+/// id 16, buffer slot 16 and buffer size class 8; its timer: valid 1, expiry 64, packet 32.
 const SEND_BITS: u64 = 3 * 32 + 8 + 32 + 2 * 16 + 16 + 24 + 97;
 
-/// Bits of what reassembly keeps of a message beside a bitmap (received): address 32, context 16 and number 32 by which it is found, length
-/// 32, context here 16, buffer's place 16 and class 8; its timer: valid 1, expiry 64.
+/// State that reassembly keeps for a message, in bits, besides a bitmap of received packets: lookup key (address 32,
+/// context 16, message id 32), length 32, local context 16, buffer slot 16 and buffer size class 8; its timer: valid
+/// 1, expiry 64.
 const RECEIVE_BITS: u64 = 32 + 16 + 32 + 32 + 16 + 24 + 65;
 
-/// Bits of an entry of a scheduler: valid 1, number 16, rank, granted and grantable 32 each.
-const SCHEDULED_BITS: u64 = 1 + 16 + 3 * 32;
+/// Size of a scheduler's entry in bits: valid 1, message id 16; rank, granted and grantable 32 each.
+const SCHEDULER_ENTRY_BITS: u64 = 1 + 16 + 3 * 32;
 
-/// Entries of a scheduler that are compared at once. Document: 16.
-const SCHEDULED: u64 = 16;
+/// Number of entries that a scheduler compares in parallel. The NanoTransport document: 16.
+const COMPARED_ENTRIES: u64 = 16;
 
-/// Memory on the NIC, in bytes. Document: 1.2 MB for 16 messages of 39 kB, which two buffers each make up (1.25 MB); and 8.4 MB for 128,
-/// for which they would be 10 MB.
+/// Memory on the NIC in bytes. The NanoTransport document: 1.2 MB for 16 messages of 39 kB, which are two buffers each
+/// (1.25 MB); and 8.4 MB for 128 messages, whose buffers would take 10 MB by the same calculation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// A buffer for each message in each direction, in whole segments.
+    /// Message buffers: one buffer of whole segments for each message in each direction.
     pub buffers: u64,
-    /// What packetization, reassembly and timers keep of each message, both directions. Document: less than 100 bytes per message.
+    /// State of packetization, reassembly and timers for the messages of both directions. The document: less than 100
+    /// bytes per message.
     pub message_state: u64,
-    /// The program's registers and schedulers. An array has as many entries as there are messages, or fewer if it is declared so: dense
-    /// numbers index it.
+    /// The program's registers and schedulers. An array has one entry per message, because dense message ids index it,
+    /// or fewer entries if its declaration says so.
     pub registers: u64,
-    /// The program's tables: keys (twice if not exact: with masks), an action's number, the most arguments, for as many entries as a table may have.
-    /// Those whose entries are const are logic.
+    /// The program's tables: for each of a table's maximum number of entries the keys (twice if not exact, because of
+    /// the masks), an action index, and the arguments of the action with the largest ones. Tables with const entries
+    /// are counted as logic and take no memory.
     pub tables: u64,
-    /// Headers on their way: the fields of all headers of a pipeline, for each of its stages.
+    /// Headers in the pipelines: the fields of all headers of a pipeline, once for each of its stages.
     pub headers: u64,
 }
 
 impl Memory {
-    /// All of it.
+    /// Returns the total memory in bytes.
     pub fn total(&self) -> u64 {
-        self.parts().iter().map(|(_, bytes)| bytes).sum()
+        self.by_component().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// By name.
-    pub fn parts(&self) -> [(&'static str, u64); 5] {
+    /// Returns the memory of each component, by name.
+    pub fn by_component(&self) -> [(&'static str, u64); 5] {
         [
             ("buffers", self.buffers),
             ("state of messages", self.message_state),
@@ -77,8 +80,10 @@ fn registers(binding: &Binding, messages: u64) -> u64 {
         Binding::Dual { size, widths, .. } => {
             ((*size).min(messages), widths.iter().map(|width| u64::from(*width)).sum())
         }
-        // Those that wait have a place in the FIFO.
-        Binding::Scheduler { .. } => return (SCHEDULED * SCHEDULED_BITS + messages * SCHEDULED_BITS).div_ceil(8),
+        // A scheduler's waiting entries are in its FIFO.
+        Binding::Scheduler { .. } => {
+            return (COMPARED_ENTRIES * SCHEDULER_ENTRY_BITS + messages * SCHEDULER_ENTRY_BITS).div_ceil(8);
+        }
     };
     (entries * bits).div_ceil(8)
 }

@@ -1,7 +1,7 @@
-//! What a program would cost as hardware: stages, latency, packets per second, memory.
+//! A model of the hardware cost of a program: pipeline stages, latency, packet rate, memory.
 //!
-//! A model, to be compared with the figures that the NanoTransport document gives for its prototype. Of these figures two were used to
-//! set it up: see [`INGRESS_CYCLES`] and [`EGRESS_CYCLES`].
+//! The model's results can be compared with the figures that the NanoTransport document gives for its hardware
+//! prototype. Two of those figures were used to fit the model: see [`INGRESS_CYCLES`] and [`EGRESS_CYCLES`].
 
 mod memory;
 mod stages;
@@ -11,31 +11,33 @@ pub use memory::Memory;
 use stages::{Port, Stages, stages};
 use std::fmt;
 
-/// Cycles of a stage: one to read its memory, one to compute and write. An assumption: the document does not say.
+/// Cycles per stage: one to read the stage's memory, one to compute and write. This is an assumption: the document
+/// does not state it.
 pub const STAGE_CYCLES: u32 = 2;
 
-/// Cycles of ingress beside the header's arrival and the stages: reassembly. Fitted: the document's 7.2 ns for Homa are 23 cycles at
-/// 3.2 GHz, less 8 for a header of 64 bytes and 10 for 5 stages.
+/// Cycles of ingress besides the header's arrival and the stages: reassembly. Fitted: the document's 7.2 ns for Homa
+/// are 23 cycles at 3.2 GHz; subtracting 8 cycles for a 64-byte header and 10 for 5 stages leaves 5.
 pub const INGRESS_CYCLES: u32 = 5;
 
-/// Cycles of egress beside the header's departure and the stages: packetization and the arbiter work ahead. Fitted: the document's 3.8 ns
-/// for Homa are 12 cycles at 3.2 GHz, less 8 for a header of 64 bytes and 4 for 2 stages.
+/// Cycles of egress besides the header's departure and the stages: none, because packetization and the arbiter work
+/// ahead. Fitted: the document's 3.8 ns for Homa are 12 cycles at 3.2 GHz; subtracting 8 cycles for a 64-byte header
+/// and 4 for 2 stages leaves 0.
 pub const EGRESS_CYCLES: u32 = 0;
 
-/// The hardware that a program is to run on. The default is the document's.
+/// The hardware that a program is modelled for. The defaults are the document's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hardware {
-    /// Cycles per second.
+    /// Clock frequency in Hz.
     pub clock_hz: u64,
-    /// Rate of the link, in bit/s.
+    /// Rate of the link in bit/s.
     pub rate_bps: u64,
-    /// Messages at once, in each direction.
+    /// Maximum number of concurrent messages in each direction.
     pub messages: u32,
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub message_bytes: u32,
-    /// Payload bytes of a packet: a message's buffer is so many times these.
+    /// Payload of a packet in bytes. The size of a message's buffer is a multiple of it.
     pub segment_bytes: u32,
-    /// A header is padded to a multiple of so many bytes on the wire.
+    /// On the wire, the header's size is padded to a multiple of this number of bytes.
     pub header_unit: u32,
 }
 
@@ -55,52 +57,74 @@ impl Default for Hardware {
 /// The cost of a pipeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PipelineCost {
-    /// What is accessed in each stage. Their number is that of the longest chain of accesses of memory (messages, registers,
-    /// schedulers, tables that can be changed) of which each needs what the one before gave, by its arguments or since that decides whether it takes
-    /// place; and one stage more in which ingress tells the fixed blocks what to do (the events that are listed) and egress writes the header. Accesses that
-    /// do not depend on each other share a stage. A memory lies in one stage; of a DualPort, so does each port.
+    /// The memories accessed in each stage.
     ///
-    /// This gives the document's 3 and 1 for NDP (message, pull register, control packet; header) and 5 and 2 for Homa
-    /// (message, registers, scheduler, registers by what it chose, control packet; priority, header).
+    /// The number of stages is the length of the longest chain of dependent memory accesses, plus one. Memories are
+    /// the message table, registers, schedulers, and tables that the control plane can change. An access depends on an
+    /// earlier one if its arguments use that access's result, or if that result decides whether the access takes
+    /// place. The additional last stage passes events to the fixed-function blocks (ingress; the events are listed) or
+    /// writes the header (egress). Independent accesses share a stage. All accesses to a memory are in the same stage;
+    /// each port of a DualPort counts as a memory here.
+    ///
+    /// This gives the document's 3 and 1 stages for NDP (message table, pull register, control packet; header) and its
+    /// 5 and 2 stages for Homa (message table, registers, scheduler, registers at the index that the scheduler
+    /// returned, control packet; priority, header). `p4/homa.p4` has one stage more on each side.
     pub stages: Vec<Vec<String>>,
-    /// Latency in cycles: the header's words, [`STAGE_CYCLES`] for each stage, and [`INGRESS_CYCLES`] or [`EGRESS_CYCLES`].
+    /// Latency in cycles: the words of the header, [`STAGE_CYCLES`] for each stage, and [`INGRESS_CYCLES`] or
+    /// [`EGRESS_CYCLES`].
     pub cycles: u32,
-    /// The same in picoseconds.
+    /// Latency in picoseconds.
     pub picoseconds: u64,
 }
 
-/// The cost of a program.
+/// The modelled cost of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cost {
-    /// What it was worked out for.
+    /// The hardware for which the cost was computed.
     pub hardware: Hardware,
-    /// Bytes that pass in a cycle: the least power of two that keeps up with the link. Document: 62.5 bits, so 8 bytes.
+    /// Width of the data path in bytes per cycle: the smallest power of two that keeps up with the link. The document:
+    /// 62.5 bits per cycle, so 8 bytes.
     pub word_bytes: u32,
-    /// Bytes of the program's header on the wire: what it emits at most, padded.
+    /// Size of the program's header on the wire in bytes: the longest header that it emits, padded.
     pub header_bytes: u32,
-    /// Parser and ingress control, up to reassembly.
+    /// The parser and ingress control, up to reassembly.
     pub ingress: PipelineCost,
-    /// Egress control and deparser.
+    /// The egress control and deparser.
     pub egress: PipelineCost,
-    /// Least time from packet to packet that the pipelines can bear, in picoseconds. Stages work on different packets, so this is
-    /// [`STAGE_CYCLES`], times the most accesses that a packet makes by one port.
+    /// Minimum interval between packets that the pipelines support, in picoseconds. The stages work on different
+    /// packets at the same time, so this interval is [`STAGE_CYCLES`] times the maximum number of accesses that one
+    /// packet makes through the same port.
     pub pipeline_interval: u64,
-    /// Least time between packets on the link, in picoseconds: the header and one byte. Document: 65 bytes at 200 Gbps, 2.6 ns.
+    /// Minimum interval between packets on the link, in picoseconds, for a packet of a header and one byte. The
+    /// document: 65 bytes at 200 Gbps, 2.6 ns.
     pub link_interval: u64,
-    /// On the NIC, in bytes.
+    /// Memory on the NIC, in bytes.
     pub memory: Memory,
-    /// What such hardware could not do in one pass.
+    /// Operations of the program that the modelled hardware could not perform in a single pass.
     pub notes: Vec<String>,
 }
 
 impl Cost {
-    /// Least time between packets, in picoseconds: the link's, if the pipelines keep up with it.
+    /// Returns the minimum interval between packets in picoseconds: the larger of the link's and the pipelines'
+    /// intervals.
     pub fn interval(&self) -> u64 {
         self.link_interval.max(self.pipeline_interval)
     }
 }
 
-/// Works out what a program costs.
+/// Computes the modelled cost of a program.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::compile_file;
+/// use rnic_nano::cost::{Hardware, analyse};
+/// use std::path::Path;
+///
+/// let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4")), &[])?;
+/// let cost = analyse(&program, &Hardware::default());
+/// assert_eq!((cost.ingress.stages.len(), cost.egress.stages.len()), (3, 1));
+/// # Ok::<(), rnic_nano::CompileError>(())
+/// ```
 pub fn analyse(program: &Program, hardware: &Hardware) -> Cost {
     let hir = program.hir();
     let (ingress, egress) = (stages(hir, &hir.ingress), stages(hir, &hir.egress));
@@ -130,7 +154,8 @@ pub fn analyse(program: &Program, hardware: &Hardware) -> Cost {
     }
 }
 
-/// What does not fit the primitives: a port used twice by one packet, or by both pipelines.
+/// Returns notes on accesses that the hardware primitives do not support, such as two accesses to a port by the same
+/// packet, or by both pipelines.
 fn notes(program: &Program, ingress: &Stages, egress: &Stages) -> Vec<String> {
     let hir = program.hir();
     let mut notes = Vec::new();
@@ -138,31 +163,30 @@ fn notes(program: &Program, ingress: &Stages, egress: &Stages) -> Vec<String> {
     for (side, pipeline, stages) in [("ingress", &hir.ingress, ingress), ("egress", &hir.egress, egress)] {
         if stages.contradictory {
             notes.push(format!(
-                "branches of {side} access memories in different orders; no order of stages is right for all of them"
+                "branches of {side} access the same memories in different orders, so no order of stages suits all branches"
             ));
         }
         for (port, count) in stages.ports.iter().filter(|(_, count)| **count > 1) {
             let what = match port {
-                Port::Messages => "get_rx_msg_info is asked".to_string(),
+                Port::Messages => "get_rx_msg_info is called".to_string(),
                 Port::Whole(id) => instance(*id, "used"),
                 Port::Read(id) => instance(*id, "read"),
                 Port::Write(id) => instance(*id, "written"),
                 Port::Table(id) => format!("table '{}' is applied", pipeline.tables[*id as usize].name),
             };
-            notes
-                .push(format!("{what} {count} times by one packet in {side}; a memory has one such access per packet"));
+            notes.push(format!(
+                "{what} {count} times for one packet in {side}; the hardware supports one such access per packet"
+            ));
         }
     }
     for port in ingress.ports.keys().filter(|port| egress.ports.contains_key(port)) {
         match port {
             Port::Whole(id) => {
-                notes.push(format!("{} in both pipelines; only a DualPort can be", instance(*id, "used")))
+                notes.push(format!("{} in both pipelines; only a DualPort supports this", instance(*id, "used")))
             }
-            Port::Read(id) => {
-                notes.push(format!("{} in both pipelines; it has one port to read", instance(*id, "read")))
-            }
+            Port::Read(id) => notes.push(format!("{} in both pipelines; it has one read port", instance(*id, "read"))),
             Port::Write(id) => {
-                notes.push(format!("{} in both pipelines; it has one port to write", instance(*id, "written")))
+                notes.push(format!("{} in both pipelines; it has one write port", instance(*id, "written")))
             }
             Port::Messages | Port::Table(_) => {}
         }
@@ -198,11 +222,11 @@ impl fmt::Display for Cost {
             }
         }
         let (link, pipelines) = (ns(self.link_interval), ns(self.pipeline_interval));
-        writeln!(f, "\nleast interval between packets: {}", ns(self.interval()))?;
+        writeln!(f, "\nminimum interval between packets: {}", ns(self.interval()))?;
         writeln!(f, "  link: {link}, {} bytes at {gbps} Gbps; pipelines: {pipelines}", self.header_bytes + 1)?;
         let (count, bytes) = (hardware.messages, hardware.message_bytes);
         writeln!(f, "\nmemory for {count} messages of {bytes} bytes each way: {} bytes", self.memory.total())?;
-        for (name, bytes) in self.memory.parts() {
+        for (name, bytes) in self.memory.by_component() {
             writeln!(f, "  {name:<18}{bytes:>12}")?;
         }
         for note in &self.notes {

@@ -1,47 +1,48 @@
-//! How many stages a pipeline needs: which accesses of memory wait for which.
+//! Assigns the memory accesses of a pipeline to stages, by their dependencies.
 
 use crate::hir::{Expr, ExprKind, ExternCall, Pipeline, Program, SlotId, Stmt, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A memory, or one of its ports: it lies in one stage.
+/// A memory, or a port of a memory: all its accesses are in one stage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Port {
-    /// The table of messages that arrive.
+    /// The table of the messages that are being received.
     Messages,
-    /// An IfElseRaw or a PriorityScheduler, by its instance.
+    /// An IfElseRaw or a PriorityScheduler, by the id of its instance.
     Whole(u32),
-    /// The port of a DualPort that reads.
+    /// The read port of a DualPort.
     Read(u32),
-    /// The one that writes.
+    /// The write port of a DualPort.
     Write(u32),
     /// A table that the control plane can change.
     Table(u32),
 }
 
-/// What is found.
+/// The stages of a pipeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Stages {
-    /// What is accessed in each stage; the last one hands over.
+    /// The accesses in each stage; the last stage passes events to the fixed-function blocks.
     pub(super) accesses: Vec<Vec<String>>,
-    /// Most accesses that one packet makes by each port.
+    /// Maximum number of accesses that one packet makes through each port.
     pub(super) ports: BTreeMap<Port, u32>,
-    /// Branches access two memories in opposite orders: each memory lies in several stages here.
+    /// Branches access two memories in opposite orders, so these memories would have to be in several stages.
     pub(super) contradictory: bool,
 }
 
-/// What is known where the analysis stands. A level is the number of the stage after which a value is there, 0 before all.
+/// The state of the dependency analysis at a statement. The *level* of a value is the number of the stage after which
+/// the value is known; 0 for a value known before the first stage.
 #[derive(Clone)]
-struct Known {
+struct FlowState {
     slots: Vec<u32>,
-    /// Level of what decides whether this is executed.
+    /// Level of the conditions that decide whether the current statement runs.
     guard: u32,
-    /// Per port: accesses so far, and the level of the last one.
+    /// For each port: number of accesses so far, and level of the last one.
     ports: BTreeMap<Port, (u32, u32)>,
 }
 
-impl Known {
-    /// Where two ways meet.
-    fn join(mut self, other: Known) -> Known {
+impl FlowState {
+    /// Merges the states at the end of two control-flow paths.
+    fn join(mut self, other: FlowState) -> FlowState {
         self.slots.iter_mut().zip(other.slots).for_each(|(a, b)| *a = b.max(*a));
         self.guard = self.guard.max(other.guard);
         for (port, (count, level)) in other.ports {
@@ -52,7 +53,7 @@ impl Known {
     }
 }
 
-fn join(a: Option<Known>, b: Option<Known>) -> Option<Known> {
+fn join(a: Option<FlowState>, b: Option<FlowState>) -> Option<FlowState> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.join(b)),
         (a, b) => a.or(b),
@@ -62,20 +63,20 @@ fn join(a: Option<Known>, b: Option<Known>) -> Option<Known> {
 struct Analysis<'a> {
     program: &'a Program,
     pipeline: &'a Pipeline,
-    /// Stage of each port's first, second, ... access: all first accesses lie in one stage, whichever branch they are in.
+    /// The stage of each port's first, second, ... access. The first accesses of all branches are in the same stage.
     stages: BTreeMap<(Port, u32), u32>,
     names: BTreeMap<u32, BTreeSet<String>>,
     events: BTreeSet<String>,
-    /// What arrives at the end of each enclosing scope by leaving it.
-    scopes: Vec<Option<Known>>,
-    exit: Option<Known>,
-    /// The outermost scope that was left so far, as often as one was.
+    /// For each enclosing scope, the merged states of the paths that left it with [`Stmt::Leave`].
+    scopes: Vec<Option<FlowState>>,
+    exit: Option<FlowState>,
+    /// For each `Leave` or `Exit` so far, the index of the scope that it left; 0 for `Exit`.
     left: Vec<usize>,
-    /// Memories cannot each lie in one stage.
+    /// At least one memory cannot be in a single stage.
     contradictory: bool,
 }
 
-/// Stages of a pipeline.
+/// Computes the stages of a pipeline.
 pub(super) fn stages(program: &Program, pipeline: &Pipeline) -> Stages {
     let (stages, names, events, scopes, exit, left) = Default::default();
     let contradictory = false;
@@ -83,7 +84,7 @@ pub(super) fn stages(program: &Program, pipeline: &Pipeline) -> Stages {
     loop {
         let before = analysis.stages.clone();
         (analysis.names, analysis.exit) = (BTreeMap::new(), None);
-        let mut known = Some(Known { slots: vec![0; pipeline.slots.len()], guard: 0, ports: BTreeMap::new() });
+        let mut known = Some(FlowState { slots: vec![0; pipeline.slots.len()], guard: 0, ports: BTreeMap::new() });
         for state in &pipeline.states {
             known = analysis.body(&state.body, known);
         }
@@ -92,7 +93,8 @@ pub(super) fn stages(program: &Program, pipeline: &Pipeline) -> Stages {
         if analysis.stages == before {
             return analysis.finish(end.map(|end| end.ports).unwrap_or_default());
         }
-        // A chain of accesses is as long as there are places for them, at most.
+        // A dependency chain is at most as long as the number of accesses; a longer one comes from contradictory
+        // orders.
         analysis.contradictory |= analysis.stages.values().any(|level| *level as usize > analysis.stages.len());
     }
 }
@@ -107,15 +109,15 @@ impl Analysis<'_> {
         Stages { accesses, ports, contradictory: self.contradictory }
     }
 
-    /// What is known after a body; nothing if it is always left.
-    fn body(&mut self, body: &[Stmt], mut known: Option<Known>) -> Option<Known> {
+    /// Analyses a body; returns `None` if control never reaches its end.
+    fn body(&mut self, body: &[Stmt], mut known: Option<FlowState>) -> Option<FlowState> {
         for stmt in body {
             known = self.stmt(stmt, known?);
         }
         known
     }
 
-    fn stmt(&mut self, stmt: &Stmt, mut known: Known) -> Option<Known> {
+    fn stmt(&mut self, stmt: &Stmt, mut known: FlowState) -> Option<FlowState> {
         match stmt {
             Stmt::Assign { slot, value } => {
                 let level = level(value, &known.slots).max(known.guard);
@@ -154,30 +156,31 @@ impl Analysis<'_> {
         Some(known)
     }
 
-    /// Alternatives that something decides between. What follows them depends on it too if one of them may not come back.
-    fn branches(&mut self, known: Known, decided: u32, bodies: &[&[Stmt]]) -> Option<Known> {
+    /// Analyses alternative bodies that are selected by a value of level `decided`. The statements after the
+    /// alternatives depend on that value too if one of the alternatives may not reach its end.
+    fn branches(&mut self, known: FlowState, decided: u32, bodies: &[&[Stmt]]) -> Option<FlowState> {
         let (guard, left) = (known.guard, self.left.len());
         let mut after = None;
         for body in bodies {
-            let branch = Known { guard: guard.max(decided), ..known.clone() };
+            let branch = FlowState { guard: guard.max(decided), ..known.clone() };
             let end = self.body(body, Some(branch));
             after = join(after, end);
         }
         let all_came_back = self.left.len() == left;
-        after.map(|after| Known { guard: if all_came_back { guard } else { after.guard }, ..after })
+        after.map(|after| FlowState { guard: if all_came_back { guard } else { after.guard }, ..after })
     }
 
-    fn scope(&mut self, body: &[Stmt], known: Known) -> Option<Known> {
+    fn scope(&mut self, body: &[Stmt], known: FlowState) -> Option<FlowState> {
         let (guard, left) = (known.guard, self.left.len());
         self.scopes.push(None);
         let end = self.body(body, Some(known));
         let early = self.scopes.pop().flatten();
         let inside = self.scopes.len();
         let all_came_back = self.left[left..].iter().all(|scope| *scope == inside) && self.exit.is_none();
-        join(end, early).map(|after| Known { guard: if all_came_back { guard } else { after.guard }, ..after })
+        join(end, early).map(|after| FlowState { guard: if all_came_back { guard } else { after.guard }, ..after })
     }
 
-    fn apply(&mut self, id: TableId, results: [Option<SlotId>; 2], mut known: Known) -> Option<Known> {
+    fn apply(&mut self, id: TableId, results: [Option<SlotId>; 2], mut known: FlowState) -> Option<FlowState> {
         let table = &self.pipeline.tables[id.0 as usize];
         let keys = table.keys.iter().map(|(key, _)| level(key, &known.slots)).max().unwrap_or(0);
         let mut decided = keys.max(known.guard);
@@ -192,7 +195,7 @@ impl Analysis<'_> {
         self.branches(known, decided, &bodies)
     }
 
-    fn call(&mut self, call: &ExternCall, known: &mut Known) {
+    fn call(&mut self, call: &ExternCall, known: &mut FlowState) {
         let arguments = call.arguments.iter().map(|argument| level(argument, &known.slots)).max().unwrap_or(0);
         let decided = arguments.max(known.guard);
         let (port, least) = match (call.instance, call.function.as_str()) {
@@ -201,7 +204,8 @@ impl Analysis<'_> {
                 self.events.insert(event.to_string());
                 return;
             }
-            // What was written is read in a later stage; what is written over was read in the same stage or before.
+            // A read after a write to the same DualPort is in a later stage; a write after a read may be in the same
+            // stage.
             (Some(id), "read") => (Port::Read(id.0), known.ports.get(&Port::Write(id.0)).map_or(0, |port| port.1 + 1)),
             (Some(id), "write") => (Port::Write(id.0), known.ports.get(&Port::Read(id.0)).map_or(0, |port| port.1)),
             (Some(id), _) => (Port::Whole(id.0), 0),
@@ -216,20 +220,20 @@ impl Analysis<'_> {
         }
     }
 
-    /// The stage of an access: after all that it depends on, where the port is.
-    fn access(&mut self, port: Port, name: &str, decided: u32, least: u32, known: &mut Known) -> u32 {
+    /// Assigns an access to a stage: after all values that it depends on, and in the stage of its port.
+    fn access(&mut self, port: Port, name: &str, decided: u32, least: u32, known: &mut FlowState) -> u32 {
         let (count, last) = known.ports.get(&port).copied().unwrap_or_default();
         let level = (decided + 1).max(last + u32::from(count > 0)).max(least);
-        let place = self.stages.entry((port, count)).or_default();
-        let level = if self.contradictory { level } else { level.max(*place) };
-        *place = level.max(*place);
+        let stage = self.stages.entry((port, count)).or_default();
+        let level = if self.contradictory { level } else { level.max(*stage) };
+        *stage = level.max(*stage);
         known.ports.insert(port, (count + 1, level));
         self.names.entry(level).or_default().insert(name.to_string());
         level
     }
 }
 
-/// The greatest level of the slots that an expression reads.
+/// Returns the maximum level of the slots that an expression reads.
 fn level(expr: &Expr, slots: &[u32]) -> u32 {
     match &expr.kind {
         ExprKind::Const(_) => 0,

@@ -1,14 +1,26 @@
-//! What a checked program promises, tested: for the compiler's own tests.
+//! The HIR verifier: tests that a checked program is well-formed. The compiler's debug builds and tests call it.
 
 use super::{
     BinaryOp, Expr, ExprKind, ExternCall, HeaderId, Pattern, Pipeline, Program, SlotId, Stmt, Table, TableId, Target,
     Transition,
 };
 
-/// Whether widths agree, everything that is named exists, and jumps stay within their scopes.
+/// Verifies that widths agree, that all slots, headers, tables, states and instances exist, and that jumps stay within
+/// their scopes.
 ///
 /// # Errors
-/// The first thing that is not so.
+/// A description of the first violation.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::compile_file;
+/// use rnic_nano::hir::check::check;
+/// use std::path::Path;
+///
+/// let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4")), &[])?;
+/// assert_eq!(check(program.hir()), Ok(()));
+/// # Ok::<(), rnic_nano::CompileError>(())
+/// ```
 pub fn check(program: &Program) -> Result<(), String> {
     for pipeline in [&program.ingress, &program.egress] {
         Checker { pipeline, instances: program.instances.len() }.pipeline()?;
@@ -21,9 +33,9 @@ struct Checker<'p> {
     instances: usize,
 }
 
-/// Where a statement stands.
+/// The location of a pipeline that a statement is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Location {
     State,
     Control,
     Action,
@@ -57,11 +69,11 @@ impl Checker<'_> {
             self.table(table).map_err(|what| format!("table {}: {what}", table.name))?;
         }
         for state in &pipeline.states {
-            self.body(&state.body, 0, Part::State)?;
+            self.body(&state.body, 0, Location::State)?;
             self.transition(&state.transition).map_err(|what| format!("state {}: {what}", state.name))?;
         }
-        self.body(&pipeline.control, 0, Part::Control)?;
-        self.body(&pipeline.deparser, 0, Part::Deparser)
+        self.body(&pipeline.control, 0, Location::Control)?;
+        self.body(&pipeline.deparser, 0, Location::Deparser)
     }
 
     fn width(&self, slot: SlotId) -> Result<u32, String> {
@@ -77,7 +89,7 @@ impl Checker<'_> {
             for slot in &action.parameters {
                 self.width(*slot)?;
             }
-            self.body(&action.body, 0, Part::Action)?;
+            self.body(&action.body, 0, Location::Action)?;
         }
         ensure(table.entries.len() <= table.size as usize, || "too many entries".to_string())?;
         let entries = table.entries.iter().map(|entry| (entry.action, &entry.arguments));
@@ -125,11 +137,11 @@ impl Checker<'_> {
         }
     }
 
-    fn body(&self, body: &[Stmt], scopes: u32, part: Part) -> Checked {
-        body.iter().try_for_each(|statement| self.statement(statement, scopes, part))
+    fn body(&self, body: &[Stmt], scopes: u32, location: Location) -> Checked {
+        body.iter().try_for_each(|statement| self.statement(statement, scopes, location))
     }
 
-    fn statement(&self, statement: &Stmt, scopes: u32, part: Part) -> Checked {
+    fn statement(&self, statement: &Stmt, scopes: u32, location: Location) -> Checked {
         match statement {
             Stmt::Assign { slot, value } => {
                 self.expr(value)?;
@@ -144,8 +156,8 @@ impl Checker<'_> {
             Stmt::If { condition, then, otherwise } => {
                 self.expr(condition)?;
                 ensure(condition.width == 1, || "width of a condition".to_string())?;
-                self.body(then, scopes, part)?;
-                self.body(otherwise, scopes, part)
+                self.body(then, scopes, location)?;
+                self.body(otherwise, scopes, location)
             }
             Stmt::Switch { value, cases, default } => {
                 self.expr(value)?;
@@ -155,22 +167,24 @@ impl Checker<'_> {
                         fits(*label, value.width)?;
                         ensure(seen.insert(*label), || format!("case {label} twice"))?;
                     }
-                    self.body(body, scopes, part)?;
+                    self.body(body, scopes, location)?;
                 }
-                self.body(default, scopes, part)
+                self.body(default, scopes, location)
             }
-            Stmt::Scope(body) => self.body(body, scopes + 1, part),
+            Stmt::Scope(body) => self.body(body, scopes + 1, location),
             Stmt::Leave(count) => ensure(*count < scopes, || format!("leaves {count} of {scopes} scopes")),
-            Stmt::Exit => ensure(part != Part::State, || "exit in a parser".to_string()),
-            Stmt::Apply { table, hit, action } => self.apply(*table, *hit, *action, part),
+            Stmt::Exit => ensure(location != Location::State, || "exit in a parser".to_string()),
+            Stmt::Apply { table, hit, action } => self.apply(*table, *hit, *action, location),
             Stmt::Extern(call) => self.call(call),
             Stmt::Extract(header) => {
-                ensure(part == Part::State, || "extract outside of a parser".to_string())?;
+                ensure(location == Location::State, || "extract outside of a parser".to_string())?;
                 self.header(*header)
             }
-            Stmt::Advance(bits) => ensure(part == Part::State && bits % 8 == 0, || format!("advance by {bits}")),
+            Stmt::Advance(bits) => {
+                ensure(location == Location::State && bits % 8 == 0, || format!("advance by {bits}"))
+            }
             Stmt::Emit(header) => {
-                ensure(part == Part::Deparser, || "emit outside of a deparser".to_string())?;
+                ensure(location == Location::Deparser, || "emit outside of a deparser".to_string())?;
                 self.header(*header)
             }
         }
@@ -180,8 +194,10 @@ impl Checker<'_> {
         ensure((header.0 as usize) < self.pipeline.headers.len(), || format!("no header {}", header.0))
     }
 
-    fn apply(&self, table: TableId, hit: Option<SlotId>, action: Option<SlotId>, part: Part) -> Checked {
-        ensure(matches!(part, Part::Control | Part::Deparser), || "apply outside of a control".to_string())?;
+    fn apply(&self, table: TableId, hit: Option<SlotId>, action: Option<SlotId>, location: Location) -> Checked {
+        ensure(matches!(location, Location::Control | Location::Deparser), || {
+            "apply outside of a control".to_string()
+        })?;
         let found = self.pipeline.tables.get(table.0 as usize).ok_or(format!("no table {}", table.0))?;
         if let Some(hit) = hit {
             ensure(self.width(hit)? == 1, || "width of hit".to_string())?;
@@ -222,7 +238,7 @@ impl Checker<'_> {
                 ensure(a.width < width, || format!("{} bits extended to {width}", a.width))
             }
             ExprKind::Conditional(condition, a, b) => {
-                [condition, a, b].into_iter().try_for_each(|part| self.expr(part))?;
+                [condition, a, b].into_iter().try_for_each(|location| self.expr(location))?;
                 ensure(condition.width == 1, || "width of a condition".to_string())?;
                 same(a).and_then(|()| same(b))
             }
@@ -276,7 +292,8 @@ mod tests {
         Expr { width, kind: ExprKind::Binary(op, Box::new(a), Box::new(b)) }
     }
 
-    /// Slots: 0 of 8 bits, 1 of 1 bit, 2 of 4 bits. A header of slots 1 and 0. A table with an action that takes slot 2.
+    /// Slots: 0 has 8 bits, 1 has 1 bit, 2 has 4 bits. One header consists of slots 1 and 0. One table has an action
+    /// with slot 2 as its parameter.
     fn program() -> Program {
         let slot = |width| Slot { name: String::new(), width, signed: false };
         let table = Table {
@@ -315,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_its_promises_passes() {
+    fn well_formed_programs_pass() {
         assert_eq!(check(&program()), Ok(()));
         assert_eq!(assigned(of(BinaryOp::Concat, slot(2, 4), constant(15, 4), 8)), Ok(()));
         assert_eq!(assigned(of(BinaryOp::Shl, slot(0, 8), slot(2, 4), 8)), Ok(()));
@@ -325,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_do_not_are_found() {
+    fn malformed_expressions_are_found() {
         let broken = [
             constant(256, 8),
             constant(0, 4),
@@ -353,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_do_not_are_found() {
+    fn malformed_statements_are_found() {
         let call = |instance, slot| ExternCall {
             function: "f".into(),
             instance,
@@ -383,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_headers_and_states_that_do_not_are_found() {
+    fn malformed_tables_headers_and_states_are_found() {
         let changes: [fn(&mut Pipeline); 10] = [
             |pipeline| pipeline.slots[0].width = 129,
             |pipeline| pipeline.headers[0].valid = SlotId(0),

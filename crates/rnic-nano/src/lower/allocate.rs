@@ -1,26 +1,28 @@
-//! A place for each value in 256 registers.
+//! Register allocation: assigns virtual registers to the 256 registers of the machine by linear scan.
 //!
-//! A register is taken from the first instruction at which its value is needed or written to the last one (linear scan). What must be zero when a
-//! packet comes lies together at the beginning, so that it is cleared at once; constants lie at the end and are never written again.
+//! The live interval of a virtual register reaches from the first to the last instruction at which its value is live
+//! or written. The registers that must be zero when a packet arrives lie together at the beginning of the frame, so
+//! that one operation clears them; constants lie at its end and are never written again.
 
 use super::code::{Code, Op, Role};
 use super::optimise;
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 
-/// Registers of the machine. One byte names one, and a frame of as many needs no check of bounds.
+/// Number of registers of the machine. A byte can name each of them, so a frame of this size needs no bounds checks.
 pub(crate) const REGISTERS: usize = 256;
 
-/// Code that can run, and how its frame begins.
+/// Executable code of a pipeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Executable {
-    /// The code.
+    /// The instructions.
     pub code: Code<u8>,
-    /// So many registers, from 0 on, must be zero when a packet comes.
+    /// Number of registers, from register 0 on, that must be zero when a packet arrives.
     pub zeros: usize,
 }
 
-/// Where a virtual register is needed: first and last instruction, both counted from 1; 0 is the beginning.
+/// The live interval of a virtual register: its first and last instruction, both counted from 1; 0 means the entry of
+/// the pipeline.
 #[derive(Clone, Copy)]
 struct Interval {
     register: u32,
@@ -30,43 +32,44 @@ struct Interval {
 
 pub(super) fn allocate(code: &Code<u32>) -> Result<Executable, Diagnostic> {
     let count = optimise::registers(code);
-    let mut places: Vec<Option<u8>> = vec![None; count];
+    let mut assigned: Vec<Option<u8>> = vec![None; count];
     let used = used_constants(code);
     let mut top = REGISTERS;
     for register in used {
         top = top.checked_sub(1).filter(|top| *top > 0).ok_or_else(too_many)?;
-        places[register as usize] = Some(top as u8);
+        assigned[register as usize] = Some(top as u8);
     }
-    let (intervals, mut zeros) = (intervals(code, &places), 0);
+    let (intervals, mut zeros) = (intervals(code, &assigned), 0);
     let mut free = vec![true; top];
     let mut active: Vec<(usize, usize)> = Vec::new();
     for interval in intervals {
-        active.retain(|(end, place)| {
+        active.retain(|(end, machine_register)| {
             let over = *end <= interval.start && *end != 0;
-            free[*place] |= over;
+            free[*machine_register] |= over;
             !over
         });
-        let place = free.iter().position(|free| *free).ok_or_else(too_many)?;
-        free[place] = false;
-        active.push((interval.end, place));
-        places[interval.register as usize] = Some(place as u8);
+        let machine_register = free.iter().position(|free| *free).ok_or_else(too_many)?;
+        free[machine_register] = false;
+        active.push((interval.end, machine_register));
+        assigned[interval.register as usize] = Some(machine_register as u8);
         let input = code.inputs.iter().any(|(_, r)| *r == interval.register);
         if interval.start == 0 && !input {
-            zeros = place + 1;
+            zeros = machine_register + 1;
         }
     }
     let mut code = code.clone();
-    code.constants.retain(|(_, r)| places[*r as usize].is_some());
-    code.pinned.retain(|(_, r)| places[*r as usize].is_some());
-    Ok(Executable { code: code.map(|r, _| places[r as usize].unwrap_or(0)), zeros })
+    code.constants.retain(|(_, r)| assigned[*r as usize].is_some());
+    code.pinned.retain(|(_, r)| assigned[*r as usize].is_some());
+    Ok(Executable { code: code.map(|r, _| assigned[r as usize].unwrap_or(0)), zeros })
 }
 
 fn too_many() -> Diagnostic {
-    let message = format!("the program keeps too many values at once: a pipeline has {REGISTERS} registers of 64 bits");
-    Diagnostic::new(Span::default(), message, "").with_help("use fewer headers or variables at the same time")
+    let message = format!("the program has too many live values: a pipeline has {REGISTERS} registers of 64 bits");
+    Diagnostic::new(Span::default(), message, "")
+        .with_help("use fewer headers, or fewer variables with overlapping lifetimes")
 }
 
-/// Constants that are read, and what is known of the NIC.
+/// Returns the registers that are read of those that hold constants or parameters of the NIC.
 fn used_constants(code: &Code<u32>) -> Vec<u32> {
     let mut read = vec![false; optimise::registers(code)];
     for op in &code.ops {
@@ -77,20 +80,23 @@ fn used_constants(code: &Code<u32>) -> Vec<u32> {
     all.filter(|r| read[*r as usize]).collect()
 }
 
-/// Intervals of all registers without a place, in order of their starts: what must be zero comes first, then inputs.
-fn intervals(code: &Code<u32>, places: &[Option<u8>]) -> Vec<Interval> {
-    let mut of: Vec<Option<(usize, usize)>> = vec![None; places.len()];
+/// Returns the live intervals of all registers without an assignment, ordered by their starts: first the registers
+/// that must be zero, then the inputs.
+fn intervals(code: &Code<u32>, assigned: &[Option<u8>]) -> Vec<Interval> {
+    let mut of: Vec<Option<(usize, usize)>> = vec![None; assigned.len()];
     let mut need = |register: u32, at: usize| {
         let interval = of[register as usize].get_or_insert((at, at));
         *interval = (interval.0.min(at), interval.1.max(at));
     };
     let live = optimise::live(code);
     for (index, op) in code.ops.iter().enumerate() {
-        // What it writes is kept apart from all else that it writes, though nobody may need it.
+        // The register is written after this instruction's operands are read. It is live there even if no instruction
+        // reads it, so that the write does not overwrite another register.
         code.visit(*op, |r, role| need(r, index + if role == Role::Use { 1 } else { 2 }));
         code.visit(*op, |r, _| need(r, index + 1));
-        for r in (0..places.len() as u32).filter(|r| optimise::has(&live[index], *r)) {
-            // Needed before this instruction: so after the ones before it, too. At the first one that is the beginning.
+        for r in (0..assigned.len() as u32).filter(|r| optimise::has(&live[index], *r)) {
+            // Live before this instruction means live after the preceding ones. Before the first instruction it means
+            // live at the entry.
             need(r, if index == 0 { 0 } else { index + 1 });
         }
         if *op == Op::End {
@@ -101,7 +107,7 @@ fn intervals(code: &Code<u32>, places: &[Option<u8>]) -> Vec<Interval> {
         of.map(|(start, end)| Interval { register: register as u32, start, end })
     };
     let mut intervals: Vec<Interval> = of.iter().enumerate().filter_map(interval).collect();
-    intervals.retain(|interval| places[interval.register as usize].is_none());
+    intervals.retain(|interval| assigned[interval.register as usize].is_none());
     let input = |r: u32| code.inputs.iter().any(|(_, input)| *input == r);
     intervals.sort_by_key(|interval| (interval.start, input(interval.register), interval.register));
     intervals
@@ -119,9 +125,10 @@ mod tests {
         Code { ops, wide, numbers, loads, stores, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
     }
 
-    /// Register 0 is the key, and gets an argument that nobody reads: it must not be written over 1, which gets whether an entry matched.
+    /// The table application reads its key from register 0, writes an unread argument there, and writes the hit bit to
+    /// register 1. The argument and the hit bit must not share a register.
     #[test]
-    fn arguments_and_the_hit_have_different_places() {
+    fn arguments_and_the_hit_bit_have_different_registers() {
         let mut code = code(vec![Op::Apply(0), Op::End], &[0], &[1]);
         let actions = vec![(1, vec![0])];
         code.applies = vec![Apply { table: 0, keys: vec![0], hit: Some(1), action: None, actions, end: 1 }];
@@ -129,19 +136,19 @@ mod tests {
         assert_ne!(allocated.applies[0].hit, Some(allocated.applies[0].actions[0].1[0]));
     }
 
-    /// The upper half of a comparison's result is written, though nobody reads it.
+    /// The comparison writes the upper half of its result, although no instruction reads it.
     #[test]
-    fn both_halves_of_a_result_have_places() {
+    fn both_halves_of_a_result_have_registers() {
         let mut code = code(vec![Op::Wide(0), Op::End], &[0], &[3]);
         let (a, d) = (Pair { lo: 0, hi: 1 }, Pair { lo: 3, hi: 2 });
         code.wide = vec![Wide { op: BinaryOp::LtSigned, width: 100, second: 100, d, a, b: a }];
         let allocated = allocate(&code).expect("few registers");
         assert_ne!(allocated.code.wide[0].d.lo, allocated.code.wide[0].d.hi);
-        assert_eq!(allocated.zeros, 1, "the upper half of the operand, which is no input");
+        assert_eq!(allocated.zeros, 1, "the upper half of the operand, which is not an input");
     }
 
     #[test]
-    fn too_many_values_at_once_are_refused() {
+    fn too_many_live_values_are_rejected() {
         let inputs: Vec<u32> = (0..257).collect();
         let refused = allocate(&code(vec![Op::End], &inputs[..1], &inputs)).expect_err("more than 256");
         assert!(refused.message.contains("256 registers"), "{}", refused.message);

@@ -1,215 +1,223 @@
-//! What runs: a flat list of small instructions over registers of 64 bits.
+//! The instructions of the virtual machine: a flat list of simple operations on 64-bit registers.
 //!
-//! Each instruction names its registers by `R`: any number of virtual ones while a program is being lowered, one of 256 when it runs. A
-//! value of up to 64 bits is in one register, a wider one in two. No register ever holds bits beyond its value's width. Constants have registers of
-//! their own, written once, so no instruction needs a form with a constant.
+//! `R` is the type of a register's name: a number of a virtual register during lowering, a byte for one of 256 machine
+//! registers in executable code. A value of up to 64 bits occupies one register, a wider one occupies two. A register
+//! never holds bits beyond its value's width. Constants have registers of their own that are written once, so no
+//! instruction needs an immediate operand.
 
 use crate::hir::BinaryOp;
 
-/// One instruction. `d` is written after all others were read. `s` is 64 less the width of the result: what lies beyond is cut off.
+/// An instruction. It reads all other operands before it writes `d`. `s` is 64 minus the width of the result; higher
+/// bits of the result are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the fields are what the line above each instruction says")]
 pub enum Op<R> {
-    /// `d = a`
+    /// `d = a`.
     Mov { d: R, a: R },
-    /// `d` = one of [`Code::numbers`]
+    /// `d` = constant `index` of [`Code::numbers`].
     Const { d: R, index: u16 },
-    /// `d = a + b`
+    /// `d = a + b`.
     Add { d: R, a: R, b: R, s: u8 },
-    /// `d = a - b`
+    /// `d = a - b`.
     Sub { d: R, a: R, b: R, s: u8 },
-    /// `d = a * b`
+    /// `d = a * b`.
     Mul { d: R, a: R, b: R, s: u8 },
-    /// `d = a & b`
+    /// `d = a & b`.
     And { d: R, a: R, b: R },
-    /// `d = a | b`
+    /// `d = a | b`.
     Or { d: R, a: R, b: R },
-    /// `d = a ^ b`
+    /// `d = a ^ b`.
     Xor { d: R, a: R, b: R },
-    /// `d = !a`
+    /// `d = !a`, bitwise.
     Not { d: R, a: R, s: u8 },
-    /// `d = a << b`
+    /// `d = a << b`.
     Shl { d: R, a: R, b: R, s: u8 },
-    /// `d = a >> b`
+    /// `d = a >> b`.
     Shr { d: R, a: R, b: R },
-    /// `d = a >> low`
+    /// `d = a >> low`: a slice of `a`.
     Bits { d: R, a: R, low: u8, s: u8 },
-    /// `d = old`, with the bits from `low` on, 64 less `s` of them, taken from `a`
+    /// `d = old`, with the bits from `low` on replaced by `a`; the number of replaced bits is 64 minus `s`.
     Insert { d: R, old: R, a: R, low: u8, s: u8 },
-    /// `d = a << low | b`
+    /// `d = a << low | b`: a concatenation.
     Concat { d: R, a: R, b: R, low: u8 },
-    /// `d = a` of 64 less `from` bits, with copies of the highest of them
+    /// `d` = the sign extension of `a`, which has 64 minus `from` bits.
     Extend { d: R, a: R, from: u8, s: u8 },
-    /// `d = a == b`
+    /// `d = a == b`.
     Eq { d: R, a: R, b: R },
-    /// `d = a != b`
+    /// `d = a != b`.
     Ne { d: R, a: R, b: R },
-    /// `d = a < b`
+    /// `d = a < b`.
     Lt { d: R, a: R, b: R },
-    /// `d = a <= b`
+    /// `d = a <= b`.
     Le { d: R, a: R, b: R },
-    /// `d = c ? a : b`
+    /// `d = c ? a : b`.
     Select { d: R, c: R, a: R, b: R },
-    /// A rare operator, or one on wider values: [`Code::wide`].
+    /// Executes an operator in its general form: [`Code::wide`].
     Wide(u16),
-    /// Goes on elsewhere.
+    /// Jumps.
     Jump { to: u32 },
-    /// The same, to before this instruction: it may go on for ever, so it is counted.
+    /// Jumps backwards. The machine limits the number of instructions that such jumps repeat, because a loop might be
+    /// infinite.
     JumpBack { to: u32 },
-    /// If `a == b`
+    /// Jumps if `a == b`.
     JumpEq { a: R, b: R, to: u32 },
-    /// If `a != b`
+    /// Jumps if `a != b`.
     JumpNe { a: R, b: R, to: u32 },
-    /// If `a < b`
+    /// Jumps if `a < b`.
     JumpLt { a: R, b: R, to: u32 },
-    /// If `a <= b`
+    /// Jumps if `a <= b`.
     JumpLe { a: R, b: R, to: u32 },
-    /// If `a & b != 0`
+    /// Jumps if `a & b != 0`.
     JumpAny { a: R, b: R, to: u32 },
-    /// If `a & b == 0`
+    /// Jumps if `a & b == 0`.
     JumpNone { a: R, b: R, to: u32 },
-    /// Rejects a packet of fewer bytes.
+    /// Rejects the packet if it has fewer than `bytes` bytes.
     Need { bytes: u16 },
-    /// `d` = the eight bytes of the packet from `at` on, shifted to the left by `left` and to the right by `right`
+    /// `d` = the eight packet bytes from byte `at` on as a big-endian number, shifted left by `left` and then right by
+    /// `right`.
     Load { d: R, at: u16, left: u8, right: u8 },
-    /// The lowest `bytes` bytes of `a` go to `at` bytes after where the next header begins. It may leave zeros after them.
+    /// Stores the lowest `bytes` bytes of `a` into the output, `at` bytes after the start of the current header. It
+    /// may write zeros after them.
     Store { a: R, at: u16, bytes: u8 },
-    /// Several loads one after the other: so many of [`Code::loads`].
+    /// Executes `count` consecutive loads of [`Code::loads`].
     Loads { first: u16, count: u16 },
-    /// Several stores one after the other: so many of [`Code::stores`].
+    /// Executes `count` consecutive stores of [`Code::stores`].
     Stores { first: u16, count: u16 },
-    /// The next header begins so many bytes later.
+    /// Moves the start of the current header forward by `bytes` bytes.
     Advance { bytes: u16 },
-    /// An extern: [`Code::calls`].
+    /// Calls an extern function or method: [`Code::calls`].
     Call(u16),
-    /// A table: [`Code::applies`].
+    /// Applies a table: [`Code::applies`].
     Apply(u16),
-    /// The packet is forgotten.
+    /// Drops the packet.
     Reject,
-    /// All is done.
+    /// Ends the run.
     End,
 }
 
 const _: () = assert!(size_of::<Op<u8>>() == 8);
 
-/// A wide value's registers: the lower 64 bits, and those above.
+/// The two registers of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair<R> {
     /// The lower 64 bits.
     pub lo: R,
-    /// The upper bits; of a value of up to 64 bits the constant 0.
+    /// The upper bits; the constant 0 for a value of up to 64 bits.
     pub hi: R,
 }
 
-/// An operator in its general form.
+/// A binary operator in its general form, for any operand widths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wide<R> {
-    /// Which.
+    /// The operator.
     pub op: BinaryOp,
-    /// Bits of the first operand.
+    /// The width of the first operand.
     pub width: u8,
-    /// Bits of the second.
+    /// The width of the second operand.
     pub second: u8,
-    /// Result. Its upper half may be a register that nobody reads.
+    /// The result. If its upper half is not used, no instruction reads the register of that half.
     pub d: Pair<R>,
-    /// First operand.
+    /// The first operand.
     pub a: Pair<R>,
-    /// Second operand.
+    /// The second operand.
     pub b: Pair<R>,
 }
 
-/// [`Op::Load`] as one of several.
+/// A load within [`Op::Loads`]; the fields are those of [`Op::Load`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load<R> {
-    /// Where the value goes.
+    /// The destination.
     pub d: R,
-    /// First byte.
+    /// The first byte.
     pub at: u16,
-    /// Bits that come before the value.
+    /// The left shift, which drops the bits before the value.
     pub left: u8,
-    /// 64 less the value's bits.
+    /// The right shift: 64 minus the width of the value.
     pub right: u8,
 }
 
-/// [`Op::Store`] as one of several.
+/// A store within [`Op::Stores`]; the fields are those of [`Op::Store`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Store<R> {
     /// The value.
     pub a: R,
-    /// First byte, from where the header begins.
+    /// The first byte, relative to the start of the header.
     pub at: u16,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u8,
 }
 
-/// A call of an extern: what it does, and where its arguments and results are.
+/// A call of an extern function or method.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call<R> {
-    /// What it does.
+    /// The function or method.
     pub target: crate::runtime::Function,
-    /// Where the arguments are: the scalars, each of up to 64 bits in one register and of more in two.
+    /// The registers of the scalar arguments: one for a scalar of up to 64 bits, two for a wider one.
     pub arguments: Vec<R>,
-    /// Where the results go, likewise; those that nobody wants into registers that nobody reads.
+    /// The registers of the scalar results, in the same form. A result that is not used has a register that no
+    /// instruction reads.
     pub results: Vec<R>,
 }
 
-/// A table being applied.
+/// A table application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Apply<R> {
-    /// Which, of its pipeline.
+    /// The table's index in its pipeline.
     pub table: u16,
-    /// Where the keys are: each of up to 64 bits in one register, of more in two, the lower half first.
+    /// The registers of the keys: one for a key of up to 64 bits; two for a wider one, the lower half first.
     pub keys: Vec<R>,
-    /// Gets whether an entry matched.
+    /// The register that is set to 1 if an entry matched, else to 0.
     pub hit: Option<R>,
-    /// Gets the action's index.
+    /// The register that is set to the index of the action.
     pub action: Option<R>,
-    /// The code of each action, and where its arguments go, likewise.
+    /// For each action the index of its first instruction, and the registers that receive its arguments.
     pub actions: Vec<(u32, Vec<R>)>,
-    /// Where to go on when no action runs.
+    /// The instruction at which execution continues if no action runs.
     pub end: u32,
 }
 
-/// A pipeline in executable form.
+/// The code of a pipeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Code<R> {
-    /// Instructions; the first one is at 0.
+    /// The instructions; execution begins at index 0.
     pub ops: Vec<Op<R>>,
-    /// Operators in their general form.
+    /// The operators of [`Op::Wide`].
     pub wide: Vec<Wide<R>>,
-    /// Constants that are read so rarely that they have no register.
+    /// Constants that are read so rarely that they have no register: the constants of [`Op::Const`].
     pub numbers: Vec<u64>,
-    /// Loads by the group.
+    /// The loads of [`Op::Loads`].
     pub loads: Vec<Load<R>>,
-    /// Stores by the group.
+    /// The stores of [`Op::Stores`].
     pub stores: Vec<Store<R>>,
-    /// Calls of externs.
+    /// The calls of [`Op::Call`].
     pub calls: Vec<Call<R>>,
-    /// Tables being applied.
+    /// The table applications of [`Op::Apply`].
     pub applies: Vec<Apply<R>>,
-    /// What the architecture gives with each packet, by its place in the architecture's list. Only what is read.
+    /// The values that the NIC provides with each packet and the code reads: index in the architecture's list, and
+    /// register.
     pub inputs: Vec<(u8, R)>,
-    /// The same for what never changes: what the program may know of its NIC.
+    /// The parameters of the NIC that the code reads and never writes: index in the architecture's list, and register.
     pub pinned: Vec<(u8, R)>,
-    /// What the architecture takes, in the order of its list.
+    /// The registers that the NIC reads after a run, in the order of the architecture's list.
     pub outputs: Vec<R>,
-    /// Registers that hold one value for ever.
+    /// The registers that hold a constant permanently, with its value.
     pub constants: Vec<(u64, R)>,
 }
 
-/// How an instruction uses a register.
+/// The way in which an instruction uses a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// It reads it.
+    /// The instruction reads the register.
     Use,
-    /// It writes it.
+    /// The instruction writes the register.
     Def,
-    /// It may write it.
+    /// The instruction writes the register in some executions.
     MayDef,
 }
 
 impl<R: Copy> Op<R> {
-    /// The same instruction with each of its own registers replaced: those of [`Op::Wide`] and others are in lists.
+    /// Replaces each register of the instruction itself. The registers of [`Op::Wide`] and similar instructions are in
+    /// lists of [`Code`] and are not replaced.
     pub(crate) fn map<S>(self, mut f: impl FnMut(R, Role) -> S) -> Op<S> {
         use Role::{Def, Use};
         match self {
@@ -255,7 +263,7 @@ impl<R: Copy> Op<R> {
         }
     }
 
-    /// Where it jumps, if it does ([`Op::Apply`] apart).
+    /// Returns the target of a jump. [`Op::Apply`] has its targets in [`Code::applies`].
     pub(crate) fn target(&mut self) -> Option<&mut u32> {
         match self {
             Op::Jump { to }
@@ -270,12 +278,12 @@ impl<R: Copy> Op<R> {
         }
     }
 
-    /// Whether the next instruction never follows it.
+    /// Whether execution never continues at the next instruction.
     pub(crate) fn ends(&self) -> bool {
         matches!(self, Op::Jump { .. } | Op::JumpBack { .. } | Op::Apply(_) | Op::Reject | Op::End)
     }
 
-    /// Whether it does nothing but to write registers.
+    /// Whether the instruction has no other effect than to write registers.
     pub(crate) fn is_pure(&self) -> bool {
         let stores = matches!(self, Op::Store { .. } | Op::Stores { .. } | Op::Advance { .. });
         let effect = stores || matches!(self, Op::Need { .. } | Op::Call(_));
@@ -294,7 +302,7 @@ impl<R: Copy> Pair<R> {
 }
 
 impl<R: Copy> Code<R> {
-    /// The same code with each register replaced.
+    /// Returns the code with each register replaced.
     pub(crate) fn map<S: Copy>(&self, mut f: impl FnMut(R, Role) -> S) -> Code<S> {
         use Role::{Def, MayDef, Use};
         let f = &mut f;
@@ -306,14 +314,14 @@ impl<R: Copy> Code<R> {
             stores: self.stores.iter().map(|store| store.map(f)).collect(),
             calls: self.calls.iter().map(|call| call.map(f)).collect(),
             applies: self.applies.iter().map(|apply| apply.map(f)).collect(),
-            inputs: self.inputs.iter().map(|&(place, r)| (place, f(r, MayDef))).collect(),
-            pinned: self.pinned.iter().map(|&(place, r)| (place, f(r, Def))).collect(),
+            inputs: self.inputs.iter().map(|&(index, r)| (index, f(r, MayDef))).collect(),
+            pinned: self.pinned.iter().map(|&(index, r)| (index, f(r, Def))).collect(),
             outputs: self.outputs.iter().map(|&r| f(r, Use)).collect(),
             constants: self.constants.iter().map(|&(value, r)| (value, f(r, Def))).collect(),
         }
     }
 
-    /// Calls `f` with each register of an instruction, those that it reads first.
+    /// Calls `f` with each register of an instruction; the registers that it reads come first.
     pub(crate) fn visit(&self, op: Op<R>, mut f: impl FnMut(R, Role)) {
         match op {
             Op::Wide(index) => drop(self.wide[usize::from(index)].map(&mut f)),
@@ -331,7 +339,8 @@ impl<R: Copy> Code<R> {
         }
     }
 
-    /// An instruction with each of its registers replaced, in the lists too, where each place is one instruction's.
+    /// Replaces each register of an instruction, including those in the lists of [`Code`]. Each list item belongs to a
+    /// single instruction.
     pub(crate) fn replace(&mut self, op: Op<R>, f: &mut impl FnMut(R, Role) -> R) -> Op<R> {
         match op {
             Op::Wide(at) => self.wide[usize::from(at)] = self.wide[usize::from(at)].map(f),
@@ -342,18 +351,18 @@ impl<R: Copy> Code<R> {
         op.map(f)
     }
 
-    /// Every jump goes to the new place of where it went.
-    pub(crate) fn redirect(&mut self, places: &[u32]) {
+    /// Updates all jump targets: an old instruction index becomes `new_indices[index]`.
+    pub(crate) fn redirect(&mut self, new_indices: &[u32]) {
         for op in &mut self.ops {
-            op.target().into_iter().for_each(|to| *to = places[*to as usize]);
+            op.target().into_iter().for_each(|to| *to = new_indices[*to as usize]);
         }
         for apply in &mut self.applies {
-            apply.actions.iter_mut().for_each(|(to, _)| *to = places[*to as usize]);
-            apply.end = places[apply.end as usize];
+            apply.actions.iter_mut().for_each(|(to, _)| *to = new_indices[*to as usize]);
+            apply.end = new_indices[apply.end as usize];
         }
     }
 
-    /// Calls `f` with the index of each instruction that may follow the one at `index`.
+    /// Calls `f` with the index of each possible successor of the instruction at `index`.
     pub(crate) fn successors(&self, index: usize, mut f: impl FnMut(usize)) {
         let mut op = self.ops[index];
         if !op.ends() {

@@ -1,22 +1,22 @@
-//! Constants that are read at few places are loaded there; the others have registers for ever.
+//! Constants: the ones read by most instructions keep a register permanently, the others are loaded before each use.
 
 use super::code::{Code, Op, Role};
 use super::optimise;
 use std::collections::BTreeMap;
 
-/// Constants with registers of their own: a quarter of all registers.
-const KEPT: usize = super::REGISTERS / 4;
+/// Maximum number of constants with permanent registers: a quarter of all registers.
+const MAX_PERMANENT: usize = super::REGISTERS / 4;
 
-/// Loads the constants for which there is no room before each instruction that reads them.
+/// Loads each constant without a permanent register before each instruction that reads it.
 pub(super) fn load_rare(code: &mut Code<u32>) {
     let rare = rare(code);
     if rare.is_empty() {
         return;
     }
     let (mut fresh, old) = (optimise::registers(code) as u32, std::mem::take(&mut code.ops));
-    let (mut ops, mut places) = (Vec::with_capacity(old.len()), Vec::with_capacity(old.len() + 1));
+    let (mut ops, mut new_indices) = (Vec::with_capacity(old.len()), Vec::with_capacity(old.len() + 1));
     for op in old {
-        places.push(ops.len() as u32);
+        new_indices.push(ops.len() as u32);
         let mut loaded: Vec<(u32, u32)> = Vec::new();
         let mut source = |r: u32, role| {
             let Some(index) = rare.get(&r).filter(|_| role == Role::Use) else { return r };
@@ -31,12 +31,13 @@ pub(super) fn load_rare(code: &mut Code<u32>) {
         let op = code.replace(op, &mut source);
         ops.push(op);
     }
-    places.push(ops.len() as u32);
+    new_indices.push(ops.len() as u32);
     code.ops = ops;
-    code.redirect(&places);
+    code.redirect(&new_indices);
 }
 
-/// Registers of the constants that are read least, with their places in the list of numbers, which is written here.
+/// Returns the registers of the least-read constants, each with its index in `code.numbers`, which this function
+/// fills.
 fn rare(code: &mut Code<u32>) -> BTreeMap<u32, u16> {
     let values: BTreeMap<u32, u64> = code.constants.iter().map(|(value, register)| (*register, *value)).collect();
     let mut uses: BTreeMap<u32, usize> = BTreeMap::new();
@@ -47,7 +48,7 @@ fn rare(code: &mut Code<u32>) -> BTreeMap<u32, u16> {
     let mut used: Vec<(usize, u32)> =
         uses.into_iter().filter(|(_, count)| *count > 0).map(|(r, count)| (count, r)).collect();
     used.sort_by_key(|(count, register)| (std::cmp::Reverse(*count), *register));
-    let rare = used.get(KEPT..).unwrap_or_default();
+    let rare = used.get(MAX_PERMANENT..).unwrap_or_default();
     code.numbers = rare.iter().map(|(_, register)| values[register]).collect();
     rare.iter().enumerate().map(|(index, (_, register))| (*register, index as u16)).collect()
 }

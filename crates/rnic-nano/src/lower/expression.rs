@@ -1,4 +1,4 @@
-//! Expressions, and jumps that depend on them.
+//! Lowering of expressions and of conditional jumps.
 
 use super::code::{Op, Pair, Wide};
 use super::{Label, Lowering};
@@ -6,7 +6,8 @@ use crate::arithmetic;
 use crate::hir::{BinaryOp, Expr, ExprKind, UnaryOp};
 
 impl Lowering<'_> {
-    /// Code for the value of an expression. A slot's value is the slot itself: use it before anything is assigned.
+    /// Emits code for an expression. The value of a slot is the slot's own register, so it must be used before the
+    /// slot is assigned.
     pub(super) fn value(&mut self, expr: &Expr) -> Pair<u32> {
         match &expr.kind {
             ExprKind::Const(value) => self.constant_pair(*value),
@@ -16,19 +17,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// The value of up to 64 bits, in the register `want` if one is given.
+    /// Emits code for an expression of up to 64 bits; the result is in the register `want` if one is given.
     pub(super) fn narrow(&mut self, expr: &Expr, want: Option<u32>) -> u32 {
         let s = (64 - expr.width) as u8;
         match &expr.kind {
             ExprKind::Const(_) | ExprKind::Slot(_) => {
                 let register = self.value(expr).lo;
-                self.place(register, want)
+                self.copy_to(register, want)
             }
             ExprKind::Unary(op, of) => {
                 let a = self.value(of);
                 if let Some(value) = self.value_of(a) {
                     let folded = self.constant(arithmetic::unary(*op, expr.width, value) as u64);
-                    return self.place(folded, want);
+                    return self.copy_to(folded, want);
                 }
                 let b = self.constant(0);
                 self.emit(want, |d| match op {
@@ -40,7 +41,7 @@ impl Lowering<'_> {
             ExprKind::Slice { of, low } => {
                 let value = self.value(of);
                 let register = self.bits(value, of.width, *low, expr.width, want);
-                self.place(register, want)
+                self.copy_to(register, want)
             }
             ExprKind::ZeroExtend(of) => self.narrow(of, want),
             ExprKind::SignExtend(of) => {
@@ -48,7 +49,7 @@ impl Lowering<'_> {
                 if let Some(value) = self.values.get(&a) {
                     let folded = arithmetic::sign_extend(u128::from(*value), of.width, expr.width) as u64;
                     let folded = self.constant(folded);
-                    return self.place(folded, want);
+                    return self.copy_to(folded, want);
                 }
                 self.emit(want, |d| Op::Extend { d, a, from: (64 - of.width) as u8, s })
             }
@@ -67,7 +68,7 @@ impl Lowering<'_> {
         let (x, y) = (self.value(a), self.value(b));
         if let (Some(left), Some(right)) = (self.value_of(x), self.value_of(y)) {
             let folded = self.constant(arithmetic::binary(op, a.width, b.width, left, right) as u64);
-            return self.place(folded, want);
+            return self.copy_to(folded, want);
         }
         let s = (64 - width) as u8;
         let (a64, b64) = (x.lo, y.lo);
@@ -96,10 +97,10 @@ impl Lowering<'_> {
             return self.emit(want, |d| fast(d).expect("it has this form"));
         }
         let result = self.general(op, (x, a.width), (y, b.width));
-        self.place(result.lo, want)
+        self.copy_to(result.lo, want)
     }
 
-    /// A value of more than 64 bits.
+    /// Emits code for an expression of more than 64 bits.
     fn wide_value(&mut self, expr: &Expr) -> Pair<u32> {
         let zero = self.constant(0);
         match &expr.kind {
@@ -134,7 +135,7 @@ impl Lowering<'_> {
             }
             ExprKind::ZeroExtend(of) => self.value(of),
             ExprKind::SignExtend(of) => {
-                // To the upper end and back.
+                // Sign extension: shift left to the upper end, then arithmetically back to the right.
                 let value = self.value(of);
                 let by = self.constant(u64::from(expr.width - of.width));
                 let by = (Pair { lo: by, hi: zero }, 8);
@@ -149,12 +150,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// The same instruction for both halves.
+    /// Emits the same instruction for the lower and the upper half.
     fn halves(&mut self, a: Pair<u32>, b: Pair<u32>, op: impl Fn(u32, u32, u32) -> Op<u32>) -> Pair<u32> {
         Pair { lo: self.emit(None, |d| op(d, a.lo, b.lo)), hi: self.emit(None, |d| op(d, a.hi, b.hi)) }
     }
 
-    /// An operator in its general form; operands with their widths.
+    /// Emits an operator in its general form; each operand comes with its width.
     fn general(&mut self, op: BinaryOp, (a, width): (Pair<u32>, u32), (b, second): (Pair<u32>, u32)) -> Pair<u32> {
         let d = Pair { lo: self.fresh(), hi: self.fresh() };
         let index = self.code.wide.len() as u16;
@@ -163,7 +164,8 @@ impl Lowering<'_> {
         d
     }
 
-    /// Up to 64 bits of a value of `of` bits, from `low` on. It may be `want`, and may be a register that holds just that already.
+    /// Emits code for a slice of up to 64 bits of a value of `of` bits. The result may be in `want`, or in a register
+    /// that already holds the slice.
     pub(super) fn bits(&mut self, value: Pair<u32>, of: u32, low: u32, width: u32, want: Option<u32>) -> u32 {
         if let Some(value) = self.value_of(value) {
             return self.constant((value >> low & arithmetic::ones(width)) as u64);
@@ -181,22 +183,22 @@ impl Lowering<'_> {
         self.emit(want, |d| Op::Bits { d, a: half, low: low as u8, s })
     }
 
-    /// Writes an instruction that puts its result into `want`, or else into a new register.
+    /// Emits an instruction with its result in `want`, or else in a new register.
     fn emit(&mut self, want: Option<u32>, op: impl FnOnce(u32) -> Op<u32>) -> u32 {
         let d = want.unwrap_or_else(|| self.fresh());
         self.push(op(d));
         d
     }
 
-    /// Copies a register to `want`, if that is another one.
-    pub(super) fn place(&mut self, register: u32, want: Option<u32>) -> u32 {
+    /// Copies a register to `want`, unless that is the same register.
+    pub(super) fn copy_to(&mut self, register: u32, want: Option<u32>) -> u32 {
         match want {
             Some(d) if d != register => self.emit(Some(d), |d| Op::Mov { d, a: register }),
             _ => register,
         }
     }
 
-    /// Jumps to `to` if the condition, of width 1, is `when`.
+    /// Emits a jump to `to` that is taken if the condition, of width 1, equals `when`.
     pub(super) fn branch(&mut self, condition: &Expr, when: bool, to: Label) {
         match &condition.kind {
             ExprKind::Const(value) => {
@@ -206,7 +208,7 @@ impl Lowering<'_> {
             }
             ExprKind::Unary(UnaryOp::Not, of) => self.branch(of, !when, to),
             ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-                // One operand decides alone if it is what the operator's result follows from.
+                // One operand alone decides the jump: for `||`, an operand that is 1; for `&&`, one that is 0.
                 if (*op == BinaryOp::Or) == when {
                     self.branch(a, when, to);
                     self.branch(b, when, to);
@@ -224,17 +226,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// Jumps on the value of a condition that has no form of its own.
+    /// Emits a jump on the value of a condition for which there is no combined compare-and-jump instruction.
     fn branch_on_value(&mut self, condition: &Expr, when: bool, to: Label) {
         let (a, b) = (self.narrow(condition, None), self.constant(0));
         let to = self.to(to);
         self.push(if when { Op::JumpNe { a, b, to } } else { Op::JumpEq { a, b, to } });
     }
 
-    /// Jumps on a comparison of narrow values.
+    /// Emits a jump on a comparison of values of up to 64 bits.
     fn branch_on(&mut self, op: BinaryOp, a: &Expr, b: &Expr, when: bool, to: Label, whole: &Expr) {
         let zero = |expr: &Expr| matches!(expr.kind, ExprKind::Const(0));
-        // 0 < b is b != 0.
+        // `0 < b` is the same as `b != 0`.
         let op = if op == BinaryOp::Lt && zero(a) { BinaryOp::Ne } else { op };
         let masked = match (&a.kind, &b.kind) {
             (ExprKind::Binary(BinaryOp::And, x, y), _) if zero(b) => Some((x, y)),

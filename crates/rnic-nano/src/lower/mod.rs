@@ -1,7 +1,8 @@
-//! From the checked program to what runs.
+//! Code generation: lowers HIR to instructions of the virtual machine.
 //!
-//! `expression`, `statement` and `packet` write straightforward code over as many virtual registers as it takes. `optimise` removes copies
-//! and what nobody needs, `allocate` finds a place for each value in the 256 registers of the machine.
+//! The modules `expression`, `statement` and `packet` generate straightforward code over any number of virtual
+//! registers. `optimise` propagates copies and removes dead code. `allocate` assigns the virtual registers to the 256
+//! registers of the machine.
 
 mod allocate;
 pub mod code;
@@ -22,29 +23,30 @@ pub(crate) use allocate::REGISTERS;
 use code::{Code, Op, Pair};
 use std::collections::BTreeMap;
 
-/// Bytes that telemetry adds to a packet at most.
-pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MOST as u32;
+/// Maximum number of bytes that in-band telemetry adds to a packet.
+pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MAX_HOPS as u32;
 
-/// Most instructions of a pipeline. What optimises them takes memory by the square.
-const MOST_OPS: usize = 1 << 13;
+/// Maximum number of instructions of a pipeline: the optimiser's memory use is quadratic in it.
+const MAX_OPS: usize = 1 << 13;
 
-/// What a pipeline is lowered with.
+/// The interface between a pipeline and the NIC that runs it.
 pub(crate) struct Architecture<'a> {
-    /// Names of what it gives; a pipeline finds the values by their places here.
+    /// The names of the values that the NIC provides; compiled code refers to them by their index in this list.
     pub(crate) inputs: &'a [&'a str],
-    /// From here on they never change for a NIC.
+    /// The inputs from this index on are the parameters of the NIC, which never change.
     pub(crate) first_pinned: usize,
-    /// Names of what it takes, and what that is if the program has none of this name.
+    /// The names of the values that the NIC reads after a run, each with its default for programs without an output of
+    /// that name.
     pub(crate) outputs: &'a [(&'a str, u64)],
-    /// Functions of the fixed blocks may be called.
+    /// Whether the program may call functions of the NIC's fixed-function blocks.
     pub(crate) blocks: bool,
-    /// What the program's instances are.
+    /// The runtime objects of the program's extern instances.
     pub(crate) instances: &'a [Binding],
-    /// Bytes of an arriving header's buffer. Telemetry may follow it.
+    /// Size of the buffer of an arriving header in bytes. Telemetry may follow this buffer.
     pub(crate) header_room: u32,
 }
 
-/// What comes out: the code, and the greatest length of a header that it emits, in bytes.
+/// Lowers a pipeline; returns the code, and the maximum length of the header that it emits, in bytes.
 pub(crate) fn lower(
     pipeline: &hir::Pipeline, architecture: &Architecture<'_>,
 ) -> Result<(Executable, u32), Vec<Diagnostic>> {
@@ -61,16 +63,17 @@ pub(crate) fn lower(
     Ok((executable, emitted))
 }
 
-/// A place in the code, known or not yet.
+/// A jump target: an index into [`Lowering::labels`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Label(u32);
 
-/// Where a label is.
+/// The state of a label.
 #[derive(Clone, Copy, Default)]
-struct Place {
-    /// Index of the instruction.
+struct LabelState {
+    /// The index of the instruction at the label, once the label is bound.
     at: Option<u32>,
-    /// Bytes of the packet that the parser is past there.
+    /// The number of bytes that the parser has consumed at the label, once a jump to the label or its binding
+    /// determines it.
     position: Option<u32>,
 }
 
@@ -80,18 +83,18 @@ struct Lowering<'a> {
     code: Code<u32>,
     registers: u32,
     slots: Vec<Pair<u32>>,
-    /// Registers of constants, and back.
+    /// The register of each constant, by the constant's value; `values` is the inverse map.
     constants: BTreeMap<u64, u32>,
     values: BTreeMap<u32, u64>,
-    /// Targets of jumps are labels until the end.
-    labels: Vec<Place>,
-    /// Ends of the enclosing scopes.
+    /// The labels. The targets of jumps are indices into this list until `finish` replaces them.
+    labels: Vec<LabelState>,
+    /// The labels at the ends of the enclosing scopes, outermost first.
     scopes: Vec<Label>,
-    /// Where `exit` goes.
+    /// The label that `exit` jumps to.
     exit: Label,
-    /// Bytes that the parser is past.
+    /// Number of bytes that the parser has consumed so far.
     position: u32,
-    /// Bytes that the deparser has emitted so far, at most.
+    /// Maximum number of bytes that the deparser has emitted so far.
     emitted: u32,
     error: Option<Diagnostic>,
 }
@@ -122,13 +125,13 @@ impl<'a> Lowering<'a> {
         lowering
     }
 
-    /// Joins the pipeline's inputs and outputs with those of the architecture.
+    /// Connects the pipeline's inputs and outputs to those of the architecture.
     fn bind_interface(&mut self) {
         for (name, slot) in &self.pipeline.inputs {
             let register = self.slots[slot.0 as usize].lo;
             match self.architecture.inputs.iter().position(|input| input == name) {
-                Some(place) => self.code.inputs.push((place as u8, register)),
-                None => self.fail(Span::default(), format!("this NIC gives a program no '{name}'")),
+                Some(index) => self.code.inputs.push((index as u8, register)),
+                None => self.fail(Span::default(), format!("this NIC does not provide '{name}'")),
             }
         }
         for (name, default) in self.architecture.outputs {
@@ -141,7 +144,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Control and deparser.
+    /// Lowers the control and the deparser.
     fn control(&mut self) {
         let pipeline = self.pipeline;
         for body in [&pipeline.control, &pipeline.deparser] {
@@ -152,7 +155,7 @@ impl<'a> Lowering<'a> {
         self.push(Op::End);
     }
 
-    /// The code, with labels replaced by the places that they stand for.
+    /// Returns the code, with labels replaced by instruction indices.
     fn finish(mut self) -> Code<u32> {
         let at = |to: &mut u32| *to = self.labels[*to as usize].at.expect("every label that is jumped to is bound");
         for (index, op) in self.code.ops.iter_mut().enumerate() {
@@ -173,21 +176,21 @@ impl<'a> Lowering<'a> {
             .code
             .inputs
             .iter()
-            .partition(|(place, r)| usize::from(*place) >= first_pinned && !self.code.writes(*r));
+            .partition(|(index, r)| usize::from(*index) >= first_pinned && !self.code.writes(*r));
         (self.code.pinned, self.code.inputs) = (pinned, inputs);
         self.code
     }
 
-    /// Notes the first thing that is wrong.
+    /// Records an error, unless there is one already.
     fn fail(&mut self, span: Span, message: String) {
         self.error.get_or_insert_with(|| Diagnostic::new(span, message, "here"));
     }
 
     fn push(&mut self, op: Op<u32>) {
-        if self.code.ops.len() < MOST_OPS {
+        if self.code.ops.len() < MAX_OPS {
             self.code.ops.push(op);
         } else {
-            let message = format!("the program is too large: a pipeline has at most {MOST_OPS} instructions");
+            let message = format!("the program is too large: a pipeline has at most {MAX_OPS} instructions");
             self.fail(Span::default(), message);
         }
     }
@@ -202,7 +205,7 @@ impl<'a> Lowering<'a> {
         Pair { lo, hi: if width > 64 { self.fresh() } else { self.constant(0) } }
     }
 
-    /// The register of a constant.
+    /// Returns the register of a constant.
     fn constant(&mut self, value: u64) -> u32 {
         if let Some(register) = self.constants.get(&value) {
             return *register;
@@ -217,30 +220,30 @@ impl<'a> Lowering<'a> {
         Pair { lo: self.constant(value as u64), hi: self.constant((value >> 64) as u64) }
     }
 
-    /// The value, if it is a constant.
+    /// Returns the value of a pair of registers if both are constants.
     fn value_of(&self, pair: Pair<u32>) -> Option<u128> {
         let (lo, hi) = (self.values.get(&pair.lo)?, self.values.get(&pair.hi)?);
         Some(u128::from(*hi) << 64 | u128::from(*lo))
     }
 
     fn label(&mut self) -> Label {
-        self.labels.push(Place::default());
+        self.labels.push(LabelState::default());
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// The label's number as the target of a jump that is about to be written.
+    /// Returns the label's index, as the target of the jump that the caller emits next.
     fn to(&mut self, label: Label) -> u32 {
         self.meet(label);
         label.0
     }
 
-    /// Writes a jump.
+    /// Emits a jump.
     fn jump(&mut self, label: Label) {
         let to = self.to(label);
         self.push(Op::Jump { to });
     }
 
-    /// The label stands for what comes next.
+    /// Binds a label to the next instruction.
     fn bind(&mut self, label: Label) {
         let follows = self.code.ops.last().is_none_or(|op| !op.ends());
         if follows {
@@ -251,7 +254,7 @@ impl<'a> Lowering<'a> {
         self.labels[label.0 as usize].at = Some(self.code.ops.len() as u32);
     }
 
-    /// Two ways meet at a label: the parser must be past the same bytes on both.
+    /// Checks that the parser has consumed the same number of bytes on all paths to a label.
     fn meet(&mut self, label: Label) {
         let position = *self.labels[label.0 as usize].position.get_or_insert(self.position);
         if position != self.position {
@@ -262,7 +265,7 @@ impl<'a> Lowering<'a> {
 }
 
 impl<R: Copy + PartialEq> Code<R> {
-    /// Whether an instruction writes the register.
+    /// Whether any instruction writes the register.
     pub(crate) fn writes(&self, register: R) -> bool {
         let mut written = false;
         for op in &self.ops {

@@ -1,9 +1,9 @@
-//! Copies and what nobody needs are taken out.
+//! Optimisation: copy propagation, dead-code elimination, jump threading, and grouping of loads and stores.
 
 use super::code::{Code, Load, Op, Role, Store};
 use super::constants;
 
-/// Sets of registers, one bit each.
+/// A set of registers, as a bitmap.
 pub(super) type Set = Vec<u64>;
 
 pub(super) fn has(set: &[u64], register: u32) -> bool {
@@ -16,7 +16,7 @@ fn put(set: &mut [u64], register: u32, present: bool) {
     *word = if present { *word | bit } else { *word & !bit };
 }
 
-/// Makes code shorter that does the same.
+/// Shortens code without changing its effect.
 pub(super) fn optimise(code: &mut Code<u32>) {
     for _ in 0..3 {
         straighten(code);
@@ -28,14 +28,15 @@ pub(super) fn optimise(code: &mut Code<u32>) {
     group(code);
 }
 
-/// One more than the greatest number of a register.
+/// Returns one more than the largest register number.
 pub(super) fn registers(code: &Code<u32>) -> usize {
     let mut most = 0;
     code.map(|r, _| most = most.max(r + 1));
     most as usize
 }
 
-/// Which registers are needed before each instruction. What a removable instruction reads counts only if its result does.
+/// Liveness analysis: returns the registers that are live before each instruction. The operands of a removable
+/// instruction are live only if its result is.
 pub(super) fn live(code: &Code<u32>) -> Vec<Set> {
     let words = registers(code).div_ceil(64);
     let mut live = vec![vec![0; words]; code.ops.len()];
@@ -70,7 +71,7 @@ pub(super) fn live(code: &Code<u32>) -> Vec<Set> {
     live
 }
 
-/// Whether an instruction may go, given what is needed after it.
+/// Whether an instruction can be removed, given the registers that are live after it.
 fn removable(code: &Code<u32>, op: Op<u32>, after: &[u64]) -> bool {
     let mut needed = !op.is_pure();
     code.visit(op, |r, role| needed |= role != Role::Use && has(after, r));
@@ -92,7 +93,7 @@ fn remove_dead(code: &mut Code<u32>) {
     retain(code, &keep);
 }
 
-/// Which instructions are entered otherwise than from the one before.
+/// Returns which instructions are jump targets.
 fn entered(code: &Code<u32>) -> Vec<bool> {
     let mut entered = vec![false; code.ops.len() + 1];
     for (index, op) in code.ops.iter().enumerate() {
@@ -104,15 +105,16 @@ fn entered(code: &Code<u32>) -> Vec<bool> {
     entered
 }
 
-/// Copies that hold at a place: target and source.
+/// Copies that are valid at an instruction: destination and source.
 type Copies = Vec<(u32, u32)>;
 
-/// Copies that are remembered at once. It bounds the work for a program of nothing but copies.
-const MOST_COPIES: usize = 100;
+/// Maximum number of copies that are tracked at a time. It bounds the work for programs that consist mostly of copies.
+const MAX_COPIES: usize = 100;
 
-/// Reads the source of a copy where the copy is read.
+/// Copy propagation: instructions that read the destination of a copy read its source instead.
 fn propagate_copies(code: &mut Code<u32>) {
-    // What holds on all ways to an instruction that were seen. Where a jump back leads to, not all were.
+    // The copies that are valid on all paths to an instruction seen so far. Not all paths to the target of a backward
+    // jump have been seen, so no copies are assumed there.
     let mut holds: Vec<Option<Copies>> = vec![None; code.ops.len() + 1];
     for op in &code.ops {
         if let Op::JumpBack { to } = op {
@@ -130,7 +132,7 @@ fn propagate_copies(code: &mut Code<u32>) {
         });
         if let Op::Mov { d, a } = op
             && d != a
-            && copies.len() < MOST_COPIES
+            && copies.len() < MAX_COPIES
         {
             copies.push((d, a));
         }
@@ -142,7 +144,7 @@ fn propagate_copies(code: &mut Code<u32>) {
     }
 }
 
-/// Replaces what an instruction reads by the sources of copies.
+/// Replaces the operands of an instruction by the sources of copies.
 fn read_sources(code: &mut Code<u32>, index: usize, copies: &[(u32, u32)]) {
     let mut source = |r, role| match copies.iter().find(|(d, _)| *d == r) {
         Some((_, a)) if role == Role::Use => *a,
@@ -151,12 +153,12 @@ fn read_sources(code: &mut Code<u32>, index: usize, copies: &[(u32, u32)]) {
     code.ops[index] = code.replace(code.ops[index], &mut source);
 }
 
-/// Jumps go where they end up; what cannot be reached and jumps to the next instruction go away.
+/// Threads jumps to their final targets, and removes unreachable instructions and jumps to the next instruction.
 fn straighten(code: &mut Code<u32>) {
     fold_branches(code);
     let ops = code.ops.clone();
     for op in code.ops.iter_mut().filter(|op| !matches!(op, Op::JumpBack { .. })) {
-        // A cycle of jumps has a jump back in it.
+        // This loop ends, because every cycle of jumps contains a `JumpBack`.
         while let Some(to) = op.target()
             && let Op::Jump { to: next } = ops[*to as usize]
         {
@@ -173,14 +175,14 @@ fn straighten(code: &mut Code<u32>) {
     }
     retain(code, &keep);
     let useless = |(index, op): (usize, &Op<u32>)| matches!(op, Op::Jump { to } if *to as usize == index + 1);
-    let keep: Vec<bool> = code.ops.iter().enumerate().map(|place| !useless(place)).collect();
+    let keep: Vec<bool> = code.ops.iter().enumerate().map(|op| !useless(op)).collect();
     retain(code, &keep);
 }
 
-/// What a branch asks of its operands.
+/// The comparison of a conditional jump.
 type Comparison = fn(u64, u64) -> bool;
 
-/// A branch whose operands are constants is none.
+/// Replaces conditional jumps with constant operands by unconditional jumps or by nothing.
 fn fold_branches(code: &mut Code<u32>) {
     let value = |r: u32| code.constants.iter().find(|(_, register)| *register == r).map(|(value, _)| *value);
     for (index, op) in code.ops.iter_mut().enumerate() {
@@ -199,7 +201,7 @@ fn fold_branches(code: &mut Code<u32>) {
     }
 }
 
-/// A branch over a jump becomes the opposite branch.
+/// Replaces a conditional jump over an unconditional one by the opposite conditional jump.
 fn invert_over_jumps(code: &mut Code<u32>) {
     let entered = entered(code);
     for index in (1..code.ops.len()).filter(|index| !entered[*index]) {
@@ -219,7 +221,7 @@ fn invert_over_jumps(code: &mut Code<u32>) {
     }
 }
 
-/// Loads that follow each other become one instruction; so do stores.
+/// Groups consecutive loads into one instruction, and consecutive stores likewise.
 fn group(code: &mut Code<u32>) {
     let entered = entered(code);
     let mut keep = vec![true; code.ops.len()];
@@ -251,16 +253,16 @@ fn group(code: &mut Code<u32>) {
     retain(code, &keep);
 }
 
-/// Leaves instructions out. A jump to one of those goes to what follows it.
+/// Removes instructions. A jump to a removed instruction goes to the next one that is kept.
 fn retain(code: &mut Code<u32>, keep: &[bool]) {
-    let mut places = Vec::with_capacity(keep.len() + 1);
+    let mut new_indices = Vec::with_capacity(keep.len() + 1);
     let mut kept = 0;
     for keep in keep {
-        places.push(kept);
+        new_indices.push(kept);
         kept += u32::from(*keep);
     }
-    places.push(kept);
-    code.redirect(&places);
+    new_indices.push(kept);
+    code.redirect(&new_indices);
     let mut keep = keep.iter();
     code.ops.retain(|_| keep.next() == Some(&true));
 }

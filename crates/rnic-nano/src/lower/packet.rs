@@ -1,7 +1,7 @@
-//! Bytes in and out: parser states, headers extracted and emitted.
+//! Lowering of parser states, `extract` and `emit`.
 //!
-//! The parser's position is known when a state is lowered, because a state is lowered once for each number of bytes at which it is entered.
-//! So a field is one load at a known place.
+//! Each parser state is lowered once for each number of bytes consumed at its entry. So the position of every field is
+//! known at compile time, and a field is a single load from a fixed offset.
 
 use super::code::Op;
 use super::{Label, Lowering, TELEMETRY_BYTES};
@@ -9,16 +9,16 @@ use crate::arithmetic;
 use crate::hir::{Expr, Header, HeaderId, Pattern, StateId, Target, Transition};
 use std::collections::BTreeMap;
 
-/// The parser's states that are still to be lowered.
+/// The parser states that have not been lowered yet.
 struct States {
-    /// By state and position.
+    /// The labels, by state and number of bytes consumed.
     labels: BTreeMap<(StateId, u32), Label>,
     open: Vec<(StateId, u32)>,
     accept: Label,
 }
 
 impl Lowering<'_> {
-    /// All states that can be reached, and what follows acceptance.
+    /// Lowers all states that can be reached; the code after acceptance follows.
     pub(super) fn parser(&mut self) {
         if self.pipeline.states.is_empty() {
             return;
@@ -33,7 +33,7 @@ impl Lowering<'_> {
             self.bind(states.labels[&(state, position)]);
             self.state(&mut states, state);
         }
-        // Whatever was parsed, the control is one.
+        // The control is lowered once, whatever number of bytes the parser has consumed.
         self.labels[states.accept.0 as usize].position = None;
         self.position = 0;
         self.bind(states.accept);
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         match target {
             Target::Reject => self.push(Op::Reject),
             Target::Accept => {
-                // The position is of no interest any more.
+                // The control does not depend on the number of consumed bytes, so nothing is checked here.
                 self.push(Op::Jump { to: states.accept.0 });
             }
             Target::State(state) => {
@@ -91,7 +91,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Jumps unless a key matches. Gives whether it always does.
+    /// Emits a jump to `next` unless the key matches the pattern. Returns whether the pattern matches every key.
     fn unless_matches(&mut self, key: &Expr, value: super::Pair<u32>, pattern: Pattern, next: Label) -> bool {
         let zero = self.constant(0);
         match pattern {
@@ -114,13 +114,13 @@ impl Lowering<'_> {
         false
     }
 
-    /// Goes past bytes that must be there.
+    /// Consumes bytes; emits a check that the packet has them.
     pub(super) fn advance(&mut self, bytes: u32) {
         self.position = self.position.saturating_add(bytes);
         if self.position <= self.architecture.header_room + TELEMETRY_BYTES {
             self.push(Op::Need { bytes: self.position as u16 });
         } else {
-            // No packet has so many.
+            // No packet has this many bytes.
             self.push(Op::Need { bytes: u16::MAX });
             self.position = self.architecture.header_room + TELEMETRY_BYTES;
         }
@@ -144,21 +144,22 @@ impl Lowering<'_> {
             bit += width;
         }
         let (valid, one) = (self.slots[header.valid.0 as usize].lo, self.constant(1));
-        self.place(one, Some(valid));
+        self.copy_to(one, Some(valid));
     }
 
-    /// Loads up to 64 bits of the packet, from a bit of it on.
+    /// Emits a load of up to 64 bits, from any bit of the packet on.
     fn load(&mut self, d: u32, bit: u32, width: u32) {
         let (byte, offset) = (bit / 8, bit % 8);
         if offset + width > 64 {
-            // Nine bytes.
+            // The value spans nine bytes, so two loads are needed.
             let upper = 64 - offset;
             let (a, b) = (self.fresh(), self.fresh());
             self.load(a, bit, upper);
             self.load(b, bit + upper, width - upper);
             return self.push(Op::Concat { d, a, b, low: (width - upper) as u8 });
         }
-        // Eight bytes are loaded, so those at the end of a buffer from further ahead. A packet without telemetry ends with the header.
+        // A load reads eight bytes. Near the end of the buffer it starts earlier, so that it stays within the buffer.
+        // A packet without telemetry ends with the header.
         let room = self.architecture.header_room;
         let end = if bit + width <= 8 * room { room } else { room + TELEMETRY_BYTES };
         let at = byte.min(end - 8);
@@ -171,7 +172,7 @@ impl Lowering<'_> {
         let (absent, zero) = (self.label(), self.constant(0));
         let to = self.to(absent);
         self.push(Op::JumpEq { a: self.slots[header.valid.0 as usize].lo, b: zero, to });
-        // As many fields at a time as it takes to end with a byte.
+        // Fields are collected until they end at a byte boundary.
         let (mut group, mut bits, mut at) = (Vec::new(), 0, 0);
         for slot in &header.fields {
             group.push((self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width));
@@ -187,14 +188,16 @@ impl Lowering<'_> {
         self.bind(absent);
     }
 
-    /// Stores values one after the other, `bits` in all, whole bytes, at most eight of them at a time.
+    /// Emits stores of consecutive values with `bits` bits in all, which are whole bytes, at most eight bytes at a
+    /// time.
     fn store(&mut self, values: &[(super::Pair<u32>, u32)], bits: u32, at: u32) {
         let mut done = 0;
         while done < bits {
             let size = (bits - done).min(64);
             let (mut start, mut word) = (0, None);
             for (value, width) in values {
-                // Which bits of the whole these are, and which of those belong to this word; bit 0 is the first one to be sent.
+                // Bit positions count from the first transmitted bit. `first` and `last` bound the part of this value
+                // that belongs to this word.
                 let (first, last) = (start.max(done), (start + width).min(done + size));
                 if first < last {
                     let part = self.bits(*value, *width, start + width - last, last - first, None);
@@ -215,7 +218,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Length of a header.
+    /// Returns the length of a header in bytes.
     fn bytes(&self, header: &Header) -> u32 {
         header.fields.iter().map(|slot| self.pipeline.slots[slot.0 as usize].width).sum::<u32>() / 8
     }

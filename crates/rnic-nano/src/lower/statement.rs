@@ -1,4 +1,4 @@
-//! Statements.
+//! Lowering of statements.
 
 use super::code::{Apply, Call, Op, Pair};
 use super::{Label, Lowering};
@@ -42,8 +42,8 @@ impl Lowering<'_> {
             self.narrow(value, Some(target.lo));
         } else {
             let value = self.value(value);
-            self.place(value.lo, Some(target.lo));
-            self.place(value.hi, Some(target.hi));
+            self.copy_to(value.lo, Some(target.lo));
+            self.copy_to(value.hi, Some(target.hi));
         }
     }
 
@@ -55,7 +55,8 @@ impl Lowering<'_> {
         let value = self.value(expr);
         let high = low + expr.width;
         let in_lower = high.min(64).saturating_sub(low);
-        // What of the value goes to the lower half of the slot, and what to the upper.
+        // The part of the value that belongs to the slot's lower half, and then the part that belongs to its upper
+        // half.
         if in_lower > 0 {
             let part = self.bits(value, expr.width, 0, in_lower, None);
             self.insert(target.lo, part, low, in_lower);
@@ -108,7 +109,7 @@ impl Lowering<'_> {
         self.emitted = most;
     }
 
-    /// Jumps if a value is equal to a constant.
+    /// Emits a jump that is taken if a value equals a constant.
     pub(super) fn jump_if_equal(&mut self, value: Pair<u32>, width: u32, case: u128, label: Label) {
         let case = self.constant_pair(case);
         if width <= 64 {
@@ -123,10 +124,12 @@ impl Lowering<'_> {
         self.bind(differs);
     }
 
-    /// A register with 1 if a value is in a range, as unsigned numbers, else 0.
+    /// Emits code that computes whether a value is within an unsigned range; returns the register with the result, 1
+    /// or 0.
     pub(super) fn in_range(&mut self, value: Pair<u32>, width: u32, low: u128, high: u128) -> u32 {
         use crate::hir::ExprKind;
-        // As an expression over a slot of its own, so that narrow and wide ones need no rules of their own here.
+        // Lowered as an expression over a temporary slot, so that this function needs no separate rules for narrow and
+        // wide values.
         let slot = SlotId(self.slots.len() as u32);
         self.slots.push(value);
         let of = |kind, width| Expr { width, kind };
@@ -140,7 +143,7 @@ impl Lowering<'_> {
         register
     }
 
-    /// The value under a mask.
+    /// Emits code for the bitwise and of a value and a mask.
     pub(super) fn masked(&mut self, value: Pair<u32>, width: u32, mask: u128) -> Pair<u32> {
         if mask == arithmetic::ones(width) {
             return value;
@@ -191,7 +194,7 @@ impl Lowering<'_> {
         self.bind(end);
     }
 
-    /// The registers of a slot: one or two.
+    /// Returns the registers of a slot: one or two.
     fn words(&self, slot: SlotId) -> impl Iterator<Item = u32> + use<> {
         let (pair, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
         std::iter::once(pair.lo).chain((width > 64).then_some(pair.hi))

@@ -1,14 +1,14 @@
-//! What stands at the top level, but for the bodies of parsers and controls.
+//! Top-level declarations, except the bodies of parsers and controls.
 
-use super::{Parsed, Parser, is_sign, near_keyword};
+use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{
     Annotation, Const, Enum, Expr, Extern, Field, Ident, Instance, Item, ItemKind, Module, Prototype, Struct,
 };
 use crate::diagnostic::Diagnostic;
-use crate::lexer::Kind;
+use crate::lexer::TokenKind;
 use crate::source::Span;
 
-/// What begins a declaration, for a reader.
+/// The name of a declaration in error messages.
 const DECLARATION: &str = "a declaration";
 
 impl Parser {
@@ -16,7 +16,7 @@ impl Parser {
         let mut items = Vec::new();
         while !self.at_end() {
             let before = self.at;
-            self.crooked = None;
+            self.misindented = None;
             match self.item() {
                 Ok(item) => items.extend(item),
                 Err(_) => self.recover_item(before),
@@ -25,7 +25,7 @@ impl Parser {
         Module { items }
     }
 
-    /// Goes behind what is wrong at the top level.
+    /// Recovers from an error at the top level: skips to the next declaration.
     fn recover_item(&mut self, start: usize) {
         if self.at == start {
             self.bump();
@@ -35,13 +35,13 @@ impl Parser {
             self.bump();
         }
         // `typedef struct { ... } name;`
-        if matches!(self.peek().kind, Kind::Ident(_)) && is_sign(self.ahead(1), ";") {
+        if matches!(self.peek().kind, TokenKind::Ident(_)) && is_punctuation(self.ahead(1), ";") {
             self.bump();
         }
         self.eat(";");
     }
 
-    /// `None`: a `;` alone.
+    /// Parses a declaration; returns `None` for a single `;`.
     fn item(&mut self) -> Parsed<Option<Item>> {
         let start = self.span();
         let annotations = self.annotations()?;
@@ -53,15 +53,15 @@ impl Parser {
     }
 
     fn item_kind(&mut self, annotations: &[Annotation]) -> Parsed<ItemKind> {
-        let Kind::Keyword(keyword) = self.peek().kind else { return self.item_without_keyword(annotations) };
+        let TokenKind::Keyword(keyword) = self.peek().kind else { return self.item_without_keyword(annotations) };
         match keyword {
             "const" => Ok(ItemKind::Const(self.constant()?)),
             "typedef" => self.typedef(),
             "header" => Ok(ItemKind::Header(self.structure("the header")?)),
             "struct" => Ok(ItemKind::Struct(self.structure("the struct")?)),
             "enum" => Ok(ItemKind::Enum(self.enumeration()?)),
-            "error" if is_sign(self.ahead(1), "{") => Ok(ItemKind::Error(self.names("an error")?)),
-            "match_kind" => Ok(ItemKind::MatchKind(self.names("a kind of match")?)),
+            "error" if is_punctuation(self.ahead(1), "{") => Ok(ItemKind::Error(self.names("an error constant")?)),
+            "match_kind" => Ok(ItemKind::MatchKind(self.names("a match kind")?)),
             "extern" => self.external(),
             "parser" => self.parser_item(),
             "control" => self.control_item(),
@@ -69,10 +69,10 @@ impl Parser {
             "action" => Ok(ItemKind::Action(self.action()?)),
             "header_union" => self.unsupported("header unions", Some("use several headers of which one is valid")),
             "value_set" => self.unsupported("value sets", Some("list the values in the `select`")),
-            "table" => self.misplaced("a table", "a table stands in a control, before its `apply`"),
-            "transition" | "select" => self.misplaced("a transition", "it stands at the end of a parser's state"),
+            "table" => self.misplaced("a table", "a table is declared in a control, before its `apply`"),
+            "transition" | "select" => self.misplaced("a transition", "a transition ends a state of a parser"),
             "if" | "switch" | "return" | "exit" | "for" | "else" => {
-                self.misplaced("a statement", "statements stand in actions, in `apply`, and in a parser's states")
+                self.misplaced("a statement", "statements belong in actions, in `apply`, and in the states of a parser")
             }
             _ if Parser::is_type_keyword(self.peek()) => self.item_without_keyword(annotations),
             _ => self.unexpected(DECLARATION),
@@ -80,22 +80,22 @@ impl Parser {
     }
 
     fn misplaced<T>(&mut self, what: &str, help: &str) -> Parsed<T> {
-        let error = Diagnostic::new(self.span(), format!("{what} at the top level"), "not here");
+        let error = Diagnostic::new(self.span(), format!("{what} at the top level"), "not allowed here");
         self.fail(error.with_help(help))
     }
 
-    /// `type T NAME;`, an instance, or what the subset has not: functions, variables.
+    /// Parses `type T NAME;` or an instantiation; reports functions and variables, which are not supported here.
     fn item_without_keyword(&mut self, annotations: &[Annotation]) -> Parsed<ItemKind> {
         let next = self.ahead(1);
-        let type_follows = Parser::is_type_keyword(next) || matches!(next.kind, Kind::Ident(_));
-        if self.is_word("type") && type_follows && !is_sign(self.ahead(2), "(") {
+        let type_follows = Parser::is_type_keyword(next) || matches!(next.kind, TokenKind::Ident(_));
+        if self.is_word("type") && type_follows && !is_punctuation(self.ahead(2), "(") {
             return self.typedef();
         }
         if self.is_keyword("void") {
             return self.function();
         }
-        if let Kind::Ident(name) = &self.peek().kind {
-            if !self.types.contains(name) && !is_sign(next, "(") && !is_sign(next, "<") {
+        if let TokenKind::Ident(name) = &self.peek().kind {
+            if !self.types.contains(name) && !is_punctuation(next, "(") && !is_punctuation(next, "<") {
                 let name = name.clone();
                 return self.unknown_word(&name);
             }
@@ -110,20 +110,21 @@ impl Parser {
         if self.is("(") || self.is("<") {
             return self.function();
         }
-        let error = Diagnostic::new(name.span, format!("a variable at the top level: `{}`", name.name), "not here");
+        let error =
+            Diagnostic::new(name.span, format!("a variable at the top level: `{}`", name.name), "not allowed here");
         self.fail(
             error
-                .with_help("write `const` before it, or declare it in a control; registers keep state between packets"),
+                .with_help("write `const` before the type, or declare the variable in a control; use registers for state between packets"),
         )
     }
 
     fn function<T>(&mut self) -> Parsed<T> {
-        self.unsupported("functions", Some("write an action, with an `out` parameter for its result"))
+        self.unsupported("functions", Some("write an action with an `out` parameter for the result"))
     }
 
     fn stray_item<T>(&mut self) -> Parsed<T> {
         if self.is("}") {
-            let error = Diagnostic::new(self.span(), "a `}` without its `{`", "nothing is open here");
+            let error = Diagnostic::new(self.span(), "an unmatched `}`", "no `{` is open here");
             return self.fail(error);
         }
         self.unexpected(DECLARATION)
@@ -138,16 +139,16 @@ impl Parser {
             } else {
                 "a table"
             };
-            return self.misplaced(&format!("`{word}`"), &format!("it stands in {place}"));
+            return self.misplaced(&format!("`{word}`"), &format!("it belongs in {place}"));
         }
         let error = self.unexpected_error(DECLARATION);
         let help = near_keyword(word, &["type"]).unwrap_or_else(|| {
-            "known are const, typedef, header, struct, enum, error, extern, parser, control, package, action and instances".into()
+            "declarations begin with const, typedef, header, struct, enum, error, extern, parser, control, package or action, or are instances".into()
         });
         self.fail(error.with_help(help))
     }
 
-    /// `const T NAME = value;`
+    /// Parses `const T NAME = value;`.
     pub(super) fn constant(&mut self) -> Parsed<Const> {
         self.bump();
         let ty = self.ty()?;
@@ -158,12 +159,12 @@ impl Parser {
         Ok(Const { ty, name, value })
     }
 
-    /// `typedef T NAME;` and `type T NAME;`
+    /// Parses `typedef T NAME;` or `type T NAME;`.
     fn typedef(&mut self) -> Parsed<ItemKind> {
         self.bump();
-        if let Kind::Keyword(kind @ ("struct" | "header" | "enum")) = self.peek().kind {
+        if let TokenKind::Keyword(kind @ ("struct" | "header" | "enum")) = self.peek().kind {
             let error = self.unexpected_error("a type");
-            return self.fail(error.with_help(format!("a {kind} has its name at once: `{kind} name {{ ... }}`")));
+            return self.fail(error.with_help(format!("a {kind} is declared with its name: `{kind} name {{ ... }}`")));
         }
         let of = self.ty()?;
         let name = self.ident("the type")?;
@@ -197,7 +198,7 @@ impl Parser {
         }
         let name = self.ident("the field")?;
         if self.is("=") {
-            return self.fail(self.unexpected_error("`;` after the field").with_help("a field has no first value"));
+            return self.fail(self.unexpected_error("`;` after the field").with_help("a field has no initial value"));
         }
         self.semicolon("the field")?;
         Ok(Field { ty, name })
@@ -205,7 +206,7 @@ impl Parser {
 
     fn enumeration(&mut self) -> Parsed<Enum> {
         self.bump();
-        let typed = Parser::is_type_keyword(self.peek()) || matches!(self.ahead(1).kind, Kind::Ident(_));
+        let typed = Parser::is_type_keyword(self.peek()) || matches!(self.ahead(1).kind, TokenKind::Ident(_));
         let representation = if typed { Some(self.ty()?) } else { None };
         let name = self.ident("the enumeration")?;
         self.types.insert(name.name.clone());
@@ -219,7 +220,7 @@ impl Parser {
         Ok(Enum { name, representation, members })
     }
 
-    /// `error { A, B }`, `match_kind { a, b }`
+    /// Parses `error { A, B }` or `match_kind { a, b }`.
     fn names(&mut self, what: &str) -> Parsed<Vec<Ident>> {
         self.bump();
         let open = self.expect("{", "before the names")?;
@@ -228,7 +229,7 @@ impl Parser {
         Ok(names)
     }
 
-    /// Until `}`; a comma at the end is allowed.
+    /// Parses a comma-separated list up to `}`; a trailing comma is allowed.
     fn comma_list<T>(&mut self, open: Span, what: &str, parse: impl Fn(&mut Parser) -> Parsed<T>) -> Parsed<Vec<T>> {
         let parts = self.comma_parts(open, what, parse);
         if parts.is_err() {
@@ -247,16 +248,16 @@ impl Parser {
             parts.push(parse(self)?);
             if self.eat(",").is_none() && !self.is("}") {
                 let error = self.unexpected_error(&format!("`,` or `}}` in {what}"));
-                return self.fail(error.with_related(open, "it begins here"));
+                return self.fail(error.with_related(open, "the opening is here"));
             }
         }
         Ok(parts)
     }
 
-    /// `extern NAME<T> { ... }`, `extern R name<T>(...);`
+    /// Parses `extern NAME<T> { ... }` or `extern R name<T>(...);`.
     fn external(&mut self) -> Parsed<ItemKind> {
         self.bump();
-        let is_object = matches!(self.peek().kind, Kind::Ident(_)) && self.extern_body_follows();
+        let is_object = matches!(self.peek().kind, TokenKind::Ident(_)) && self.extern_body_follows();
         if !is_object {
             let prototype = self.prototype("the function")?;
             self.semicolon("the function")?;
@@ -271,7 +272,7 @@ impl Parser {
             if parser.is_keyword("abstract") {
                 return parser.unsupported("abstract methods", None);
             }
-            let constructs = parser.is_word(&name.name) && is_sign(parser.ahead(1), "(");
+            let constructs = parser.is_word(&name.name) && is_punctuation(parser.ahead(1), "(");
             let prototype =
                 if constructs { parser.bodiless("the constructor")? } else { parser.prototype("the method")? };
             parser.semicolon(if constructs { "the constructor" } else { "the method" })?;
@@ -288,24 +289,26 @@ impl Parser {
     /// Whether `NAME {` or `NAME<...> {` stands here.
     fn extern_body_follows(&self) -> bool {
         match self.ahead(1).kind {
-            Kind::Sign("{") => true,
-            Kind::Sign("<") => self.type_arguments_len(1).is_some_and(|len| is_sign(self.ahead(len + 1), "{")),
+            TokenKind::Punctuation("{") => true,
+            TokenKind::Punctuation("<") => {
+                self.type_arguments_len(1).is_some_and(|len| is_punctuation(self.ahead(len + 1), "{"))
+            }
             _ => false,
         }
     }
 
-    /// `R name<T>(...)`, `void name(...)`
+    /// Parses `R name<T>(...)` or `void name(...)`.
     fn prototype(&mut self, what: &str) -> Parsed<Prototype> {
-        let result_is_parameter = matches!(self.peek().kind, Kind::Ident(_));
+        let result_is_parameter = matches!(self.peek().kind, TokenKind::Ident(_));
         let result = if self.eat_keyword("void").is_some() { None } else { Some(self.ty()?) };
         if result_is_parameter && self.is("(") {
             let error = self.unexpected_error(&format!("the name of {what}"));
-            return self.fail(error.with_help("it begins with the type of what it returns, or with `void`"));
+            return self.fail(error.with_help("a declaration begins with the return type or `void`"));
         }
         Ok(Prototype { result, ..self.bodiless(what)? })
     }
 
-    /// `name<T>(...)`
+    /// Parses `name<T>(...)`: a signature without a return type.
     pub(super) fn bodiless(&mut self, what: &str) -> Parsed<Prototype> {
         let name = self.ident(what)?;
         let type_parameters = self.type_parameters()?;
@@ -321,21 +324,21 @@ impl Parser {
         Ok(ItemKind::Package(prototype))
     }
 
-    /// `(arguments) NAME;` behind a type.
+    /// Parses the `(arguments) NAME;` of an instantiation; `ty` is the type before it.
     pub(super) fn instance(&mut self, annotations: Vec<Annotation>, ty: crate::ast::Type) -> Parsed<Instance> {
         let arguments = self.arguments()?;
         if self.is("{") {
-            return self.unsupported("functions", Some("write an action, with an `out` parameter for its result"));
+            return self.unsupported("functions", Some("write an action with an `out` parameter for the result"));
         }
         let name = self.ident("the instance")?;
         if self.is("=") {
-            return self.unsupported("instances with a block of their own", Some("leave out what begins with `=`"));
+            return self.unsupported("instances with an initialiser", Some("remove the part that begins with `=`"));
         }
         self.semicolon("the instance")?;
         Ok(Instance { annotations, ty, arguments, name })
     }
 
-    /// A value that must stand for a number, as in `size = 16`.
+    /// Parses the value of a table property, as in `size = 16`.
     pub(super) fn property_value(&mut self, what: &str) -> Parsed<Expr> {
         self.expect("=", &format!("after `{what}`"))?;
         let value = self.expr()?;

@@ -1,12 +1,13 @@
-//! Expressions, arguments, sets of keys.
+//! Expressions, arguments and keysets.
 
-use super::{Failed, MOST_OPERATORS, Parsed, Parser, is_sign};
+use super::{Failed, MAX_OPERATORS, Parsed, Parser, is_punctuation};
 use crate::ast::{Argument, BinaryOp, Expr, ExprKind, Ident, KeySet, UnaryOp};
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Token, TokenKind};
 use crate::source::Span;
 
-/// How tightly operators bind, from the loosest. As the specification says, `&`, `^` and `|` bind tighter than comparisons, unlike in C.
+/// Operator precedences; an operator with a higher precedence binds tighter. As the P4_16 specification says, and unlike
+/// in C, `&`, `^` and `|` bind tighter than comparisons.
 const CONDITIONAL: u8 = 0;
 const SHIFT: u8 = 8;
 const SUM: u8 = 9;
@@ -16,7 +17,7 @@ impl Parser {
         self.outermost(|parser| parser.binding(CONDITIONAL))
     }
 
-    /// The number of bits in `bit<W>`: as any expression, but `>` ends it.
+    /// Parses the width W of `bit<W>`: an expression without `>`, which closes the type.
     pub(super) fn width(&mut self) -> Parsed<Expr> {
         self.outermost(|parser| parser.binding(SUM))
     }
@@ -26,35 +27,38 @@ impl Parser {
             self.operators = 0;
         }
         self.expressions += 1;
-        let parsed = self.within(parse);
+        let parsed = self.nested_parse(parse);
         self.expressions -= 1;
         parsed
     }
 
-    /// One more operator: an expression is a tree, and its depth is at most their number.
+    /// Counts one more operator. The depth of an expression's tree is at most its number of operators, so limiting
+    /// this number limits the depth.
     fn count_operator(&mut self) -> Parsed<()> {
         self.operators += 1;
-        if self.operators > MOST_OPERATORS {
-            let message = format!("an expression with more than {MOST_OPERATORS} operators");
-            let error = Diagnostic::new(self.span(), message, "this one is too many");
-            self.report(error.with_help("put parts of it into variables"));
+        if self.operators > MAX_OPERATORS {
+            let message = format!("an expression with more than {MAX_OPERATORS} operators");
+            let error = Diagnostic::new(self.span(), message, "this operator exceeds the limit");
+            self.report(error.with_help("assign parts of the expression to variables"));
             self.stop();
             return Err(Failed);
         }
         Ok(())
     }
 
-    /// An expression of operators that bind at least as tightly as `least`.
-    fn binding(&mut self, least: u8) -> Parsed<Expr> {
+    /// Parses an expression whose operators have a precedence of at least `min_precedence` (precedence climbing).
+    fn binding(&mut self, min_precedence: u8) -> Parsed<Expr> {
         let mut left = self.unary()?;
-        while let Some((op, level, tokens)) = self.binary_operator().filter(|(_, level, _)| *level >= least.max(1)) {
+        while let Some((op, precedence, tokens)) =
+            self.binary_operator().filter(|(_, precedence, _)| *precedence >= min_precedence.max(1))
+        {
             self.count_operator()?;
             self.at += tokens;
-            let right = self.within(|parser| parser.binding(level + 1))?;
+            let right = self.nested_parse(|parser| parser.binding(precedence + 1))?;
             let span = left.span.to(right.span);
             left = Expr { span, kind: ExprKind::Binary(op, Box::new(left), Box::new(right)) };
         }
-        if least == CONDITIONAL && self.is("?") {
+        if min_precedence == CONDITIONAL && self.is("?") {
             return self.conditional(left);
         }
         Ok(left)
@@ -70,17 +74,17 @@ impl Parser {
         Ok(Expr { span, kind: ExprKind::Conditional(Box::new(condition), Box::new(yes), Box::new(no)) })
     }
 
-    /// The operator here, how tightly it binds, and of how many tokens it is.
+    /// Returns the binary operator at the current token, its precedence, and the number of its tokens.
     fn binary_operator(&self) -> Option<(BinaryOp, u8, usize)> {
-        let Kind::Sign(sign) = self.peek().kind else { return None };
+        let TokenKind::Punctuation(sign) = self.peek().kind else { return None };
         let next = self.ahead(1);
         Some(match sign {
             "||" => (BinaryOp::LogicalOr, 1, 1),
             "&&" => (BinaryOp::LogicalAnd, 2, 1),
             "==" => (BinaryOp::Eq, 3, 1),
             "!=" => (BinaryOp::Ne, 3, 1),
-            // Two signs without a blank between them.
-            ">" if self.peek().joint && is_sign(next, ">") => (BinaryOp::Shr, SHIFT, 2),
+            // Two `>` tokens without white space between them are a shift.
+            ">" if self.peek().joint && is_punctuation(next, ">") => (BinaryOp::Shr, SHIFT, 2),
             "<" => (BinaryOp::Lt, 4, 1),
             "<=" => (BinaryOp::Le, 4, 1),
             ">" => (BinaryOp::Gt, 4, 1),
@@ -91,7 +95,7 @@ impl Parser {
             "<<" => (BinaryOp::Shl, SHIFT, 1),
             "+" => (BinaryOp::Add, SUM, 1),
             "-" => (BinaryOp::Sub, SUM, 1),
-            "++" if is_sign(next, ";") => return None,
+            "++" if is_punctuation(next, ";") => return None,
             "++" => (BinaryOp::Concat, SUM, 1),
             "|+|" => (BinaryOp::SatAdd, SUM, 1),
             "|-|" => (BinaryOp::SatSub, SUM, 1),
@@ -104,30 +108,31 @@ impl Parser {
 
     fn unary(&mut self) -> Parsed<Expr> {
         let op = match self.peek().kind {
-            Kind::Sign("-") => UnaryOp::Negate,
-            Kind::Sign("~") => UnaryOp::BitNot,
-            Kind::Sign("!") => UnaryOp::Not,
-            Kind::Sign("+") => UnaryOp::Plus,
-            Kind::Sign("(") if self.begins_cast() => return self.cast(),
+            TokenKind::Punctuation("-") => UnaryOp::Negate,
+            TokenKind::Punctuation("~") => UnaryOp::BitNot,
+            TokenKind::Punctuation("!") => UnaryOp::Not,
+            TokenKind::Punctuation("+") => UnaryOp::Plus,
+            TokenKind::Punctuation("(") if self.begins_cast() => return self.cast(),
             _ => return self.postfix(),
         };
         self.count_operator()?;
         let start = self.bump();
-        let value = self.within(Parser::unary)?;
+        let value = self.nested_parse(Parser::unary)?;
         Ok(Expr { span: start.to(value.span), kind: ExprKind::Unary(op, Box::new(value)) })
     }
 
-    /// Whether `(T) value` stands here: T is a type by its keyword or its name, or what follows can only be a cast's value.
+    /// Whether `(T) value` stands here: T is a keyword of a type or a declared type name, or the token after `)` can
+    /// only begin the value of a cast.
     fn begins_cast(&self) -> bool {
         let first = self.ahead(1);
         if Parser::is_type_keyword(first) {
-            return !is_sign(self.ahead(2), ".");
+            return !is_punctuation(self.ahead(2), ".");
         }
-        let Kind::Ident(name) = &first.kind else { return false };
-        if is_sign(self.ahead(2), "<") {
-            return self.type_arguments_len(2).is_some_and(|len| is_sign(self.ahead(len + 2), ")"));
+        let TokenKind::Ident(name) = &first.kind else { return false };
+        if is_punctuation(self.ahead(2), "<") {
+            return self.type_arguments_len(2).is_some_and(|len| is_punctuation(self.ahead(len + 2), ")"));
         }
-        is_sign(self.ahead(2), ")") && (self.types.contains(name) || begins_plain_value(self.ahead(3)))
+        is_punctuation(self.ahead(2), ")") && (self.types.contains(name) || begins_plain_value(self.ahead(3)))
     }
 
     fn cast(&mut self) -> Parsed<Expr> {
@@ -135,19 +140,19 @@ impl Parser {
         let open = self.bump();
         let ty = self.ty()?;
         self.close(")", open, "the type of a cast")?;
-        let value = self.within(Parser::unary)?;
+        let value = self.nested_parse(Parser::unary)?;
         Ok(Expr { span: open.to(value.span), kind: ExprKind::Cast(ty, Box::new(value)) })
     }
 
-    /// A value with what is done to it: members, slices, calls.
+    /// Parses a primary expression and the member accesses, slices and calls after it.
     fn postfix(&mut self) -> Parsed<Expr> {
         let mut value = self.primary()?;
         loop {
             value = match self.peek().kind {
-                Kind::Sign(".") => self.member(value)?,
-                Kind::Sign("[") => self.slice(value)?,
-                Kind::Sign("(") => self.call(value, Vec::new())?,
-                Kind::Sign("<") if self.begins_typed_call() => {
+                TokenKind::Punctuation(".") => self.member(value)?,
+                TokenKind::Punctuation("[") => self.slice(value)?,
+                TokenKind::Punctuation("(") => self.call(value, Vec::new())?,
+                TokenKind::Punctuation("<") if self.begins_typed_call() => {
                     let types = self.type_arguments()?;
                     self.call(value, types)?
                 }
@@ -156,20 +161,20 @@ impl Parser {
         }
     }
 
-    /// `f<T>(`: what follows the `<` must be known as a type, else it is a comparison.
+    /// Whether `f<T>(` stands here: the name after `<` must be a declared type, else the `<` is a comparison.
     fn begins_typed_call(&self) -> bool {
         let first = self.ahead(1);
-        let known = matches!(&first.kind, Kind::Ident(name) if self.types.contains(name));
-        (known || Parser::is_type_keyword(first) || matches!(first.kind, Kind::Keyword("_")))
-            && self.type_arguments_len(0).is_some_and(|len| is_sign(self.ahead(len), "("))
+        let known = matches!(&first.kind, TokenKind::Ident(name) if self.types.contains(name));
+        (known || Parser::is_type_keyword(first) || matches!(first.kind, TokenKind::Keyword("_")))
+            && self.type_arguments_len(0).is_some_and(|len| is_punctuation(self.ahead(len), "("))
     }
 
     fn member(&mut self, value: Expr) -> Parsed<Expr> {
         self.count_operator()?;
         self.bump();
-        let called = matches!(self.ahead(1).kind, Kind::Sign("(" | "<"));
+        let called = matches!(self.ahead(1).kind, TokenKind::Punctuation("(" | "<"));
         if called && self.is_word("lookahead") {
-            let instead = "extract the header, and look at its fields";
+            let instead = "extract the header, and read its fields";
             return self.unsupported("`lookahead`", Some(instead));
         }
         let name = self.ident("a member")?;
@@ -182,8 +187,8 @@ impl Parser {
         let high = self.expr()?;
         if self.is("]") {
             let place = open.to(self.span());
-            let instead = "`value[high:low]` takes bits; there are no header stacks";
-            return self.fail(Diagnostic::unsupported(place, "elements by index", Some(instead)));
+            let instead = "`value[high:low]` is a slice of bits; header stacks are not supported";
+            return self.fail(Diagnostic::unsupported(place, "array elements", Some(instead)));
         }
         self.expect(":", "between the highest and the lowest bit")?;
         let low = self.expr()?;
@@ -196,8 +201,8 @@ impl Parser {
         self.count_operator()?;
         if let ExprKind::Name(name) = &function.kind {
             let what = match &*name.name {
-                "verify" => Some(("`verify`", "use `select`, with a state that rejects what is wrong")),
-                "static_assert" => Some(("`static_assert`", "leave it out")),
+                "verify" => Some(("`verify`", "use `select`, and `transition reject` for invalid values")),
+                "static_assert" => Some(("`static_assert`", "remove the call")),
                 _ => None,
             };
             if let Some((what, instead)) = what {
@@ -214,10 +219,10 @@ impl Parser {
         self.list(")", open, "the arguments", Parser::argument)
     }
 
-    /// `value`, `name = value`, `_`, `name = _`
+    /// Parses an argument: `value`, `name = value`, `_` or `name = _`.
     fn argument(&mut self) -> Parsed<Argument> {
         let start = self.span();
-        let named = matches!(self.peek().kind, Kind::Ident(_)) && is_sign(self.ahead(1), "=");
+        let named = matches!(self.peek().kind, TokenKind::Ident(_)) && is_punctuation(self.ahead(1), "=");
         let name = if named { Some(self.ident("a parameter")?) } else { None };
         if named {
             self.bump();
@@ -229,28 +234,28 @@ impl Parser {
     fn primary(&mut self) -> Parsed<Expr> {
         let span = self.span();
         let kind = match &self.peek().kind {
-            Kind::Number(value, width) => ExprKind::Number { value: *value, width: *width },
-            Kind::Keyword("true") => ExprKind::Bool(true),
-            Kind::Keyword("false") => ExprKind::Bool(false),
-            Kind::Keyword("error") if is_sign(self.ahead(1), ".") => {
+            TokenKind::Number(value, width) => ExprKind::Number { value: *value, width: *width },
+            TokenKind::Keyword("true") => ExprKind::Bool(true),
+            TokenKind::Keyword("false") => ExprKind::Bool(false),
+            TokenKind::Keyword("error") if is_punctuation(self.ahead(1), ".") => {
                 ExprKind::Name(Ident { name: "error".into(), span })
             }
-            Kind::Ident(name) => ExprKind::Name(Ident { name: name.clone(), span }),
-            Kind::String(text) if self.in_annotation => ExprKind::String(text.clone()),
-            Kind::Sign(".") => {
+            TokenKind::Ident(name) => ExprKind::Name(Ident { name: name.clone(), span }),
+            TokenKind::String(text) if self.in_annotation => ExprKind::String(text.clone()),
+            TokenKind::Punctuation(".") => {
                 self.bump();
-                let name = self.ident("something of the top level")?;
+                let name = self.ident("a declaration of the top level")?;
                 return Ok(Expr { span: span.to(name.span), kind: ExprKind::TopName(name) });
             }
-            Kind::Sign("(") => return self.parenthesised(),
-            Kind::Sign("{") => return self.list_value(),
+            TokenKind::Punctuation("(") => return self.parenthesised(),
+            TokenKind::Punctuation("{") => return self.list_value(),
             _ => return self.no_value(),
         };
         self.bump();
         Ok(Expr { span, kind })
     }
 
-    /// Parentheses leave no trace in the tree but for the place.
+    /// Parses an expression in parentheses. The parentheses appear in the AST only as part of the span.
     fn parenthesised(&mut self) -> Parsed<Expr> {
         let open = self.bump();
         let inner = self.expr()?;
@@ -262,7 +267,7 @@ impl Parser {
     }
 
     fn list_value(&mut self) -> Parsed<Expr> {
-        if is_sign(self.ahead(1), "#") {
+        if is_punctuation(self.ahead(1), "#") {
             let failed = self.unsupported("`{#}`", Some("call `setInvalid()` of the header"));
             self.bump();
             self.skip_list();
@@ -278,7 +283,7 @@ impl Parser {
 
     fn list_part(&mut self) -> Parsed<Argument> {
         if self.is("...") {
-            return self.unsupported("`...` in a list of values", Some("give every field a value"));
+            return self.unsupported("`...` in a list expression", Some("give every field a value"));
         }
         if self.is_keyword("_") {
             return self.unexpected("a value");
@@ -292,22 +297,22 @@ impl Parser {
             return self.fail(error.with_help("a type stands in parentheses before a value: `(bit<8>) value`"));
         }
         match self.peek().kind {
-            Kind::String(_) => self.unsupported("strings outside of annotations", None),
-            Kind::Keyword("this") => self.unsupported("`this`", None),
-            Kind::Sign("...") => self.unsupported("`...` as a value", Some("give every field a value")),
-            Kind::Keyword("select") => {
+            TokenKind::String(_) => self.unsupported("strings outside of annotations", None),
+            TokenKind::Keyword("this") => self.unsupported("`this`", None),
+            TokenKind::Punctuation("...") => self.unsupported("`...` as a value", Some("give every field a value")),
+            TokenKind::Keyword("select") => {
                 let error = self.unexpected_error("a value");
                 self.fail(error.with_help("`select` stands only after `transition`"))
             }
-            Kind::Keyword("_") => {
+            TokenKind::Keyword("_") => {
                 let error = self.unexpected_error("a value");
-                self.fail(error.with_help("`_` stands for any key, and for an `out` argument that nobody wants"))
+                self.fail(error.with_help("`_` is allowed as a keyset that matches every value, and for an `out` argument whose value is not used"))
             }
             _ => self.unexpected("a value"),
         }
     }
 
-    /// The keys before a `:`; in parentheses if there is more than one.
+    /// Parses the keysets before a `:`, in parentheses if there are several.
     pub(super) fn key_sets(&mut self) -> Parsed<(Vec<KeySet>, Span)> {
         let start = self.span();
         let keys = if self.is("(") && !self.begins_cast() && self.are_keys_in_parentheses() {
@@ -319,26 +324,26 @@ impl Parser {
         Ok((keys, start.to(self.last_span())))
     }
 
-    /// Whether the parentheses that open here are around all keys: no operator follows them.
+    /// Whether the parentheses that open here enclose all keysets: then no operator follows the closing one.
     fn are_keys_in_parentheses(&self) -> bool {
         let mut parentheses = 0usize;
         for (at, token) in self.tokens[self.at..].iter().enumerate() {
             match token.kind {
-                Kind::Sign("(") => parentheses += 1,
-                Kind::Sign(")") => parentheses -= 1,
-                Kind::Sign(";") | Kind::End => return false,
+                TokenKind::Punctuation("(") => parentheses += 1,
+                TokenKind::Punctuation(")") => parentheses -= 1,
+                TokenKind::Punctuation(";") | TokenKind::End => return false,
                 _ => {}
             }
             if parentheses == 0 {
                 let next = self.ahead(at + 1);
-                return is_sign(next, ":") || !matches!(next.kind, Kind::Sign(_));
+                return is_punctuation(next, ":") || !matches!(next.kind, TokenKind::Punctuation(_));
             }
         }
         false
     }
 
     fn key_set(&mut self) -> Parsed<KeySet> {
-        if matches!(self.peek().kind, Kind::Keyword("_" | "default")) {
+        if matches!(self.peek().kind, TokenKind::Keyword("_" | "default")) {
             return Ok(KeySet::Any(self.bump()));
         }
         let value = self.expr()?;
@@ -352,7 +357,13 @@ impl Parser {
     }
 }
 
-/// Whether a value begins here that could not go on an expression in parentheses.
+/// Whether the token begins a value and cannot continue an expression in parentheses.
 fn begins_plain_value(token: &Token) -> bool {
-    matches!(token.kind, Kind::Ident(_) | Kind::Number(..) | Kind::Keyword("true" | "false") | Kind::Sign("~" | "!"))
+    matches!(
+        token.kind,
+        TokenKind::Ident(_)
+            | TokenKind::Number(..)
+            | TokenKind::Keyword("true" | "false")
+            | TokenKind::Punctuation("~" | "!")
+    )
 }

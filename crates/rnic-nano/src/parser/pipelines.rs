@@ -1,15 +1,15 @@
-//! Parsers with their states, controls, actions.
+//! Parsers with their states, controls, and actions.
 
-use super::{Parsed, Parser, is_sign, near_keyword};
+use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{
     Action, Block, Control, ItemKind, Local, Parameter, Parser as ParserDeclaration, Prototype, SelectCase, State,
     Transition, Variable,
 };
 use crate::diagnostic::Diagnostic;
-use crate::lexer::Kind;
+use crate::lexer::TokenKind;
 
 impl Parser {
-    /// The type of a parser, or a parser.
+    /// Parses a parser declaration or, without a body, a parser type declaration.
     pub(super) fn parser_item(&mut self) -> Parsed<ItemKind> {
         self.bump();
         let head = self.bodiless("the parser")?;
@@ -21,12 +21,12 @@ impl Parser {
         let (mut locals, mut states) = (Vec::new(), Vec::new());
         self.braces(&format!("the parser `{}`", name.name), |parser| {
             parser.annotations()?;
-            if parser.is_word("state") && matches!(parser.ahead(1).kind, Kind::Ident(_)) {
+            if parser.is_word("state") && matches!(parser.ahead(1).kind, TokenKind::Ident(_)) {
                 states.push(parser.state()?);
                 return Ok(());
             }
             if !states.is_empty() {
-                let help = "constants, variables and instances stand before the first state";
+                let help = "constants, variables and instances are declared before the first state";
                 let error = parser.unexpected_error("a state or the end of the parser");
                 return parser.fail(error.with_help(help));
             }
@@ -37,7 +37,7 @@ impl Parser {
         Ok(ItemKind::Parser(ParserDeclaration { name, parameters, locals, states }))
     }
 
-    /// The type of a control, or a control.
+    /// Parses a control declaration or, without a body, a control type declaration.
     pub(super) fn control_item(&mut self) -> Parsed<ItemKind> {
         self.bump();
         let head = self.bodiless("the control")?;
@@ -51,10 +51,10 @@ impl Parser {
         let body = self.braces(&format!("the control `{}`", name.name), |parser| {
             if let Some(first) = apply.as_ref().map(|block: &Block| block.span) {
                 let error = parser.unexpected_error("the end of the control");
-                let error = error.with_related(first, "`apply` is the last part of a control");
+                let error = error.with_related(first, "a control ends after its `apply` block");
                 return parser.fail(error);
             }
-            if parser.is_word("apply") && is_sign(parser.ahead(1), "{") {
+            if parser.is_word("apply") && is_punctuation(parser.ahead(1), "{") {
                 parser.bump();
                 apply = Some(parser.block("`apply`")?);
                 return Ok(());
@@ -76,15 +76,17 @@ impl Parser {
         Ok(ItemKind::Control(Control { name, parameters, locals, apply }))
     }
 
-    /// Refuses what only a type may have, and parameters of constructors.
+    /// Rejects constructor parameters, and type parameters, which only a parser or control type may have.
     fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
         if self.is("(") {
-            return self
-                .unsupported(&format!("constructor parameters of {what}"), Some("use a constant of the top level"));
+            return self.unsupported(
+                &format!("constructor parameters of {what}"),
+                Some("use a constant declared at the top level"),
+            );
         }
         if let (Some(first), true) = (head.type_parameters.first(), self.is("{")) {
             let what = format!("type parameters of {what} with a body");
-            return self.fail(Diagnostic::unsupported(first.span, &what, Some("write the types that it is used with")));
+            return self.fail(Diagnostic::unsupported(first.span, &what, Some("write the actual types instead")));
         }
         if !self.is("{") {
             return self.unexpected(&format!("`{{` or `;` after the parameters of `{}`", head.name.name));
@@ -92,49 +94,52 @@ impl Parser {
         Ok(head)
     }
 
-    /// What a parser or control declares.
+    /// Parses a declaration within a parser or control.
     fn local(&mut self, in_control: bool) -> Parsed<Local> {
         let annotations = self.annotations()?;
         match self.peek().kind {
-            Kind::Keyword("const") => return Ok(Local::Const(self.constant()?)),
-            Kind::Keyword("action") if in_control => return Ok(Local::Action(self.action()?)),
-            Kind::Keyword("table") if in_control => return Ok(Local::Table(self.table()?)),
-            Kind::Keyword("action" | "table") => {
+            TokenKind::Keyword("const") => return Ok(Local::Const(self.constant()?)),
+            TokenKind::Keyword("action") if in_control => return Ok(Local::Action(self.action()?)),
+            TokenKind::Keyword("table") if in_control => return Ok(Local::Table(self.table()?)),
+            TokenKind::Keyword("action" | "table") => {
                 let error = self.unexpected_error("a state or a declaration");
-                return self.fail(error.with_help("actions and tables stand in a control"));
+                return self.fail(error.with_help("actions and tables are declared in a control"));
             }
-            Kind::Keyword("value_set") => {
+            TokenKind::Keyword("value_set") => {
                 return self.unsupported("value sets", Some("list the values in the `select`"));
             }
             _ => {}
         }
-        if self.is_word("state") && matches!(self.ahead(1).kind, Kind::Ident(_)) {
+        if self.is_word("state") && matches!(self.ahead(1).kind, TokenKind::Ident(_)) {
             let error = self.unexpected_error("a declaration or `apply`");
-            return self.fail(error.with_help("states stand in a parser"));
+            return self.fail(error.with_help("states are declared in a parser"));
         }
         if self.begins_declaration() {
             return self.variable_or_unknown(in_control);
         }
-        if matches!(self.peek().kind, Kind::Ident(_)) && self.begins_instance() {
+        if matches!(self.peek().kind, TokenKind::Ident(_)) && self.begins_instance() {
             let ty = self.ty()?;
             return Ok(Local::Instance(self.instance(annotations, ty)?));
         }
         self.no_local(in_control)
     }
 
-    /// Whether `T(` or `T<A>(` stands here.
+    /// Whether `T(` or `T<A>(` stands here, which begins an instantiation.
     fn begins_instance(&self) -> bool {
         match self.ahead(1).kind {
-            Kind::Sign("(") => true,
-            Kind::Sign("<") => self.type_arguments_len(1).is_some_and(|len| is_sign(self.ahead(len + 1), "(")),
+            TokenKind::Punctuation("(") => true,
+            TokenKind::Punctuation("<") => {
+                self.type_arguments_len(1).is_some_and(|len| is_punctuation(self.ahead(len + 1), "("))
+            }
             _ => false,
         }
     }
 
-    /// `T name;`; a keyword with a slip of the pen, `tabel name {`, looks like it.
+    /// Parses `T name;`. A misspelt keyword, as in `tabel name {`, begins in the same way and gets an error of its
+    /// own.
     fn variable_or_unknown(&mut self, in_control: bool) -> Parsed<Local> {
-        let unknown = matches!(&self.peek().kind, Kind::Ident(word) if !self.types.contains(word));
-        if unknown && matches!(self.ahead(2).kind, Kind::Sign("{" | "(")) {
+        let unknown = matches!(&self.peek().kind, TokenKind::Ident(word) if !self.types.contains(word));
+        if unknown && matches!(self.ahead(2).kind, TokenKind::Punctuation("{" | "(")) {
             return self.no_local(in_control);
         }
         Ok(Local::Variable(self.variable()?))
@@ -144,18 +149,18 @@ impl Parser {
         let expected = if in_control { "a declaration or `apply`" } else { "a declaration or a state" };
         let error = self.unexpected_error(expected);
         let near = match &self.peek().kind {
-            Kind::Ident(word) => near_keyword(word, if in_control { &["apply"] } else { &["state"] }),
+            TokenKind::Ident(word) => near_keyword(word, if in_control { &["apply"] } else { &["state"] }),
             _ => None,
         };
         let help = near.unwrap_or_else(|| {
             let statements =
-                if in_control { "statements stand in `apply { ... }`" } else { "statements stand in a state" };
+                if in_control { "statements belong in `apply { ... }`" } else { "statements belong in a state" };
             statements.into()
         });
         self.fail(error.with_help(help))
     }
 
-    /// `T name;`, `T name = value;`
+    /// Parses `T name;` or `T name = value;`.
     pub(super) fn variable(&mut self) -> Parsed<Variable> {
         let ty = self.ty()?;
         let name = self.ident("the variable")?;

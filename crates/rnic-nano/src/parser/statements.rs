@@ -1,14 +1,13 @@
 //! Blocks and statements.
 
-use super::{Parsed, Parser, is_sign};
+use super::{Parsed, Parser, is_punctuation};
 use crate::ast::{Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
-use crate::diagnostic::Diagnostic;
-use crate::lexer::Kind;
-use crate::preprocess::nearest;
+use crate::diagnostic::{Diagnostic, nearest};
+use crate::lexer::TokenKind;
 
 impl Parser {
     pub(super) fn block(&mut self, what: &str) -> Parsed<Block> {
-        self.within(|parser| {
+        self.nested_parse(|parser| {
             let mut body = Vec::new();
             let span = parser.braces(what, |parser| {
                 body.push(parser.statement()?);
@@ -21,30 +20,31 @@ impl Parser {
     pub(super) fn statement(&mut self) -> Parsed<Stmt> {
         let start = self.span();
         self.annotations()?;
-        let kind = self.within(Parser::statement_kind)?;
+        let kind = self.nested_parse(Parser::statement_kind)?;
         Ok(Stmt { span: start.to(self.last_span()), kind })
     }
 
     fn statement_kind(&mut self) -> Parsed<StmtKind> {
         match self.peek().kind {
-            Kind::Sign(";") => {
+            TokenKind::Punctuation(";") => {
                 self.bump();
                 Ok(StmtKind::Empty)
             }
-            Kind::Sign("{") => Ok(StmtKind::Block(self.block("the block")?)),
-            Kind::Keyword("const") => Ok(StmtKind::Const(self.constant()?)),
-            Kind::Keyword("if") => self.conditional_statement(),
-            Kind::Keyword("switch") => self.switch(),
-            Kind::Keyword(keyword @ ("exit" | "return")) => self.leave(keyword),
-            Kind::Keyword(keyword) if !Parser::is_type_keyword(self.peek()) => self.keyword_statement(keyword),
+            TokenKind::Punctuation("{") => Ok(StmtKind::Block(self.block("the block")?)),
+            TokenKind::Keyword("const") => Ok(StmtKind::Const(self.constant()?)),
+            TokenKind::Keyword("if") => self.conditional_statement(),
+            TokenKind::Keyword("switch") => self.switch(),
+            TokenKind::Keyword(keyword @ ("exit" | "return")) => self.leave(keyword),
+            TokenKind::Keyword(keyword) if !Parser::is_type_keyword(self.peek()) => self.keyword_statement(keyword),
             _ if self.begins_declaration() => self.variable_statement(),
             _ => self.assignment_or_call(),
         }
     }
 
-    /// A variable; `fi (x)` or `retrun x;` look like one, or nearly.
+    /// Parses a variable declaration. The misspelt statements `fi (x)` and `retrun x;` begin like a declaration and
+    /// get an error of their own.
     fn variable_statement(&mut self) -> Parsed<StmtKind> {
-        if let Kind::Ident(word) = &self.peek().kind
+        if let TokenKind::Ident(word) = &self.peek().kind
             && !self.types.contains(word)
             && let Some(near) = near_statement(word)
         {
@@ -63,7 +63,7 @@ impl Parser {
         if keyword == "return" && !self.is(";") && !self.peek().first_on_line && !self.is("}") {
             return self.unsupported(
                 "`return` with a value",
-                Some("give the result in an `out` parameter, and write `return;`"),
+                Some("assign the result to an `out` parameter, and write `return;`"),
             );
         }
         self.semicolon(&format!("`{keyword}`"))?;
@@ -74,21 +74,21 @@ impl Parser {
         match keyword {
             "for" | "break" | "continue" => self.unsupported(
                 &format!("`{keyword}`: loops"),
-                Some("write the steps one after the other; a parser may go back to a state"),
+                Some("unroll the loop; a parser may loop through its states"),
             ),
             "action" | "table" => {
                 let error = self.unexpected_error("a statement");
-                self.fail(error.with_help("actions and tables stand in the control, before `apply`"))
+                self.fail(error.with_help("actions and tables are declared in the control, before `apply`"))
             }
             "else" => {
-                let error = Diagnostic::new(self.span(), "`else` without its `if`", "nothing to be the other case of");
+                let error = Diagnostic::new(self.span(), "`else` without its `if`", "no `if` precedes this `else`");
                 self.fail(
-                    error.with_help("before `else` stands one statement, or a block: `if (a) { ... } else { ... }`"),
+                    error.with_help("`else` follows a single statement or a block: `if (a) { ... } else { ... }`"),
                 )
             }
             "transition" => {
                 let error = self.unexpected_error("a statement");
-                self.fail(error.with_help("a transition stands at the end of a parser's state, outside of blocks"))
+                self.fail(error.with_help("a state of a parser ends with its transition, outside of blocks"))
             }
             "true" | "false" | "this" | "_" | "select" => self.assignment_or_call(),
             _ => self.unexpected("a statement"),
@@ -97,7 +97,10 @@ impl Parser {
 
     fn assignment_or_call(&mut self) -> Parsed<StmtKind> {
         self.refuse_word()?;
-        if matches!(self.peek().kind, Kind::Sign(")" | "]" | "," | ":" | "=" | "?" | "@" | "#") | Kind::End) {
+        if matches!(
+            self.peek().kind,
+            TokenKind::Punctuation(")" | "]" | "," | ":" | "=" | "?" | "@" | "#") | TokenKind::End
+        ) {
             return self.unexpected("a statement");
         }
         let target = self.expr()?;
@@ -108,12 +111,12 @@ impl Parser {
         }
         self.refuse_operator()?;
         if matches!(target.kind, ExprKind::Call { .. }) {
-            let ends = matches!(self.ahead(1).kind, Kind::Sign(";" | "="));
-            if matches!(self.peek().kind, Kind::Ident(_)) && !self.peek().first_on_line && ends {
-                let instead = "declare it in the control, before `apply`, or at the top level";
+            let ends = matches!(self.ahead(1).kind, TokenKind::Punctuation(";" | "="));
+            if matches!(self.peek().kind, TokenKind::Ident(_)) && !self.peek().first_on_line && ends {
+                let instead = "declare the instance in the control before `apply`, or at the top level";
                 return self.fail(Diagnostic::unsupported(
                     target.span,
-                    "instances declared among statements",
+                    "instantiations among statements",
                     Some(instead),
                 ));
             }
@@ -127,16 +130,16 @@ impl Parser {
         if matches!(value.kind, ExprKind::Name(_) | ExprKind::Member(..) | ExprKind::Slice { .. }) && !self.is(";") {
             return self.unexpected("`=` or `(` in a statement");
         }
-        let error = Diagnostic::new(value.span, "a statement without effect", "its value goes nowhere");
+        let error = Diagnostic::new(value.span, "this statement has no effect", "the value is not used");
         let compares = matches!(value.kind, ExprKind::Binary(crate::ast::BinaryOp::Eq, ..));
         let help = if compares { "`=` assigns, `==` compares" } else { "a statement is an assignment or a call" };
         self.fail(error.with_help(help))
     }
 
-    /// `a += b` and the like.
+    /// Rejects compound assignments such as `a += b`.
     fn refuse_operator(&mut self) -> Parsed<()> {
-        let Kind::Sign(sign) = self.peek().kind else { return Ok(()) };
-        if matches!(sign, "++") && is_sign(self.ahead(1), ";") {
+        let TokenKind::Punctuation(sign) = self.peek().kind else { return Ok(()) };
+        if matches!(sign, "++") && is_punctuation(self.ahead(1), ";") {
             return self.unsupported("`++` as a statement", Some("write `a = a + 1`"));
         }
         let assigns = sign.ends_with('=') && sign.len() >= 2 && !matches!(sign, "==" | "!=" | "<=" | ">=");
@@ -147,12 +150,12 @@ impl Parser {
         self.unsupported(&format!("`{op}=`"), Some(&format!("write `a = a {op} b`")))
     }
 
-    /// `esle {`, `fi (...) {`: a keyword with a slip of the pen.
+    /// Reports a misspelt keyword, as in `esle {` or `fi (...) {`.
     fn refuse_word(&mut self) -> Parsed<()> {
-        let Kind::Ident(word) = &self.peek().kind else { return Ok(()) };
+        let TokenKind::Ident(word) = &self.peek().kind else { return Ok(()) };
         let next = self.ahead(1);
-        let block_follows = is_sign(next, "{") || is_sign(next, "(") && self.block_follows_parentheses(1);
-        if !block_follows && !is_sign(next, ";") {
+        let block_follows = is_punctuation(next, "{") || is_punctuation(next, "(") && self.block_follows_parentheses(1);
+        if !block_follows && !is_punctuation(next, ";") {
             return Ok(());
         }
         let near = near_statement(word);
@@ -162,22 +165,22 @@ impl Parser {
         let error = self.unexpected_error("a statement");
         self.fail(match near {
             Some(near) => error.with_help(near),
-            None => error.with_help("no statement begins like this: there are `if`, `switch`, assignments and calls"),
+            None => error.with_help("statements are `if`, `switch`, assignments and calls"),
         })
     }
 
-    /// Whether the parentheses that open `from` tokens ahead are followed by a block.
+    /// Whether a block follows the parentheses that open `from` tokens ahead.
     fn block_follows_parentheses(&self, from: usize) -> bool {
         let mut open = 0usize;
         for (count, token) in self.tokens[self.at + from..].iter().enumerate() {
             match token.kind {
-                Kind::Sign("(") => open += 1,
-                Kind::Sign(")") => open -= 1,
-                Kind::Sign(";" | "{" | "}") | Kind::End => return false,
+                TokenKind::Punctuation("(") => open += 1,
+                TokenKind::Punctuation(")") => open -= 1,
+                TokenKind::Punctuation(";" | "{" | "}") | TokenKind::End => return false,
                 _ => {}
             }
             if open == 0 {
-                return is_sign(self.ahead(from + count + 1), "{");
+                return is_punctuation(self.ahead(from + count + 1), "{");
             }
         }
         false
@@ -191,11 +194,12 @@ impl Parser {
         Ok(StmtKind::If { condition, then, otherwise })
     }
 
-    /// `(value)` behind `if` or `switch`.
+    /// Parses `(value)` after `if` or `switch`.
     fn condition(&mut self, keyword: crate::source::Span, name: &str) -> Parsed<Expr> {
         if !self.is("(") {
-            let error = self.unexpected_error(&format!("`(` after `{name}`")).with_related(keyword, "this one");
-            return self.fail(error.with_help(format!("what `{name}` looks at stands in parentheses")));
+            let error =
+                self.unexpected_error(&format!("`(` after `{name}`")).with_related(keyword, "of this statement");
+            return self.fail(error.with_help(format!("the expression of `{name}` stands in parentheses")));
         }
         let open = self.bump();
         let value = self.expr()?;
@@ -213,7 +217,7 @@ impl Parser {
             let block = self.block(&format!("the block of {of}"))?;
             return Ok(Stmt { span: block.span, kind: StmtKind::Block(block) });
         }
-        let kind = self.within(Parser::statement_kind)?;
+        let kind = self.nested_parse(Parser::statement_kind)?;
         Ok(Stmt { span: start.to(self.last_span()), kind })
     }
 
@@ -234,17 +238,17 @@ impl Parser {
     fn switch_case(&mut self) -> Parsed<SwitchCase> {
         let span = self.span();
         let label = match self.peek().kind {
-            Kind::Keyword("default") => {
+            TokenKind::Keyword("default") => {
                 self.bump();
                 None
             }
-            Kind::Keyword("_") => {
+            TokenKind::Keyword("_") => {
                 let error = self.unexpected_error("a label");
-                return self.fail(error.with_help("the case for all others is `default`"));
+                return self.fail(error.with_help("the label for all other values is `default`"));
             }
-            Kind::Ident(_) if self.word() == "case" && !is_sign(self.ahead(1), ":") => {
+            TokenKind::Ident(_) if self.word() == "case" && !is_punctuation(self.ahead(1), ":") => {
                 let error = self.unexpected_error("a label");
-                return self.fail(error.with_help("a case is `label: { ... }`, without a word before it"));
+                return self.fail(error.with_help("a case is `label: { ... }`, without `case` before it"));
             }
             _ => Some(self.expr()?),
         };
@@ -253,35 +257,39 @@ impl Parser {
         let body = if self.is("{") { Some(self.block("the case")?) } else { None };
         if body.is_none() && !self.begins_label() {
             let error = self.unexpected_error("`{` or the next case");
-            return self.fail(error.with_help("what a case does stands in a block: `label: { ... }`"));
+            return self.fail(error.with_help("the statements of a case stand in a block: `label: { ... }`"));
         }
         Ok(SwitchCase { label, span, body })
     }
 
     fn word(&self) -> &str {
         match &self.peek().kind {
-            Kind::Ident(word) => word,
+            TokenKind::Ident(word) => word,
             _ => "",
         }
     }
 
-    /// Whether what follows may be a label, or the end of the cases.
+    /// Whether the current token may begin a label or end the cases.
     fn begins_label(&self) -> bool {
         match self.peek().kind {
-            Kind::Keyword("default" | "true" | "false") | Kind::Sign("}" | "(" | "-" | "~") | Kind::Number(..) => true,
-            Kind::Ident(_) => matches!(self.ahead(1).kind, Kind::Sign(":" | ".")) && !self.call_follows(),
+            TokenKind::Keyword("default" | "true" | "false")
+            | TokenKind::Punctuation("}" | "(" | "-" | "~")
+            | TokenKind::Number(..) => true,
+            TokenKind::Ident(_) => {
+                matches!(self.ahead(1).kind, TokenKind::Punctuation(":" | ".")) && !self.call_follows()
+            }
             _ => false,
         }
     }
 
-    /// `a.b(`: a statement, and no label.
+    /// Whether `a.b(` stands here, which begins a statement and not a label.
     fn call_follows(&self) -> bool {
-        is_sign(self.ahead(1), ".") && is_sign(self.ahead(3), "(")
+        is_punctuation(self.ahead(1), ".") && is_punctuation(self.ahead(3), "(")
     }
 }
 
-/// The word of a statement that `word` is like.
+/// Returns the advice `did you mean ...?` if the keyword of a statement is similar to `word`.
 fn near_statement(word: &str) -> Option<String> {
     let words = ["if", "else", "switch", "return", "exit", "const", "transition"];
-    nearest(word, words.into_iter()).map(|near| format!("did you mean `{near}`?"))
+    nearest(word, words).map(|near| format!("did you mean `{near}`?"))
 }

@@ -1,13 +1,12 @@
 //! Tables: keys, actions, entries.
 
-use super::{Parsed, Parser, is_sign};
+use super::{Parsed, Parser, is_punctuation};
 use crate::ast::{ActionRef, Entry, Expr, Ident, Table};
-use crate::diagnostic::Diagnostic;
-use crate::lexer::Kind;
-use crate::preprocess::nearest;
+use crate::diagnostic::{Diagnostic, nearest};
+use crate::lexer::TokenKind;
 use crate::source::Span;
 
-/// What a table may say.
+/// The table properties that the compiler supports.
 const PROPERTIES: [&str; 5] = ["key", "actions", "entries", "default_action", "size"];
 const KNOWN: &str = "a table has `key`, `actions`, `entries`, `default_action` and `size`";
 
@@ -34,7 +33,7 @@ impl Parser {
         self.annotations()?;
         let constant = self.eat_keyword("const");
         let span = self.span();
-        let Kind::Ident(word) = &self.peek().kind else {
+        let TokenKind::Ident(word) = &self.peek().kind else {
             let error = self.unexpected_error("a property of the table");
             let help = if self.is_keyword("action") { "did you mean `actions`?" } else { KNOWN };
             return self.fail(error.with_help(help));
@@ -43,14 +42,15 @@ impl Parser {
         if !PROPERTIES.contains(&word.as_str()) {
             return self.unknown_property(&word);
         }
-        if let (Some(place), false) = (constant, matches!(word.as_str(), "entries" | "default_action")) {
-            let error = Diagnostic::new(place, format!("`{word}` cannot be `const`"), "not here");
-            return self.fail(
-                error.with_help("only `entries` and `default_action` can: the control plane may not change them then"),
-            );
+        if let (Some(const_span), false) = (constant, matches!(word.as_str(), "entries" | "default_action")) {
+            let error =
+                Diagnostic::new(const_span, format!("`{word}` cannot be `const`"), "`const` is not allowed here");
+            return self.fail(error.with_help(
+                "only `entries` and `default_action` can be `const`: then the control plane cannot change them",
+            ));
         }
         if let Some((_, first)) = seen.iter().find(|(name, _)| *name == word) {
-            let error = Diagnostic::new(span, format!("`{word}` of the table a second time"), "one too many");
+            let error = Diagnostic::new(span, format!("the table has a second `{word}`"), "duplicate property");
             let error = error.with_related(*first, "the first one");
             return self.fail(error);
         }
@@ -78,8 +78,7 @@ impl Parser {
     }
 
     fn unknown_property(&mut self, word: &str) -> Parsed<()> {
-        let help = nearest(word, PROPERTIES.into_iter())
-            .map_or_else(|| KNOWN.into(), |near| format!("did you mean `{near}`?"));
+        let help = nearest(word, PROPERTIES).map_or_else(|| KNOWN.into(), |near| format!("did you mean `{near}`?"));
         self.unsupported(&format!("the table property `{word}`"), Some(&help))
     }
 
@@ -88,14 +87,14 @@ impl Parser {
         self.braces("the keys", |parser| {
             let key = parser.expr()?;
             if parser.is(";") {
-                let error = parser.unexpected_error("`:` and how the key is compared");
+                let error = parser.unexpected_error("`:` and the match kind of the key");
                 return parser.fail(error.with_help("write `key: exact;`, `key: ternary;` or `key: lpm;`"));
             }
             parser.expect(":", "after the key")?;
-            if !matches!(parser.peek().kind, Kind::Ident(_)) {
-                return parser.unexpected("a kind of match: `exact`, `ternary` or `lpm`");
+            if !matches!(parser.peek().kind, TokenKind::Ident(_)) {
+                return parser.unexpected("a match kind: `exact`, `ternary` or `lpm`");
             }
-            let kind = parser.ident("a kind of match")?;
+            let kind = parser.ident("a match kind")?;
             parser.annotations()?;
             parser.semicolon("the key")?;
             keys.push((key, kind));
@@ -111,7 +110,7 @@ impl Parser {
             let action = parser.action_ref()?;
             if parser.is(",") {
                 let error = parser.unexpected_error("`;` after the action");
-                return parser.fail(error.with_help("actions in this list end with `;` each"));
+                return parser.fail(error.with_help("each action in this list ends with `;`"));
             }
             parser.semicolon("the action")?;
             actions.push(action);
@@ -124,7 +123,7 @@ impl Parser {
     fn action_ref(&mut self) -> Parsed<ActionRef> {
         let annotations = self.annotations()?;
         if self.is(".") {
-            return self.unsupported("a leading `.` before an action", Some("leave the `.` out"));
+            return self.unsupported("a leading `.` before an action", Some("remove the `.`"));
         }
         let name = self.ident("an action")?;
         let arguments = if self.is("(") { self.arguments()? } else { Vec::new() };
@@ -144,14 +143,16 @@ impl Parser {
     fn entry(&mut self) -> Parsed<Entry> {
         self.annotations()?;
         if self.is_keyword("const") {
-            return self.unsupported("`const` before an entry", Some("write `const entries`, or leave it out"));
+            return self.unsupported("`const` before an entry", Some("write `const entries`, or remove `const`"));
         }
-        if self.is_word("priority") && matches!(self.ahead(1).kind, Kind::Sign("=")) {
-            return self
-                .unsupported("priorities of entries", Some("the first entry that matches is taken: order them"));
+        if self.is_word("priority") && matches!(self.ahead(1).kind, TokenKind::Punctuation("=")) {
+            return self.unsupported(
+                "priorities of entries",
+                Some("write the entries in order of priority: the first matching entry is used"),
+            );
         }
         let (keys, span) = self.key_sets()?;
-        if is_sign(self.peek(), ",") {
+        if is_punctuation(self.peek(), ",") {
             let error = self.unexpected_error("`:` after the keys of an entry");
             return self.fail(error.with_help("several keys stand in parentheses: `(1, 2): action();`"));
         }

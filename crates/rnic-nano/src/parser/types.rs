@@ -1,16 +1,16 @@
 //! Types, parameters, annotations.
 
-use super::{Failed, Parsed, Parser, is_sign};
+use super::{Failed, Parsed, Parser, is_punctuation};
 use crate::ast::{Annotation, Direction, Expr, ExprKind, Ident, Parameter, Type, TypeKind};
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Token, TokenKind};
 
-/// Tokens of type arguments that are looked at to tell them from a comparison.
-const MOST_LOOKED_AT: usize = 256;
+/// Maximum number of tokens examined to distinguish type arguments from a comparison.
+const MAX_LOOKAHEAD: usize = 256;
 
 impl Parser {
     /// Whether the token is a keyword that begins a type.
     pub(super) fn is_type_keyword(token: &Token) -> bool {
-        let Kind::Keyword(keyword) = token.kind else { return false };
+        let TokenKind::Keyword(keyword) = token.kind else { return false };
         matches!(
             keyword,
             "bit" | "int" | "bool" | "error" | "varbit" | "tuple" | "list" | "string" | "void" | "match_kind"
@@ -18,24 +18,28 @@ impl Parser {
     }
 
     pub(super) fn ty(&mut self) -> Parsed<Type> {
-        self.within(Parser::ty_here)
+        self.nested_parse(Parser::ty_here)
     }
 
     fn ty_here(&mut self) -> Parsed<Type> {
         let start = self.span();
         let kind = match self.peek().kind {
-            Kind::Keyword("bool") => self.simple_type(TypeKind::Bool),
-            Kind::Keyword("error") => self.simple_type(TypeKind::Error),
-            Kind::Keyword("bit") => TypeKind::Bit(Box::new(self.bits(true)?.ok_or(Failed)?)),
-            Kind::Keyword("int") => self.bits(false)?.map_or(TypeKind::Integer, |width| TypeKind::Int(Box::new(width))),
-            Kind::Keyword("_") => self.simple_type(TypeKind::Any),
-            Kind::Ident(_) => {
+            TokenKind::Keyword("bool") => self.simple_type(TypeKind::Bool),
+            TokenKind::Keyword("error") => self.simple_type(TypeKind::Error),
+            TokenKind::Keyword("bit") => TypeKind::Bit(Box::new(self.bits(true)?.ok_or(Failed)?)),
+            TokenKind::Keyword("int") => {
+                self.bits(false)?.map_or(TypeKind::Integer, |width| TypeKind::Int(Box::new(width)))
+            }
+            TokenKind::Keyword("_") => self.simple_type(TypeKind::Any),
+            TokenKind::Ident(_) => {
                 let name = self.ident("a type")?;
                 let arguments = if self.is("<") { self.type_arguments()? } else { Vec::new() };
                 TypeKind::Named { name, arguments }
             }
-            Kind::Sign(".") => return self.unsupported("a leading `.` before a type", Some("leave the `.` out")),
-            Kind::Keyword(keyword) => return self.no_type(keyword),
+            TokenKind::Punctuation(".") => {
+                return self.unsupported("a leading `.` before a type", Some("remove the `.`"));
+            }
+            TokenKind::Keyword(keyword) => return self.no_type(keyword),
             _ => return self.unexpected("a type"),
         };
         if self.is("[") {
@@ -54,22 +58,21 @@ impl Parser {
 
     fn no_type<T>(&mut self, keyword: &str) -> Parsed<T> {
         match keyword {
-            "varbit" => self.unsupported("`varbit`", Some("use headers of fixed size, one for each size that occurs")),
+            "varbit" => self.unsupported("`varbit`", Some("use headers of fixed size, one for each size")),
             "tuple" => self.unsupported("tuples", Some("declare a struct")),
             "list" => self.unsupported("`list`", None),
             "string" => self.unsupported("strings", None),
             "match_kind" => self.unsupported("`match_kind` as a type", None),
             "void" => {
                 let error = self.unexpected_error("a type");
-                self.fail(
-                    error.with_help("`void` stands only before the name of a function or method that returns nothing"),
-                )
+                self.fail(error.with_help("`void` is only allowed as the return type of a function or method"))
             }
             _ => self.unexpected("a type"),
         }
     }
 
-    /// `bit<W>` or `int<W>`; W is a number, or an expression.
+    /// Parses the width in `bit<W>` or `int<W>`: an integer, or an expression. Without `<`, returns 1 if
+    /// `alone_is_one`, else `None`.
     fn bits(&mut self, alone_is_one: bool) -> Parsed<Option<Expr>> {
         let keyword = self.bump();
         let Some(open) = self.eat("<") else {
@@ -92,25 +95,26 @@ impl Parser {
         self.list(">", open, "type arguments", Parser::ty)
     }
 
-    /// How many tokens from here, a `<`, type arguments would take; `None` if these are none.
+    /// Returns the number of tokens of the type arguments that begin with the `<` at `from`; `None` if the tokens are
+    /// not type arguments.
     pub(super) fn type_arguments_len(&self, from: usize) -> Option<usize> {
         let (mut angles, mut parentheses) = (0usize, 0usize);
-        for count in from..from + MOST_LOOKED_AT {
+        for count in from..from + MAX_LOOKAHEAD {
             let token = self.ahead(count);
             match &token.kind {
-                Kind::Sign("(") if count > from => parentheses += 1,
-                Kind::Sign(")") => parentheses = parentheses.checked_sub(1)?,
-                Kind::End | Kind::Sign(";" | "{" | "}") => return None,
+                TokenKind::Punctuation("(") if count > from => parentheses += 1,
+                TokenKind::Punctuation(")") => parentheses = parentheses.checked_sub(1)?,
+                TokenKind::End | TokenKind::Punctuation(";" | "{" | "}") => return None,
                 _ if parentheses > 0 => {}
-                Kind::Sign("<") => angles += 1,
-                Kind::Sign(">") => {
+                TokenKind::Punctuation("<") => angles += 1,
+                TokenKind::Punctuation(">") => {
                     angles = angles.checked_sub(1)?;
                     if angles == 0 {
                         return Some(count + 1 - from);
                     }
                 }
-                Kind::Ident(_) | Kind::Number(..) | Kind::Sign("," | "." | "+" | "-" | "*") => {}
-                Kind::Keyword("_") => {}
+                TokenKind::Ident(_) | TokenKind::Number(..) | TokenKind::Punctuation("," | "." | "+" | "-" | "*") => {}
+                TokenKind::Keyword("_") => {}
                 _ if Parser::is_type_keyword(token) => {}
                 _ => return None,
             }
@@ -118,7 +122,7 @@ impl Parser {
         None
     }
 
-    /// `<A, B>`, if it is there; these names are types from now on.
+    /// Parses optional type parameters `<A, B>` and declares their names as types.
     pub(super) fn type_parameters(&mut self) -> Parsed<Vec<Ident>> {
         let Some(open) = self.eat("<") else { return Ok(Vec::new()) };
         let names = self.list(">", open, "type parameters", |parser| parser.ident("a type parameter"))?;
@@ -134,9 +138,9 @@ impl Parser {
     fn parameter(&mut self) -> Parsed<Parameter> {
         self.annotations()?;
         let direction = match self.peek().kind {
-            Kind::Keyword("in") => Direction::In,
-            Kind::Keyword("out") => Direction::Out,
-            Kind::Keyword("inout") => Direction::InOut,
+            TokenKind::Keyword("in") => Direction::In,
+            TokenKind::Keyword("out") => Direction::Out,
+            TokenKind::Keyword("inout") => Direction::InOut,
             _ => Direction::None,
         };
         if direction != Direction::None {
@@ -149,12 +153,12 @@ impl Parser {
         }
         let name = self.ident("the parameter")?;
         if self.is("=") {
-            return self.unsupported("default values of parameters", Some("give the value in each call"));
+            return self.unsupported("default values of parameters", Some("write the value in each call"));
         }
         Ok(Parameter { direction, ty, name })
     }
 
-    /// `@name`, `@name(...)`: none or more.
+    /// Parses any number of annotations: `@name` or `@name(...)`.
     pub(super) fn annotations(&mut self) -> Parsed<Vec<Annotation>> {
         let mut annotations = Vec::new();
         while self.eat("@").is_some() {
@@ -174,7 +178,7 @@ impl Parser {
         Ok(annotations)
     }
 
-    /// Expressions; anything else in balanced parentheses is allowed and means nothing here.
+    /// Parses the arguments of an annotation: expressions. Any other tokens in balanced parentheses are skipped.
     fn annotation_arguments(&mut self, open: crate::source::Span) -> Parsed<Vec<Expr>> {
         let (start, errors) = (self.at, self.errors.len());
         let (failed_at, outer) = (self.failed_at, std::mem::replace(&mut self.in_annotation, true));
@@ -187,7 +191,7 @@ impl Parser {
         self.errors.truncate(errors);
         let mut parentheses = 1;
         while parentheses > 0 {
-            if self.peek().kind == Kind::Wrong {
+            if self.peek().kind == TokenKind::Invalid {
                 return Err(Failed);
             }
             if self.at_end() || self.is(";") {
@@ -200,26 +204,26 @@ impl Parser {
         Ok(Vec::new())
     }
 
-    /// Whether a type and a name stand here: `T name`, `T<A> name`.
+    /// Whether a type and a name stand here: `T name` or `T<A> name`.
     pub(super) fn begins_declaration(&self) -> bool {
         let token = self.peek();
         if Parser::is_type_keyword(token) {
             // `error.Name` is a value.
-            return !is_sign(self.ahead(1), ".");
+            return !is_punctuation(self.ahead(1), ".");
         }
-        if !matches!(token.kind, Kind::Ident(_)) {
+        if !matches!(token.kind, TokenKind::Ident(_)) {
             return false;
         }
         match &self.ahead(1).kind {
-            Kind::Ident(_) => true,
-            Kind::Sign("<") => {
-                self.type_arguments_len(1).is_some_and(|len| matches!(self.ahead(len + 1).kind, Kind::Ident(_)))
+            TokenKind::Ident(_) => true,
+            TokenKind::Punctuation("<") => {
+                self.type_arguments_len(1).is_some_and(|len| matches!(self.ahead(len + 1).kind, TokenKind::Ident(_)))
             }
             // `T[4] name`: a header stack.
-            Kind::Sign("[") => {
-                matches!(self.ahead(2).kind, Kind::Number(..) | Kind::Ident(_))
-                    && is_sign(self.ahead(3), "]")
-                    && matches!(self.ahead(4).kind, Kind::Ident(_))
+            TokenKind::Punctuation("[") => {
+                matches!(self.ahead(2).kind, TokenKind::Number(..) | TokenKind::Ident(_))
+                    && is_punctuation(self.ahead(3), "]")
+                    && matches!(self.ahead(4).kind, TokenKind::Ident(_))
             }
             _ => false,
         }

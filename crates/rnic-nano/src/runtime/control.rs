@@ -1,89 +1,110 @@
-//! What a control plane does with a NIC's tables while it runs.
+//! The control plane's access to the tables of a running NIC.
 
 use super::table::{Row, Table};
 use crate::arithmetic::ones;
 use crate::hir::{self, MatchKind, Pattern};
 use std::sync::Arc;
 
-/// What a key of an entry matches.
+/// The values that an entry matches in one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// This value. For every kind of key.
+    /// A single value; allowed for every match kind.
     Exact(u128),
-    /// The values with these bits under the mask. For ternary keys.
+    /// All values whose bits under the mask are these; allowed for `ternary` keys.
     Ternary {
-        /// The bits; those outside the mask do not matter.
+        /// The bits. Bits outside the mask are ignored.
         value: u128,
-        /// Which bits matter.
+        /// The bits that are compared.
         mask: u128,
     },
-    /// The values that begin with these bits. For lpm keys.
+    /// All values with this prefix; allowed for `lpm` keys.
     Lpm {
-        /// The bits; those after the prefix do not matter.
+        /// The prefix in the upper bits. Bits after the prefix are ignored.
         value: u128,
-        /// How many of the first bits matter.
+        /// The length of the prefix in bits.
         length: u32,
     },
-    /// The values from `low` to `high`. For ternary keys.
+    /// The values from `low` to `high`; allowed for `ternary` keys.
     Range {
-        /// Least.
+        /// The minimum.
         low: u128,
-        /// Greatest.
+        /// The maximum.
         high: u128,
     },
-    /// Every value. For ternary and lpm keys.
+    /// Every value; allowed for `ternary` and `lpm` keys.
     Any,
 }
 
-/// An entry, as it is read.
+/// An entry that the control plane reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// What it matches.
+    /// The patterns of the keys.
     pub keys: Vec<Pattern>,
-    /// The greater goes first; of equal ones, the older. Only in tables with a ternary key or several lpm keys.
+    /// The priority in a table with a ternary key or several lpm keys: the matching entry with the largest priority is
+    /// used; among equal ones, the oldest. 0 in other tables.
     pub priority: u32,
-    /// Its action.
+    /// The name of the action.
     pub action: String,
-    /// The action's arguments.
+    /// The arguments of the action.
     pub arguments: Vec<u128>,
 }
 
-/// Why a table was not changed.
+/// The reason why a table was not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
-    /// There is none of this name.
+    /// The program has no table of this name. Fields: the name, the names of the program's tables.
     #[error("the program has no table '{0}'; its tables are: {1}")]
     UnknownTable(String, String),
-    /// The table has none of this name.
+    /// The table has no action of this name. Fields: the table, the action's name, the names of the table's actions.
     #[error("table '{0}' has no action '{1}'; its actions are: {2}")]
     UnknownAction(String, String, String),
-    /// Number of keys.
+    /// The entry has the wrong number of keys. Fields: the table, its number of keys, the entry's.
     #[error("table '{0}' has {1} keys, the entry has {2}")]
     KeyCount(String, usize, usize),
-    /// A key of a kind that does not fit.
+    /// A key does not suit the match kind. Fields: the table, the index of the key, its match kind, the reason.
     #[error("key {1} of table '{0}' is {2}: {3}")]
     KeyKind(String, usize, &'static str, &'static str),
-    /// A value that has no room.
+    /// A value is too large. Fields: the value, the width in bits, the key or parameter.
     #[error("{0} does not fit into the {1} bits of {2}")]
     TooWide(u128, u32, String),
-    /// Number of arguments.
+    /// The entry has the wrong number of arguments. Fields: the action, its number of parameters, the entry's
+    /// arguments.
     #[error("action '{0}' has {1} parameters, the entry has {2} arguments")]
     ArgumentCount(String, usize, usize),
-    /// There is one already.
+    /// The table already has an entry with these keys.
     #[error("table '{0}' has an entry with these keys already")]
     Duplicate(String),
-    /// There is none.
+    /// The table has no entry with these keys.
     #[error("table '{0}' has no entry with these keys")]
     Missing(String),
-    /// As many entries as it may have.
+    /// The table has reached its size. Fields: the table, its number of entries.
     #[error("table '{0}' is full: it has {1} entries")]
     Full(String, u32),
-    /// The program forbids it.
+    /// The program declares the entries or the default action `const`. Fields: the table, the property.
     #[error("the {1} of table '{0}' is const")]
     Const(String, &'static str),
 }
 
-/// A table of one NIC, to be read and changed.
+/// Read and write access to a table of one NIC.
+///
+/// # Examples
+/// A control plane removes an entry of a table; later packets with this key run the default action:
+/// ```
+/// use rnic_nano::runtime::Key;
+/// use rnic_nano::source::SourceFile;
+/// use rnic_nano::{NicParameters, P4Pipeline, compile};
+///
+/// let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/window.p4"))?;
+/// let text = text.replace("const entries", "entries"); // entries that the control plane may change
+/// let program = compile(SourceFile { name: "window.p4".into(), text }, &|_path| None, &[])?;
+/// let mut pipeline = P4Pipeline::<64>::new(&program, &NicParameters::default())?;
+///
+/// let mut table = pipeline.table("kind")?;
+/// assert_eq!(table.entries()[0].action, "data");
+/// table.delete(&[Key::Exact(1)])?;
+/// assert_eq!(table.entries().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct TableHandle<'a> {
     pub(crate) spec: &'a hir::Table,
@@ -92,7 +113,7 @@ pub struct TableHandle<'a> {
 }
 
 impl TableHandle<'_> {
-    /// Its entries, in the order in which they are looked at.
+    /// Returns the entries in the order in which they are compared with a key.
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |row: &Row| Entry {
             keys: row.keys.clone(),
@@ -103,7 +124,10 @@ impl TableHandle<'_> {
         self.table.rows.iter().map(entry).collect()
     }
 
-    /// Adds an entry. `priority`: see [`Entry::priority`]; the program's own entries have 0.
+    /// Adds an entry. [`Entry::priority`] describes `priority`; the program's own entries have priority 0.
+    ///
+    /// # Errors
+    /// The table is full or `const`, has an entry with these keys, or the entry does not suit the table.
     pub fn insert(&mut self, keys: &[Key], priority: u32, action: &str, arguments: &[u128]) -> Result<(), TableError> {
         let (keys, action) = (self.changeable(keys)?, self.action(action, arguments)?);
         let name = || self.spec.name.clone();
@@ -117,7 +141,10 @@ impl TableHandle<'_> {
         Ok(())
     }
 
-    /// Gives the entry with these keys another action.
+    /// Replaces the action of the entry with these keys.
+    ///
+    /// # Errors
+    /// There is no such entry, the entries are `const`, or the action or its arguments do not suit the table.
     pub fn modify(&mut self, keys: &[Key], action: &str, arguments: &[u128]) -> Result<(), TableError> {
         let (keys, action) = (self.changeable(keys)?, self.action(action, arguments)?);
         let at = self.position(&keys).ok_or_else(|| TableError::Missing(self.spec.name.clone()))?;
@@ -126,6 +153,9 @@ impl TableHandle<'_> {
     }
 
     /// Removes the entry with these keys.
+    ///
+    /// # Errors
+    /// There is no such entry, or the entries are `const`.
     pub fn delete(&mut self, keys: &[Key]) -> Result<(), TableError> {
         let keys = self.changeable(keys)?;
         let at = self.position(&keys).ok_or_else(|| TableError::Missing(self.spec.name.clone()))?;
@@ -133,7 +163,10 @@ impl TableHandle<'_> {
         Ok(())
     }
 
-    /// Says what runs when no entry matches.
+    /// Sets the default action, which runs when no entry matches.
+    ///
+    /// # Errors
+    /// The default action is `const`, or the action or its arguments do not suit the table.
     pub fn set_default(&mut self, action: &str, arguments: &[u128]) -> Result<(), TableError> {
         if self.spec.default_const {
             return Err(TableError::Const(self.spec.name.clone(), "default action"));
@@ -147,7 +180,7 @@ impl TableHandle<'_> {
         self.table.rows.iter().position(|row| row.keys == keys)
     }
 
-    /// The keys as patterns, if the table may be changed.
+    /// Converts keys to patterns, provided that the table may be changed.
     fn changeable(&self, keys: &[Key]) -> Result<Vec<Pattern>, TableError> {
         let name = || self.spec.name.clone();
         if self.spec.entries_const {
@@ -187,7 +220,7 @@ impl TableHandle<'_> {
         Ok(Pattern::Masked { value: fits(value)? & mask, mask })
     }
 
-    /// The index of an action that takes these arguments.
+    /// Returns the index of an action, provided that it takes these arguments.
     fn action(&self, name: &str, arguments: &[u128]) -> Result<usize, TableError> {
         let actions = &self.spec.actions;
         let index = actions.iter().position(|action| action.name == name).ok_or_else(|| {

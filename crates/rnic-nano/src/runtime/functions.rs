@@ -1,10 +1,10 @@
-//! Which extern a name means, and what calls of it look like.
+//! The externs that the NIC provides: resolves their names and checks the signatures of calls.
 
 use super::{Binding, Function};
 use crate::diagnostic::Diagnostic;
 use crate::hir::{ExternCall, Instance};
 
-/// Widths of arguments and results.
+/// The widths of a call's scalar arguments and results.
 struct Signature {
     arguments: Vec<u32>,
     results: Vec<u32>,
@@ -16,7 +16,7 @@ impl Signature {
     }
 }
 
-/// What the program's instances are.
+/// Resolves the program's extern instances to runtime objects.
 pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec<Diagnostic>> {
     let (mut bindings, mut errors) = (Vec::new(), Vec::new());
     let (mut if_else, mut dual, mut schedulers) = (0, 0, 0);
@@ -37,22 +37,23 @@ pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec
             ("IfElseRaw", _) => errors.push(
                 Diagnostic::new(
                     instance.span,
-                    "an IfElseRaw holds one number of at most 64 bits",
-                    "this one holds more",
+                    "an entry of an IfElseRaw is a single number of at most 64 bits",
+                    "this entry is larger",
                 )
                 .with_help("use a DualPort for structs"),
             ),
             (kind, _) => {
                 let message = format!("this NIC has no extern '{kind}'");
                 let help = "it has IfElseRaw, DualPort and PriorityScheduler";
-                errors.push(Diagnostic::new(instance.span, message, "of this kind").with_help(help));
+                errors.push(Diagnostic::new(instance.span, message, "unknown extern").with_help(help));
             }
         }
     }
     if errors.is_empty() { Ok(bindings) } else { Err(errors) }
 }
 
-/// What a call does, and the widths of its results. An error says what is wrong with it.
+/// Resolves a call to a function, and returns the widths of its results. The error message describes a call that the
+/// NIC does not support.
 pub(crate) fn bind(call: &ExternCall, instances: &[Binding], blocks: bool) -> Result<(Function, Vec<u32>), String> {
     let name = &call.function;
     let binding = call.instance.map(|id| &instances[id.0 as usize]);
@@ -63,7 +64,7 @@ pub(crate) fn bind(call: &ExternCall, instances: &[Binding], blocks: bool) -> Re
     }
     let arguments = call.arguments.iter().map(|argument| argument.width);
     if !arguments.eq(signature.arguments.iter().copied()) || call.results.len() != signature.results.len() {
-        return Err(format!("'{name}' is not declared as nanotransport.p4 declares it"));
+        return Err(format!("the declaration of '{name}' differs from that in nanotransport.p4"));
     }
     Ok((function, signature.results))
 }

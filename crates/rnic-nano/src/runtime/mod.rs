@@ -1,4 +1,5 @@
-//! What programs find in their NIC: registers, schedulers, the fixed blocks, tables.
+//! The runtime environment of programs on a NIC: registers, schedulers, calls of the fixed-function blocks, and
+//! tables.
 
 mod control;
 mod functions;
@@ -9,7 +10,7 @@ pub(crate) use functions::{bind, bind_instances};
 use rnic_transport::message::primitives::{DualPort, IfElseRaw, PriorityScheduler};
 pub(crate) use table::Table;
 
-/// What a call of an extern does. The numbers say on which object of its kind.
+/// A function or method of the NIC that a program calls. The index identifies the object among those of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
     /// `get_rx_msg_info`
@@ -30,44 +31,44 @@ pub enum Function {
     Schedule(u16),
 }
 
-/// What an instance of the program is.
+/// The runtime object of an extern instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Binding {
-    /// Registers with an operation.
+    /// An array of registers with read-modify-write operations: `IfElseRaw`.
     IfElse {
-        /// Its number among those.
+        /// The object's index among the `IfElseRaw` objects.
         index: u16,
-        /// Entries.
+        /// Number of entries.
         size: u64,
-        /// Bits of an entry, 1 to 64.
+        /// Width of an entry in bits, 1 to 64.
         width: u32,
     },
-    /// Registers with two ports.
+    /// An array of registers with a read port and a write port: `DualPort`.
     Dual {
-        /// Its number among those.
+        /// The object's index among the `DualPort` objects.
         index: u16,
-        /// Entries.
+        /// Number of entries.
         size: u64,
-        /// Bits of the scalars of an entry.
+        /// Widths of the scalars of an entry in bits.
         widths: Vec<u32>,
     },
-    /// A scheduler.
+    /// A priority scheduler: `PriorityScheduler`.
     Scheduler {
-        /// Its number among those.
+        /// The object's index among the schedulers.
         index: u16,
     },
 }
 
-/// Registers with an operation.
+/// The registers of an `IfElseRaw`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IfElseRegisters {
     pub(crate) cells: IfElseRaw,
     pub(crate) size: u64,
-    /// Ones in the bits of an entry.
+    /// A mask of an entry's bits.
     pub(crate) mask: u64,
 }
 
-/// Registers with two ports. An entry is some words one after the other.
+/// The registers of a `DualPort`. An entry consists of consecutive words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DualRegisters {
     pub(crate) cells: DualPort,
@@ -75,13 +76,13 @@ pub(crate) struct DualRegisters {
     pub(crate) words: usize,
 }
 
-/// What a NIC keeps between packets, but for tables.
+/// The state that a NIC keeps between packets, except its tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) if_else: Vec<IfElseRegisters>,
     pub(crate) dual: Vec<DualRegisters>,
     pub(crate) schedulers: Vec<PriorityScheduler>,
-    /// Accesses of registers beyond their sizes.
+    /// Number of accesses with an index beyond an array.
     pub(crate) beyond: u64,
 }
 

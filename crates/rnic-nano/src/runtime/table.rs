@@ -1,44 +1,46 @@
-//! Tables: from keys to an action and its arguments.
+//! Match-action tables: from keys to an action and its arguments.
 //!
-//! Keys and arguments are words of 64 bits: one for a value of up to 64 bits, two for a wider one, the lower half first.
+//! Keys and arguments are lists of 64-bit words: one word for a value of up to 64 bits; two for a wider one, the lower
+//! half first.
 
 use crate::arithmetic::ones;
 use crate::hir::{self, MatchKind, Pattern};
 use std::cmp::Ordering;
 
-/// Words of a value.
+/// Returns the words of a value.
 pub(crate) fn words(value: u128, width: u32) -> impl Iterator<Item = u64> {
     std::iter::once(value as u64).chain((width > 64).then_some((value >> 64) as u64))
 }
 
-/// An entry.
+/// An entry, in the form used for lookups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
-    /// As the control plane sees it.
+    /// The patterns that the control plane gave.
     pub(crate) keys: Vec<Pattern>,
-    /// The greater goes first.
+    /// The priority: the matching entry with the largest priority is used.
     pub(crate) priority: u32,
-    /// The action, by its index.
+    /// The index of the action.
     pub(crate) action: usize,
-    /// Its arguments.
+    /// The arguments of the action.
     pub(crate) arguments: Vec<u128>,
-    /// The words that the key must have, under the mask.
+    /// The value that the key words under the mask must have.
     value: Vec<u64>,
     mask: Vec<u64>,
-    /// Words that must be in a range: index of the lower one, whether there are two, least, greatest.
+    /// The range patterns: index of the key's first word, whether the key has two words, minimum, maximum.
     ranges: Vec<(usize, bool, u128, u128)>,
-    /// The arguments' words.
+    /// The words of the arguments.
     pub(crate) words: Vec<u64>,
 }
 
-/// How entries are found.
+/// The lookup algorithm of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Search {
-    /// All keys are exact: by binary search.
+    /// All keys are exact: binary search.
     Exact,
-    /// One key is a prefix, the others are exact: those of the longest prefix come first; the first that matches.
+    /// The key with this index is a prefix, the others are exact. Entries with longer prefixes come first, and the
+    /// first matching entry is used.
     Prefix(usize),
-    /// By priority: the first that matches.
+    /// Entries are ordered by priority, and the first matching entry is used.
     Ordered,
 }
 
@@ -46,26 +48,27 @@ enum Search {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     search: Search,
-    /// The key is exact and one word, and every number from 0 on has an entry, as in a table of function values: the key is the entry's place.
+    /// The table has a single exact key of one word, and its entries are the keys 0, 1, 2, ..., as in a table of
+    /// function values: the key is the index of its entry.
     dense: bool,
     pub(crate) rows: Vec<Row>,
-    /// What runs if nothing matches.
+    /// The default action and its arguments.
     pub(crate) default: Option<(usize, Vec<u128>)>,
     default_words: Vec<u64>,
     widths: Vec<u32>,
     parameters: Vec<Vec<u32>>,
 }
 
-/// What a table says of a key.
+/// The result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found<'a> {
     pub(crate) hit: bool,
-    /// The action and the words of its arguments.
+    /// The action's index and the words of its arguments.
     pub(crate) action: Option<(usize, &'a [u64])>,
 }
 
 impl Table {
-    /// With the program's entries. `parameters`: the widths of each action's parameters.
+    /// Creates a table with the program's entries. `parameters` has the widths of each action's parameters.
     pub(crate) fn new(table: &hir::Table, parameters: Vec<Vec<u32>>) -> Table {
         let kinds: Vec<MatchKind> = table.keys.iter().map(|(_, kind)| *kind).collect();
         let inexact: Vec<usize> = (0..kinds.len()).filter(|at| kinds[*at] != MatchKind::Exact).collect();
@@ -85,32 +88,32 @@ impl Table {
             parameters,
         };
         for entry in &table.entries {
-            made.place(entry.keys.clone(), 0, entry.action, entry.arguments.clone());
+            made.insert_row(entry.keys.clone(), 0, entry.action, entry.arguments.clone());
         }
         made.settle();
         made.set_default(table.default.clone());
         made
     }
 
-    /// Adds an entry. It is not there yet.
+    /// Adds an entry whose keys are not in the table yet.
     pub(crate) fn insert(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
-        self.place(keys, priority, action, arguments);
+        self.insert_row(keys, priority, action, arguments);
         self.settle();
     }
 
-    fn place(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
+    fn insert_row(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
         let row = self.row(keys, priority, action, arguments);
         let at = self.rows.partition_point(|other| self.order(other, &row) != Ordering::Greater);
         self.rows.insert(at, row);
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, at: usize) {
         self.rows.remove(at);
         self.settle();
     }
 
-    /// What runs if nothing matches.
+    /// Sets the default action.
     pub(crate) fn set_default(&mut self, default: Option<(usize, Vec<u128>)>) {
         self.default_words = match &default {
             Some((action, arguments)) => self.argument_words(*action, arguments),
@@ -119,7 +122,7 @@ impl Table {
         self.default = default;
     }
 
-    /// Another action for an entry.
+    /// Replaces the action of an entry.
     pub(crate) fn modify(&mut self, at: usize, action: usize, arguments: Vec<u128>) {
         let words = self.argument_words(action, &arguments);
         let row = &mut self.rows[at];
@@ -148,7 +151,7 @@ impl Table {
         Row { keys, priority, action, arguments, value, mask, ranges, words }
     }
 
-    /// Which of two entries comes first.
+    /// Compares two entries by the order of the table.
     fn order(&self, a: &Row, b: &Row) -> Ordering {
         match self.search {
             Search::Exact => a.value.cmp(&b.value),
@@ -157,7 +160,7 @@ impl Table {
         }
     }
 
-    /// What runs for a key.
+    /// Looks up a key.
     #[inline]
     pub(crate) fn find(&self, key: &[u64]) -> Found<'_> {
         let row = match self.search {
@@ -181,7 +184,7 @@ impl Table {
         self.rows.binary_search_by(|row| row.value[..].cmp(key)).ok().map(|at| &self.rows[at])
     }
 
-    /// Entries have come or gone.
+    /// Updates the lookup structures after entries were added or removed.
     fn settle(&mut self) {
         self.dense = self.search == Search::Exact && (0u64..).zip(&self.rows).all(|(at, row)| row.value == [at]);
     }
@@ -199,7 +202,7 @@ impl Row {
     }
 }
 
-/// Length of a prefix.
+/// Returns the length of a prefix pattern in bits.
 fn prefix(pattern: &Pattern) -> u32 {
     match pattern {
         Pattern::Masked { mask, .. } => mask.count_ones(),
@@ -213,7 +216,7 @@ mod tests {
     use crate::hir::{Expr, ExprKind};
     use proptest::prelude::*;
 
-    /// A table without actions' bodies; each action has one parameter of eight bits.
+    /// A table without action bodies; each action has one parameter of eight bits.
     pub(crate) fn table(keys: &[(u32, MatchKind)], entries: Vec<hir::Entry>) -> hir::Table {
         let key = |&(width, kind): &(u32, MatchKind)| (Expr { width, kind: ExprKind::Const(0) }, kind);
         hir::Table {
@@ -233,7 +236,7 @@ mod tests {
         hir::Entry { keys, action: 0, arguments: vec![number as u128] }
     }
 
-    /// The number of the first entry that matches, in the order given.
+    /// Reference implementation: returns the argument of the first entry that matches, in the given order.
     fn naive(entries: &[hir::Entry], keys: &[u128]) -> Option<u128> {
         let matches = |(pattern, key): (&Pattern, &u128)| match pattern {
             Pattern::Masked { value, mask } => key & mask == *value,
@@ -250,14 +253,14 @@ mod tests {
         found.action.map(|(_, arguments)| u128::from(arguments[0]))
     }
 
-    /// Numbers near to each other, so that entries match; some in the upper half of a wide key.
+    /// Similar numbers, so that entries often match; some are in the upper half of a wide key.
     fn number(width: u32) -> impl Strategy<Value = u128> {
         (0u128..6, any::<bool>()).prop_map(move |(low, high)| if high { low << (width - 3) } else { low } & ones(width))
     }
 
     proptest! {
         #[test]
-        fn exact_finds_what_is_equal(
+        fn exact_lookup_finds_the_equal_entry(
             entries in prop::collection::btree_set((number(8), number(100)), 0..30),
             keys in prop::collection::vec((number(8), number(100)), 1..30),
         ) {
@@ -272,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn ternary_finds_the_first_that_matches(
+        fn ternary_lookup_finds_the_first_match(
             entries in prop::collection::vec((number(8), number(8), any::<bool>(), number(100)), 0..30),
             keys in prop::collection::vec((number(8), number(100)), 1..30),
         ) {

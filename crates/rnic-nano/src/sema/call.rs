@@ -1,6 +1,6 @@
-//! Calls: arguments, functions and objects of the architecture.
+//! Calls: argument binding, calls of the architecture's functions and methods.
 
-use super::place::Place;
+use super::lvalue::LValue;
 use super::resolve::Bindings;
 use super::typed::{Typed, Value};
 use super::types::Type;
@@ -10,35 +10,35 @@ use crate::diagnostic::Diagnostic;
 use crate::hir::{self, ExternCall, InstanceId, SlotId, Stmt};
 use crate::source::Span;
 
-/// What becomes of a call's result.
+/// The use of a call's result.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Want {
-    /// It is used.
+    /// The result is used as a value.
     Value,
-    /// It is not.
+    /// The result is not used.
     Nothing,
-    /// It is assigned to this; then the value returned reads it.
-    Into(Place),
+    /// The result is assigned to this lvalue; the returned value reads the lvalue.
+    Into(LValue),
 }
 
-/// A call of something of the architecture.
+/// A function or method of the architecture that is being called.
 pub(super) struct Callee<'a> {
     pub(super) prototype: &'a Prototype,
-    /// The object, and what its type parameters stand for.
+    /// For a method: the object, and below it the types bound to the type parameters.
     pub(super) instance: Option<u32>,
     pub(super) bindings: Bindings<'a>,
 }
 
-/// What goes in and what comes out of a call.
+/// The lowered arguments of a call.
 #[derive(Default)]
 struct Passed {
     arguments: Vec<hir::Expr>,
-    /// With the types of what comes out.
-    outputs: Vec<(Option<Place>, Type)>,
+    /// The lvalues of `out` and `inout` parameters with their types; `None` for an argument `_`.
+    outputs: Vec<(Option<LValue>, Type)>,
 }
 
 impl<'a> Analyser<'a> {
-    /// The value of a call, which is appended to the code.
+    /// Lowers a call: appends it to the code and returns its result.
     pub(super) fn call(&mut self, expr: &'a Expr, want: Want) -> Typed {
         let span = expr.span;
         let ExprKind::Call { function, types, arguments } = &expr.kind else { return Typed::error(span) };
@@ -47,7 +47,11 @@ impl<'a> Analyser<'a> {
             ExprKind::TopName(name) => (name, self.lookup_top(name)),
             ExprKind::Member(base, method) => return self.method(base, method, types, arguments, span, want),
             _ => {
-                self.error(function.span, "this cannot be called", "expected a name, or a method of an object");
+                self.error(
+                    function.span,
+                    "this expression cannot be called",
+                    "expected the name of a function or action, or a method of an object",
+                );
                 return Typed::error(span);
             }
         };
@@ -71,14 +75,14 @@ impl<'a> Analyser<'a> {
         self.report(match symbol {
             Symbol::Table(_) | Symbol::Instance(_) => what.with_help(format!("write `{}.apply()`", name.name)),
             Symbol::Control(_) => {
-                what.with_help(format!("declare an object, `{0}() name;`, and call `name.apply(...)`", name.name))
+                what.with_help(format!("declare an instance, `{0}() name;`, and call `name.apply(...)`", name.name))
             }
-            Symbol::Extern(_) | Symbol::Object(_) => what.with_help("call one of its methods"),
+            Symbol::Extern(_) | Symbol::Object(_) => what.with_help("call one of the object's methods"),
             _ => what,
         });
     }
 
-    /// The argument of each parameter.
+    /// Matches arguments to parameters: returns the argument of each parameter.
     pub(super) fn bind(
         &mut self, name: &str, parameters: &[&'a Parameter], arguments: &'a [Argument], span: Span,
     ) -> Option<Vec<&'a Argument>> {
@@ -86,7 +90,7 @@ impl<'a> Analyser<'a> {
             let message = format!("`{name}` takes {}, found {}", count(parameters.len(), "argument"), arguments.len());
             let what = Diagnostic::new(span, message, "wrong number of arguments");
             let names: Vec<String> = parameters.iter().map(|parameter| self.describe(parameter)).collect();
-            self.report(what.with_help(format!("it takes: ({})", names.join(", "))));
+            self.report(what.with_help(format!("the parameters are: ({})", names.join(", "))));
             return None;
         }
         if !arguments.iter().any(|argument| argument.name.is_some()) {
@@ -95,7 +99,11 @@ impl<'a> Analyser<'a> {
         let mut bound = vec![None; parameters.len()];
         for argument in arguments {
             let Some(given) = &argument.name else {
-                self.error(argument.span, "arguments are given by name or in order, not both", "without a name");
+                self.error(
+                    argument.span,
+                    "arguments must be given all by name or all in order",
+                    "this argument has no name",
+                );
                 return None;
             };
             self.search(parameters.len(), given.span);
@@ -104,18 +112,18 @@ impl<'a> Analyser<'a> {
                 let names: Vec<&str> = parameters.iter().map(|parameter| &*parameter.name.name).collect();
                 let what = format!("`{name}` has no parameter `{}`", given.name);
                 let what = Diagnostic::new(given.span, what, "unknown parameter");
-                self.report(what.with_help(super::scope::they_are(&names)));
+                self.report(what.with_help(super::scope::list_of_names(&names)));
                 return None;
             };
             if bound[position].replace(argument).is_some() {
-                self.error(given.span, format!("the parameter `{}` is given twice", given.name), "here again");
+                self.error(given.span, format!("the parameter `{}` is given twice", given.name), "given again here");
                 return None;
             }
         }
         bound.into_iter().collect()
     }
 
-    /// A parameter as it is written.
+    /// Formats a parameter in P4 syntax.
     pub(super) fn describe(&self, parameter: &Parameter) -> String {
         let direction = match parameter.direction {
             Direction::None => "",
@@ -126,34 +134,34 @@ impl<'a> Analyser<'a> {
         format!("{direction}{} {}", written(&parameter.ty), parameter.name.name)
     }
 
-    /// The value of an argument; `_` is reported.
+    /// Lowers an argument to its value; `_` is an error.
     pub(super) fn argument(&mut self, argument: &'a Argument) -> Typed {
         match &argument.value {
             Some(expr) => self.expression(expr),
             None => {
-                self.error(argument.span, "`_` is no value", "only an `out` argument can be left out");
+                self.error(argument.span, "`_` is not a value", "only an `out` argument can be left out");
                 Typed::error(argument.span)
             }
         }
     }
 
-    /// Where an `out` or `inout` argument goes; what cannot be written to is reported.
-    pub(super) fn argument_target(&mut self, argument: &'a Argument, parameter: &Parameter) -> Option<Place> {
+    /// Lowers the lvalue of an `out` or `inout` argument; reports an error if it cannot be written.
+    pub(super) fn argument_lvalue(&mut self, argument: &'a Argument, parameter: &Parameter) -> Option<LValue> {
         let Some(expr) = &argument.value else {
             if parameter.direction == Direction::InOut {
-                self.error(argument.span, "`_` is no value", "only an `out` argument can be left out");
+                self.error(argument.span, "`_` is not a value", "only an `out` argument can be left out");
             }
             return None;
         };
-        self.target(expr)
+        self.writable_lvalue(expr)
     }
 
-    /// Calls a function or a method of the architecture.
+    /// Lowers a call of a function or method of the architecture.
     pub(super) fn call_extern(
         &mut self, mut callee: Callee<'a>, types: &'a [ast::Type], arguments: &'a [Argument], span: Span, want: Want,
     ) -> Typed {
         if self.context == Context::Top {
-            self.error(span, "a constant cannot be computed by a call", "not known when the program is compiled");
+            self.error(span, "the value of a constant cannot contain a call", "not a compile-time constant");
             return Typed::error(span);
         }
         let prototype = callee.prototype;
@@ -172,9 +180,13 @@ impl<'a> Analyser<'a> {
         if let Some((open, _)) = callee.bindings.iter().find(|(_, bound)| bound.is_none())
             && self.errors.len() == before
         {
-            let what = Diagnostic::new(span, format!("the type `{open}` cannot be told from the arguments"), "no type");
+            let what = Diagnostic::new(
+                span,
+                format!("the type `{open}` cannot be inferred from the arguments"),
+                "not inferred",
+            );
             let name = &prototype.name.name;
-            self.report(what.with_help(format!("write it: `{name}<bit<32>>(...)`")));
+            self.report(what.with_help(format!("write the type: `{name}<bit<32>>(...)`")));
             return Typed::error(span);
         }
         let result = prototype.result.as_ref().map_or(Type::Void, |ty| self.type_with(ty, &callee.bindings));
@@ -199,7 +211,7 @@ impl<'a> Analyser<'a> {
         true
     }
 
-    /// Evaluates one argument.
+    /// Lowers one argument.
     fn pass(
         &mut self, parameter: &'a Parameter, argument: &'a Argument, bindings: &mut Bindings<'a>, passed: &mut Passed,
     ) {
@@ -209,27 +221,24 @@ impl<'a> Analyser<'a> {
                 let value = self.argument(argument);
                 let value = self.parameter_value(value, parameter, bindings);
                 if parameter.direction == Direction::None && !value.is_known() {
-                    self.error(
-                        argument.span,
-                        "this argument must be known when the program is compiled",
-                        "not a constant",
-                    );
+                    self.error(argument.span, "this argument must be a compile-time constant", "not a constant");
                 }
                 value
             }
             Direction::Out | Direction::InOut => {
-                let place = self.argument_target(argument, parameter);
-                let read = match place {
-                    Some(place) => self.read(place, argument.span),
+                let lvalue = self.argument_lvalue(argument, parameter);
+                let read = match lvalue {
+                    Some(lvalue) => self.read(lvalue, argument.span),
                     None => Typed::error(argument.span),
                 };
                 let read = self.parameter_value(read, parameter, bindings);
                 let ty = self.type_with(&parameter.ty, bindings);
-                if place.is_some_and(|place| place.ty != ty) && !read.is_error() {
-                    let message = format!("an argument that is written must be of type `{}`", self.types.display(ty));
-                    self.error(argument.span, message, "another type");
+                if lvalue.is_some_and(|lvalue| lvalue.ty != ty) && !read.is_error() {
+                    let message =
+                        format!("an `out` or `inout` argument must have exactly the type `{}`", self.types.display(ty));
+                    self.error(argument.span, message, "different type");
                 }
-                passed.outputs.push((place, ty));
+                passed.outputs.push((lvalue, ty));
                 if parameter.direction == Direction::Out {
                     return;
                 }
@@ -246,7 +255,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// A value as one of a parameter's type; a type parameter that is not known yet gets that of the value.
+    /// Converts a value to the type of a parameter. If the type is a type parameter without a type yet, it is bound to
+    /// the value's type.
     fn parameter_value(&mut self, value: Typed, parameter: &'a Parameter, bindings: &mut Bindings<'a>) -> Typed {
         if let TypeKind::Named { name, .. } = &parameter.ty.kind
             && let Some((_, open @ None)) = bindings.iter_mut().find(|(parameter, _)| **parameter == *name.name)
@@ -255,9 +265,10 @@ impl<'a> Analyser<'a> {
                 Type::Error => return value,
                 Type::Integer | Type::List | Type::Void => {
                     let message =
-                        format!("the type `{}` cannot be told from `{}`", name.name, self.types.display(value.ty));
+                        format!("the type `{}` cannot be inferred from `{}`", name.name, self.types.display(value.ty));
                     self.report(
-                        Diagnostic::new(value.span, message, "no type").with_help("cast it to the type that is meant"),
+                        Diagnostic::new(value.span, message, "not inferred")
+                            .with_help("cast the argument to the intended type"),
                     );
                     return Typed::error(value.span);
                 }
@@ -271,7 +282,7 @@ impl<'a> Analyser<'a> {
     fn emit_call(&mut self, callee: &Callee<'a>, passed: Passed, ty: Type, span: Span, want: Want) -> Typed {
         let name = callee.prototype.name.name.to_string();
         let direct = match want {
-            Want::Into(place) if place.ty == ty && place.low.is_none() && passed.outputs.is_empty() => Some(place),
+            Want::Into(lvalue) if lvalue.ty == ty && lvalue.low.is_none() && passed.outputs.is_empty() => Some(lvalue),
             _ => None,
         };
         let size = self.types.size(ty);
@@ -280,20 +291,20 @@ impl<'a> Analyser<'a> {
             _ if size == 0 => None,
             _ => Some(direct.unwrap_or_else(|| self.temporary(ty, &name, span))),
         };
-        let slots = |place: Place, size: u32| (place.slot..place.slot + size).map(|slot| Some(SlotId(slot)));
+        let slots = |lvalue: LValue, size: u32| (lvalue.slot..lvalue.slot + size).map(|slot| Some(SlotId(slot)));
         let mut results = vec![None; size as usize];
-        if let Some(place) = result {
-            results = slots(place, size).collect();
+        if let Some(lvalue) = result {
+            results = slots(lvalue, size).collect();
         }
         let mut copied = Vec::new();
-        for (place, ty) in passed.outputs {
+        for (lvalue, ty) in passed.outputs {
             let size = self.types.size(ty);
-            match place {
-                Some(place) if place.low.is_none() => results.extend(slots(place, size)),
-                Some(place) => {
+            match lvalue {
+                Some(lvalue) if lvalue.low.is_none() => results.extend(slots(lvalue, size)),
+                Some(lvalue) => {
                     let temporary = self.temporary(ty, &name, span);
                     results.extend(slots(temporary, size));
-                    copied.push((place, temporary));
+                    copied.push((lvalue, temporary));
                 }
                 None => results.extend(vec![None; size as usize]),
             }
@@ -304,20 +315,20 @@ impl<'a> Analyser<'a> {
         let instance = callee.instance.map(InstanceId);
         let call = ExternCall { function: name, instance, arguments: passed.arguments, results, span };
         self.emit(Stmt::Extern(call), span);
-        for (place, temporary) in copied {
+        for (lvalue, temporary) in copied {
             if let Value::Scalars(scalars) = self.read(temporary, span).value {
-                self.write(place, scalars, span);
+                self.write(lvalue, scalars, span);
             }
         }
         match result {
-            Some(place) => self.read(place, span),
+            Some(lvalue) => self.read(lvalue, span),
             None if size == 0 && ty != Type::Void => Typed { ty, value: Value::Scalars(Vec::new()), span },
             None => Typed { ty: Type::Void, value: Value::Nothing, span },
         }
     }
 }
 
-/// A type as it is written, as far as that is short.
+/// Formats a type in P4 syntax; nested type arguments are left out.
 pub(super) fn written(ty: &ast::Type) -> String {
     let width = |expr: &Expr| match &expr.kind {
         ExprKind::Number { value, .. } => value.to_string(),

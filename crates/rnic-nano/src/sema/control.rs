@@ -1,6 +1,6 @@
-//! Actions and controls: checked where they are declared, put in place where they are called.
+//! Actions and controls: checked where they are declared, inlined where they are called.
 
-use super::place::Place;
+use super::lvalue::LValue;
 use super::scope::Symbol;
 use super::typed::{Typed, Value};
 use super::types::Type;
@@ -10,28 +10,28 @@ use crate::diagnostic::Diagnostic;
 use crate::hir::{SlotId, Stmt};
 use crate::source::Span;
 
-/// An action in [`Analyser::actions`].
+/// An index into [`Analyser::actions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ActionId(pub(super) usize);
-/// A control in [`Analyser::controls`].
+/// An index into [`Analyser::controls`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ControlId(pub(super) usize);
-/// A control within a control, in [`Analyser::applied`].
+/// An instance of a control within a control: an index into [`Analyser::applied`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct InstanceNumber(pub(super) usize);
+pub(super) struct ControlInstanceId(pub(super) usize);
 
-/// An action.
+/// A declared action.
 pub(super) struct ActionInfo<'a> {
     pub(super) ast: &'a ast::Action,
-    /// Types of its parameters.
+    /// The types of its parameters.
     pub(super) types: Vec<Type>,
-    /// What its body sees.
+    /// The scope of its declaration, in which its body is lowered.
     scope: usize,
     seen: u32,
     state: State,
 }
 
-/// A control of the top level.
+/// A declared control.
 pub(super) struct ControlInfo<'a> {
     pub(super) ast: &'a ast::Control,
     seen: u32,
@@ -40,35 +40,35 @@ pub(super) struct ControlInfo<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It is being checked: a call of it is a call of itself.
+    /// The action or control is being checked; a call of it now is a recursive call.
     Open,
-    /// It has an error.
+    /// The declaration has an error.
     Broken,
     Whole,
 }
 
-/// A control with its variables and tables.
+/// An instance of a control, with its own variables and tables.
 pub(super) struct ControlInstance<'a> {
     ast: &'a ast::Control,
-    /// What its body sees.
+    /// The scope in which its body is lowered.
     scope: usize,
-    /// Its parameters' variables; none for objects.
-    parameters: Vec<Place>,
-    /// First values of its variables.
+    /// The variables of its parameters; parameters of extern type have none.
+    parameters: Vec<LValue>,
+    /// Statements that initialise its variables.
     first: Vec<Stmt>,
 }
 
-/// An action or control that is being put in place.
+/// An action or control that is being inlined.
 #[derive(Default)]
 pub(super) struct Frame {
-    /// It has a `return`.
+    /// The body contains a `return`.
     returns: bool,
-    /// What is copied out at its end: where to, and from where.
-    copies: Vec<(Place, Place)>,
+    /// Copies made at the end of the body, for `out` and `inout` parameters: destination and source.
+    copies: Vec<(LValue, LValue)>,
 }
 
 impl<'a> Analyser<'a> {
-    /// Takes note of an action, and checks it.
+    /// Declares an action and checks it.
     pub(super) fn declare_action(&mut self, action: &'a ast::Action) {
         let id = ActionId(self.actions.len());
         self.declare(&action.name, Symbol::Action(id));
@@ -79,25 +79,31 @@ impl<'a> Analyser<'a> {
         if self.checking {
             self.check_order(&action.parameters);
             self.trial(|this| {
-                let places = this.action_parameters(id, action.name.span);
-                this.action_body(id, &places, Vec::new(), action.name.span);
+                let lvalues = this.action_parameters(id, action.name.span);
+                this.action_body(id, &lvalues, Vec::new(), action.name.span);
             });
         }
         let broken = self.errors.len() > before;
         self.actions[id.0].state = if broken { State::Broken } else { State::Whole };
     }
 
-    /// Parameters that the control plane gives stand last.
+    /// Checks that parameters without a direction, which the control plane gives, come last.
     fn check_order(&mut self, parameters: &'a [Parameter]) {
         let is_given = |parameter: &&Parameter| parameter.direction == Direction::None;
         let mut rest = parameters.iter().skip_while(|parameter| !is_given(parameter));
         let (Some(first), Some(misplaced)) = (rest.next(), rest.find(|parameter| !is_given(parameter))) else { return };
-        let message = format!("the parameter `{}` has a direction, but comes after one without", misplaced.name.name);
-        let what = Diagnostic::new(misplaced.name.span, message, "must come before");
-        self.report(what.with_related(first.name.span, "given by a table's entries: must be last"));
+        let message = format!(
+            "the parameter `{}` has a direction, but follows a parameter without a direction",
+            misplaced.name.name
+        );
+        let what = Diagnostic::new(misplaced.name.span, message, "must come before parameters without a direction");
+        self.report(what.with_related(
+            first.name.span,
+            "parameters without a direction must come last: table entries give their values",
+        ));
     }
 
-    /// Does something whose code and slots are thrown away.
+    /// Runs a function and discards the code and the slots that it created.
     fn trial(&mut self, work: impl FnOnce(&mut Self)) {
         let (slots, headers) = (self.pipe.code.slots.len(), self.pipe.code.headers.len());
         self.discarded(work);
@@ -107,23 +113,23 @@ impl<'a> Analyser<'a> {
         self.pipe.header_at.split_off(&SlotId(slots as u32));
     }
 
-    /// Variables for the parameters of an action.
-    pub(super) fn action_parameters(&mut self, id: ActionId, span: Span) -> Vec<Place> {
+    /// Allocates variables for the parameters of an action.
+    pub(super) fn action_parameters(&mut self, id: ActionId, span: Span) -> Vec<LValue> {
         let ast = self.actions[id.0].ast;
         let parameters = ast.parameters.iter().enumerate();
-        let places = parameters.map(|(number, parameter)| {
+        let lvalues = parameters.map(|(number, parameter)| {
             let ty = self.actions[id.0].types[number];
             self.allocate(ty, &format!("{}.{}", ast.name.name, parameter.name.name), true, span)
         });
-        places.collect()
+        lvalues.collect()
     }
 
-    /// Puts the body of an action in place; `copies` are made at its end.
-    pub(super) fn action_body(&mut self, id: ActionId, places: &[Place], copies: Vec<(Place, Place)>, span: Span) {
+    /// Inlines the body of an action, followed by `copies`.
+    pub(super) fn action_body(&mut self, id: ActionId, lvalues: &[LValue], copies: Vec<(LValue, LValue)>, span: Span) {
         let ActionInfo { ast, scope, seen, .. } = self.actions[id.0];
         let before = self.open_scope(scope, seen);
-        for (parameter, place) in ast.parameters.iter().zip(places) {
-            self.declare_parameter(parameter, *place);
+        for (parameter, lvalue) in ast.parameters.iter().zip(lvalues) {
+            self.declare_parameter(parameter, *lvalue);
         }
         let context = std::mem::replace(&mut self.context, Context::Action);
         self.framed(&ast.body, copies, span);
@@ -131,13 +137,13 @@ impl<'a> Analyser<'a> {
         self.close_scope(before);
     }
 
-    fn declare_parameter(&mut self, parameter: &'a Parameter, place: Place) {
+    fn declare_parameter(&mut self, parameter: &'a Parameter, lvalue: LValue) {
         let fixed = matches!(parameter.direction, Direction::In | Direction::None).then_some(parameter.name.span);
-        self.declare(&parameter.name, Symbol::Variable(Place { fixed, ..place }));
+        self.declare(&parameter.name, Symbol::Variable(LValue { fixed, ..lvalue }));
     }
 
-    /// A body that `return` ends, and what is copied out then.
-    fn framed(&mut self, body: &'a ast::Block, copies: Vec<(Place, Place)>, span: Span) {
+    /// Lowers a body that `return` can leave, followed by the copies.
+    fn framed(&mut self, body: &'a ast::Block, copies: Vec<(LValue, LValue)>, span: Span) {
         self.frames.push(Frame { returns: false, copies });
         let (code, ()) = self.collected(|this| this.block(body));
         let frame = self.frames.pop().unwrap_or_default();
@@ -149,7 +155,7 @@ impl<'a> Analyser<'a> {
         self.copy_out(&frame.copies, span);
     }
 
-    fn copy_out(&mut self, copies: &[(Place, Place)], span: Span) {
+    fn copy_out(&mut self, copies: &[(LValue, LValue)], span: Span) {
         for (target, from) in copies {
             if let Value::Scalars(scalars) = self.read(*from, span).value {
                 self.write(*target, scalars, span);
@@ -157,42 +163,46 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// `return;`
+    /// Lowers `return;`.
     pub(super) fn leave(&mut self, span: Span) {
         match self.frames.last_mut() {
             Some(frame) if self.context != Context::Parser => {
                 frame.returns = true;
                 self.emit(Stmt::Leave(0), span);
             }
-            _ => self.error(span, "a parser has no `return`", "not possible here"),
+            _ => self.error(span, "a parser has no `return`", "not allowed here"),
         }
     }
 
-    /// `exit;`
+    /// Lowers `exit;`.
     pub(super) fn exit(&mut self, span: Span) {
         if self.context == Context::Parser {
-            return self.error(span, "a parser has no `exit`", "not possible here");
+            return self.error(span, "a parser has no `exit`", "not allowed here");
         }
         if self.inner_table {
-            let instead = Some("set a variable in the action, and test it after `apply`");
-            return self.unsupported(span, "`exit` in a table of a control that another control applies", instead);
+            let instead = Some("set a variable in the action, and test the variable after `apply`");
+            return self.unsupported(
+                span,
+                "`exit` in a table of an inner control that has `out` or `inout` parameters",
+                instead,
+            );
         }
         let copies: Vec<_> = self.frames.iter().rev().flat_map(|frame| frame.copies.iter().copied()).collect();
         self.copy_out(&copies, span);
         self.emit(Stmt::Exit, span);
     }
 
-    /// Calls an action.
+    /// Inlines a call of an action.
     pub(super) fn call_action(&mut self, id: ActionId, arguments: &'a [Argument], span: Span) -> Typed {
         let ActionInfo { ast, state, .. } = self.actions[id.0];
         let name = &ast.name;
         if !matches!(self.context, Context::Control | Context::Action) {
             let message = format!("the action `{}` cannot be called here", name.name);
-            self.error(span, message, "only in controls and actions");
+            self.error(span, message, "actions can be called in controls and actions only");
             return Typed::error(span);
         }
         if state == State::Open {
-            let what = Diagnostic::new(span, format!("the action `{}` calls itself", name.name), "not possible in P4");
+            let what = Diagnostic::new(span, format!("the action `{}` calls itself", name.name), "P4 has no recursion");
             self.report(what.with_related(name.span, "declared here"));
         }
         if state != State::Whole {
@@ -200,34 +210,34 @@ impl<'a> Analyser<'a> {
         }
         let parameters: Vec<&Parameter> = ast.parameters.iter().collect();
         let Some(bound) = self.bind(&name.name, &parameters, arguments, span) else { return Typed::error(span) };
-        let places = self.action_parameters(id, span);
+        let lvalues = self.action_parameters(id, span);
         let types = self.actions[id.0].types.clone();
-        let Some(copies) = self.copy_in(&parameters, &types, &places, &bound) else { return Typed::error(span) };
-        self.action_body(id, &places, copies, span);
+        let Some(copies) = self.copy_in(&parameters, &types, &lvalues, &bound) else { return Typed::error(span) };
+        self.action_body(id, &lvalues, copies, span);
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// Copies arguments to the variables of parameters. Returns what to copy out in the end.
+    /// Copies arguments to the variables of parameters. Returns the copies to make at the end of the body.
     pub(super) fn copy_in(
-        &mut self, parameters: &[&'a Parameter], types: &[Type], places: &[Place], arguments: &[&'a Argument],
-    ) -> Option<Vec<(Place, Place)>> {
+        &mut self, parameters: &[&'a Parameter], types: &[Type], lvalues: &[LValue], arguments: &[&'a Argument],
+    ) -> Option<Vec<(LValue, LValue)>> {
         let (mut copies, mut whole) = (Vec::new(), true);
         for (number, parameter) in parameters.iter().enumerate() {
-            let (argument, place, ty) = (arguments[number], places[number], types[number]);
+            let (argument, lvalue, ty) = (arguments[number], lvalues[number], types[number]);
             let value = match parameter.direction {
                 Direction::In | Direction::None => self.argument(argument),
                 Direction::Out | Direction::InOut => {
-                    let target = self.argument_target(argument, parameter);
+                    let target = self.argument_lvalue(argument, parameter);
                     whole &= target.is_some() || argument.value.is_none();
                     if let Some(target) = target {
                         if !self.same_as_parameter(target.ty, ty, argument.span) {
                             whole = false;
                             continue;
                         }
-                        copies.push((target, place));
+                        copies.push((target, lvalue));
                     }
                     if parameter.direction == Direction::Out && self.again {
-                        self.clear(place, argument.span);
+                        self.clear(lvalue, argument.span);
                     }
                     match target {
                         Some(target) if parameter.direction == Direction::InOut => self.read(target, argument.span),
@@ -236,7 +246,7 @@ impl<'a> Analyser<'a> {
                 }
             };
             match self.scalars(value, ty) {
-                Some(scalars) if place.ty != Type::Error => self.write(place, scalars, argument.span),
+                Some(scalars) if lvalue.ty != Type::Error => self.write(lvalue, scalars, argument.span),
                 _ => whole = false,
             }
         }
@@ -246,13 +256,13 @@ impl<'a> Analyser<'a> {
     fn same_as_parameter(&mut self, found: Type, expected: Type, span: Span) -> bool {
         if found != expected && found != Type::Error && expected != Type::Error {
             let message = format!("expected `{}`, found `{}`", self.types.display(expected), self.types.display(found));
-            let what = Diagnostic::new(span, message, "what is written must have just this type");
-            self.report(what.with_help("use a variable of that type, and copy it"));
+            let what = Diagnostic::new(span, message, "an `out` or `inout` argument must have exactly this type");
+            self.report(what.with_help("use a variable of that type, and copy its value"));
         }
         found == expected
     }
 
-    /// Takes note of a control, and checks it.
+    /// Declares a control and checks it.
     pub(super) fn declare_control(&mut self, control: &'a ast::Control) {
         let id = ControlId(self.controls.len());
         self.declare(&control.name, Symbol::Control(id));
@@ -271,7 +281,7 @@ impl<'a> Analyser<'a> {
         self.controls[id.0].state == State::Whole
     }
 
-    /// Variables, and objects, for parameters.
+    /// Creates the symbols of parameters: variables, or objects for parameters of extern type.
     pub(super) fn fresh_parameters(&mut self, parameters: &'a [Parameter], prefix: &str) -> Vec<Symbol<'a>> {
         let fresh = parameters.iter().map(|parameter| match self.type_of(&parameter.ty) {
             Type::Extern(number) => Symbol::Object(number),
@@ -288,25 +298,25 @@ impl<'a> Analyser<'a> {
         fresh.collect()
     }
 
-    /// Declares parameters in the current scope.
-    pub(super) fn declare_parameters(&mut self, parameters: &'a [Parameter], symbols: Vec<Symbol<'a>>) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// Declares parameters in the current scope and returns their variables.
+    pub(super) fn declare_parameters(&mut self, parameters: &'a [Parameter], symbols: Vec<Symbol<'a>>) -> Vec<LValue> {
+        let mut lvalues = Vec::new();
         for (parameter, symbol) in parameters.iter().zip(symbols) {
             match symbol {
-                Symbol::Variable(place) => {
-                    places.push(place);
-                    self.declare_parameter(parameter, place);
+                Symbol::Variable(lvalue) => {
+                    lvalues.push(lvalue);
+                    self.declare_parameter(parameter, lvalue);
                 }
                 other => {
-                    places.push(Place::BROKEN);
+                    lvalues.push(LValue::BROKEN);
                     self.declare(&parameter.name, other);
                 }
             }
         }
-        places
+        lvalues
     }
 
-    /// A control with variables, objects and tables of its own. `prefix` comes before the names of its tables.
+    /// Instantiates a control: its variables, objects and tables. `prefix` is prepended to the names of its tables.
     pub(super) fn instantiate_control(
         &mut self, id: ControlId, parameters: Vec<Symbol<'a>>, path: &str, prefix: &str,
     ) -> ControlInstance<'a> {
@@ -324,7 +334,7 @@ impl<'a> Analyser<'a> {
         ControlInstance { ast, scope, parameters, first }
     }
 
-    /// Something declared within a control or parser.
+    /// Lowers a declaration within a control or parser.
     pub(super) fn local(&mut self, local: &'a Local, path: &str, prefix: &str) {
         match local {
             Local::Const(constant) => self.local_constant(constant),
@@ -335,8 +345,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// What a control does, from its variables' first values on.
-    pub(super) fn control_body(&mut self, instance: &ControlInstance<'a>, copies: Vec<(Place, Place)>, span: Span) {
+    /// Lowers the `apply` block of a control, preceded by the initialisation of its variables.
+    pub(super) fn control_body(&mut self, instance: &ControlInstance<'a>, copies: Vec<(LValue, LValue)>, span: Span) {
         self.spend(instance.first.len() as u32, span);
         self.code.extend(instance.first.iter().cloned());
         let before = self.open_scope(instance.scope, u32::MAX);
@@ -358,24 +368,24 @@ impl<'a> Analyser<'a> {
         self.declare(&instance.name, symbol);
     }
 
-    /// A control within a control.
+    /// Instantiates a control within a control.
     fn inner_control(&mut self, id: ControlId, instance: &'a ast::Instance, path: &str, prefix: &str) -> Symbol<'a> {
         let ControlInfo { ast, state, .. } = self.controls[id.0];
         if self.context != Context::Control {
-            self.error(instance.name.span, "a parser cannot have a control", "not possible here");
+            self.error(instance.name.span, "a parser cannot instantiate a control", "not allowed here");
             return Symbol::Broken;
         }
         if let Some(argument) = instance.arguments.first() {
             self.error(argument.span, format!("`{}` takes no arguments here", ast.name.name), "expected `()`");
         }
         if state == State::Open {
-            let message = format!("the control `{}` has itself as a part", ast.name.name);
-            self.error(instance.name.span, message, "not possible in P4");
+            let message = format!("the control `{}` instantiates itself", ast.name.name);
+            self.error(instance.name.span, message, "P4 has no recursion");
         }
         if state != State::Whole {
             return Symbol::Broken;
         }
-        // Far more work than a statement.
+        // Instantiating a control is far more work than lowering a statement.
         if !self.spend(100, instance.name.span) {
             return Symbol::Broken;
         }
@@ -387,31 +397,31 @@ impl<'a> Analyser<'a> {
         let made = self.instantiate_control(id, parameters, path, &prefix);
         (self.again, self.inner_table, self.checking) = outer;
         self.applied.push(made);
-        Symbol::Instance(InstanceNumber(self.applied.len() - 1))
+        Symbol::Instance(ControlInstanceId(self.applied.len() - 1))
     }
 
-    /// `instance.apply(arguments)`
-    pub(super) fn apply_control(&mut self, number: InstanceNumber, arguments: &'a [Argument], span: Span) -> Typed {
+    /// Lowers `instance.apply(arguments)`.
+    pub(super) fn apply_control(&mut self, number: ControlInstanceId, arguments: &'a [Argument], span: Span) -> Typed {
         if self.context != Context::Control {
-            self.error(span, "a control can only be applied in the `apply` block of a control", "not possible here");
+            self.error(span, "a control can only be applied in the `apply` block of a control", "not allowed here");
             return Typed::error(span);
         }
         let ast = self.applied[number.0].ast;
-        let places = self.applied[number.0].parameters.clone();
-        let types: Vec<Type> = places.iter().map(|place| place.ty).collect();
+        let lvalues = self.applied[number.0].parameters.clone();
+        let types: Vec<Type> = lvalues.iter().map(|lvalue| lvalue.ty).collect();
         let parameters: Vec<&Parameter> = ast.parameters.iter().collect();
         if let Some(object) = types.iter().position(|ty| *ty == Type::Error) {
             let name = &parameters[object].name;
             let what = format!("`apply` of a control with an object (`{}`) as a parameter", name.name);
-            self.unsupported(span, &what, Some("use the object in the control that has it"));
+            self.unsupported(span, &what, Some("call the object's methods in the control that declares the object"));
             return Typed::error(span);
         }
         let Some(bound) = self.bind(&ast.name.name, &parameters, arguments, span) else { return Typed::error(span) };
         let again = std::mem::replace(&mut self.again, true);
-        let copies = self.copy_in(&parameters, &types, &places, &bound);
+        let copies = self.copy_in(&parameters, &types, &lvalues, &bound);
         self.again = again;
         let Some(copies) = copies else { return Typed::error(span) };
-        // Its parts are those made with it: only its body is lowered again.
+        // The instance's variables and tables exist already: only its body is lowered again.
         let instance = &self.applied[number.0];
         let (first, scope) = (instance.first.clone(), instance.scope);
         let instance = ControlInstance { ast, scope, parameters: Vec::new(), first };
@@ -419,8 +429,8 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// The slots of parameters that a table's entries give.
-    pub(super) fn slots_of(&self, place: Place) -> impl Iterator<Item = SlotId> + use<> {
-        (place.slot..place.slot + self.types.size(place.ty)).map(SlotId)
+    /// Returns the slots of a variable.
+    pub(super) fn slots_of(&self, lvalue: LValue) -> impl Iterator<Item = SlotId> + use<> {
+        (lvalue.slot..lvalue.slot + self.types.size(lvalue.ty)).map(SlotId)
     }
 }

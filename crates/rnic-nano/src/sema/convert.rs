@@ -1,4 +1,4 @@
-//! Values of one type as values of another: what happens by itself, and what a cast does.
+//! Implicit conversions and casts.
 
 use super::integer::Integer;
 use super::typed::{Typed, Value};
@@ -10,7 +10,7 @@ use crate::hir;
 use crate::source::Span;
 
 impl<'a> Analyser<'a> {
-    /// A value where one of type `to` is expected. What does not become that by itself is reported.
+    /// Converts a value implicitly to the type `to`; reports an error if that is not possible.
     pub(super) fn converted(&mut self, value: Typed, to: Type) -> Typed {
         let span = value.span;
         if value.ty == to || value.is_error() {
@@ -33,7 +33,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// The scalars of a value where one of type `to` is expected.
+    /// Converts a value implicitly to the type `to` and returns its scalars.
     pub(super) fn scalars(&mut self, value: Typed, to: Type) -> Option<Vec<hir::Expr>> {
         match self.converted(value, to).value {
             Value::Scalars(scalars) => Some(scalars),
@@ -52,15 +52,17 @@ impl<'a> Analyser<'a> {
                 what.with_help(format!("write `({expected}) value`"))
             }
             (Type::Bool, Type::Bit(width)) => what.with_help(format!("write `condition ? {width}w1 : 0`")),
-            (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Bool) => what.with_help("compare it: `value != 0`"),
+            (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Bool) => {
+                what.with_help("compare the value: `value != 0`")
+            }
             (Type::Bit(_) | Type::Int(_) | Type::Integer, Type::Enum(_)) => {
-                what.with_help(format!("name a member, `{expected}.NAME`, or cast a value of its type"))
+                what.with_help(format!("write a member, `{expected}.NAME`, or cast a value of the underlying type"))
             }
             _ => what,
         });
     }
 
-    /// A number in so many bits; one that does not fit is reported.
+    /// Converts a constant to `width` bits; reports an error if it does not fit.
     fn fitted(&mut self, number: Integer, ty: Type, width: u32, signed: bool, span: Span) -> Typed {
         match number.to_bits(width, signed) {
             Some(bits) => Typed::scalar(ty, fold::constant(bits, width), span),
@@ -78,7 +80,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// A struct or header from its fields' values, in order or by name.
+    /// Builds a struct or header from the values of its fields, in order or by name.
     fn structured(&mut self, items: Vec<(Option<Ident>, Typed)>, to: Type, span: Span) -> Typed {
         let info = self.types.info(to).expect("a struct");
         let fields: Vec<_> = info.fields.iter().map(|field| (field.name.clone(), field.ty)).collect();
@@ -101,12 +103,16 @@ impl<'a> Analyser<'a> {
         &mut self, mut items: Vec<(Option<Ident>, Typed)>, fields: &[(std::rc::Rc<str>, Type)], to: Type, span: Span,
     ) -> Option<Vec<Typed>> {
         let name = self.types.display(to);
-        let names = || super::scope::they_are(&fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>());
+        let names = || super::scope::list_of_names(&fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>());
         if items.iter().any(|(name, _)| name.is_some()) {
             for (number, (field, value)) in items.iter().enumerate() {
                 self.search(2 * items.len(), value.span);
                 let Some(field) = field else {
-                    self.error(value.span, "fields are given by name or in order, not both", "without a name");
+                    self.error(
+                        value.span,
+                        "fields must be given all by name or all in order",
+                        "this value has no name",
+                    );
                     return None;
                 };
                 if !fields.iter().any(|(name, _)| *name == field.name) {
@@ -116,8 +122,11 @@ impl<'a> Analyser<'a> {
                 if let Some((first, _)) =
                     items[..number].iter().find(|(other, _)| other.as_ref().is_some_and(|o| o.name == field.name))
                 {
-                    let what =
-                        Diagnostic::new(field.span, format!("the field `{}` is given twice", field.name), "here again");
+                    let what = Diagnostic::new(
+                        field.span,
+                        format!("the field `{}` is given twice", field.name),
+                        "given again here",
+                    );
                     let first = first.as_ref().map_or(span, |first| first.span);
                     self.report(what.with_related(first, "given here first"));
                     return None;
@@ -131,15 +140,15 @@ impl<'a> Analyser<'a> {
             return None;
         }
         if items.first().is_some_and(|(name, _)| name.is_some()) {
-            let place = |name: &Option<Ident>| {
+            let position_of = |name: &Option<Ident>| {
                 fields.iter().position(|(field, _)| name.as_ref().is_some_and(|n| n.name == *field))
             };
-            items.sort_by_key(|(name, _)| place(name));
+            items.sort_by_key(|(name, _)| position_of(name));
         }
         Some(items.into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Two values that must have one type.
+    /// Converts two values implicitly to a common type.
     pub(super) fn same_type(&mut self, a: Typed, b: Typed, span: Span) -> Option<(Typed, Typed)> {
         if a.is_error() || b.is_error() {
             return None;
@@ -147,7 +156,8 @@ impl<'a> Analyser<'a> {
         if a.ty == b.ty {
             return Some((a, b));
         }
-        // The one that can become the other's type does: numbers and lists, then members of enumerations with a type.
+        // The operand with the lower rank converts to the other's type: integers and lists convert first, then members
+        // of serializable enums.
         let to_first = rank(a.ty) > rank(b.ty);
         let (from, to) = if to_first { (b, a) } else { (a, b) };
         let (found, expected) = (from.ty, to.ty);
@@ -169,10 +179,10 @@ impl<'a> Analyser<'a> {
             let what = Diagnostic::new(span, message, "both must have the same type");
             self.report(match (first, second) {
                 (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => {
-                    what.with_help(format!("cast one of them: `({a}) value`"))
+                    what.with_help(format!("cast one operand: `({a}) value`"))
                 }
                 (Type::Bit(x), Type::Int(y)) | (Type::Int(x), Type::Bit(y)) if x == y => {
-                    what.with_help(format!("cast one of them: `({a}) value`"))
+                    what.with_help(format!("cast one operand: `({a}) value`"))
                 }
                 _ => what,
             });
@@ -182,14 +192,14 @@ impl<'a> Analyser<'a> {
         (!from.is_error()).then_some(if to_first { (to, from) } else { (from, to) })
     }
 
-    /// `(T) value`
+    /// Lowers a cast: `(T) value`.
     pub(super) fn cast(&mut self, value: Typed, to: Type, span: Span) -> Typed {
         let value = Typed { span, ..value };
         if value.is_error() || to == Type::Error {
             return Typed::error(span);
         }
         let from = value.ty;
-        // Out of an enumeration first: its values are those of its type.
+        // An enum is first converted to its underlying type.
         if let Type::Enum(number) = from
             && let Some(representation) = self.types.enums[number as usize].representation
             && !matches!(to, Type::Enum(_))
@@ -206,11 +216,7 @@ impl<'a> Analyser<'a> {
             (Type::Bit(_) | Type::Int(_), Type::Integer) => match value.as_integer() {
                 Some(number) => Typed::integer(number, span),
                 None => {
-                    self.error(
-                        span,
-                        "only what is known when the program is compiled can become an `int`",
-                        "not a constant",
-                    );
+                    self.error(span, "only a compile-time constant can be cast to `int`", "not a constant");
                     Typed::error(span)
                 }
             },
@@ -246,7 +252,7 @@ impl<'a> Analyser<'a> {
             return match number.to_bits(1, false) {
                 Some(bit) => Typed::scalar(to, fold::constant(bit, 1), span),
                 None => {
-                    self.error(span, format!("{number} cannot become a `bool`"), "only 0 and 1 can");
+                    self.error(span, format!("{number} cannot be cast to `bool`"), "only 0 and 1 can be");
                     Typed::error(span)
                 }
             };
@@ -256,12 +262,12 @@ impl<'a> Analyser<'a> {
 
     fn impossible_cast(&mut self, from: Type, to: Type, span: Span) -> Typed {
         let (a, b) = (self.types.display(from), self.types.display(to));
-        let what = Diagnostic::new(span, format!("`{a}` cannot become `{b}`"), "no such cast");
+        let what = Diagnostic::new(span, format!("`{a}` cannot be cast to `{b}`"), "no such cast");
         self.report(match (from, to) {
-            (Type::Bit(width), Type::Int(_)) => what.with_help(format!("first to `int<{width}>`, then to `{b}`")),
-            (Type::Int(width), Type::Bit(_)) => what.with_help(format!("first to `bit<{width}>`, then to `{b}`")),
-            (Type::Bool, Type::Bit(_)) => what.with_help(format!("first to `bit<1>`, then to `{b}`")),
-            (Type::Bit(_) | Type::Int(_), Type::Bool) => what.with_help("compare it: `value != 0`"),
+            (Type::Bit(width), Type::Int(_)) => what.with_help(format!("cast to `int<{width}>` first, then to `{b}`")),
+            (Type::Int(width), Type::Bit(_)) => what.with_help(format!("cast to `bit<{width}>` first, then to `{b}`")),
+            (Type::Bool, Type::Bit(_)) => what.with_help(format!("cast to `bit<1>` first, then to `{b}`")),
+            (Type::Bit(_) | Type::Int(_), Type::Bool) => what.with_help("compare the value: `value != 0`"),
             _ => what,
         });
         Typed::error(span)
@@ -275,7 +281,7 @@ fn bounds(width: u32, signed: bool) -> (Integer, Integer) {
     (least, Integer::new(false, greatest))
 }
 
-/// What becomes the other's type comes first.
+/// Ranks types for [`Analyser::same_type`]: the operand whose type has the lower rank is converted.
 fn rank(ty: Type) -> u32 {
     match ty {
         Type::Integer | Type::List => 0,
@@ -284,7 +290,7 @@ fn rank(ty: Type) -> u32 {
     }
 }
 
-/// `1 field`, `2 fields`.
+/// Formats a count with its noun: `1 field`, `2 fields`.
 pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

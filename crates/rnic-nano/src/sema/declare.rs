@@ -1,17 +1,17 @@
-//! The top level.
+//! Top-level declarations.
 
-use super::scope::{ExternObject, Symbol, nearest};
+use super::scope::{ExternObject, Symbol};
 use super::typed::Typed;
 use super::types::{EnumInfo, Type, width_for};
 use super::{Analyser, fold};
 use crate::ast::{self, Ident, Item, ItemKind, TypeKind};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir;
 use crate::source::Span;
 use std::collections::BTreeMap;
 
 impl<'a> Analyser<'a> {
-    /// Constants that are given from outside must exist.
+    /// Checks that each constant whose value a user replaces exists.
     pub(super) fn check_overrides(&mut self) {
         let errors = self.module.items.iter().filter_map(|item| match &item.kind {
             ItemKind::Error(names) => Some(names),
@@ -22,19 +22,19 @@ impl<'a> Analyser<'a> {
             ItemKind::Const(constant) => Some(&*constant.name.name),
             _ => None,
         });
-        // Those of the program come before those of what it includes.
+        // The program's own constants come before those of included files.
         let mut names: Vec<&str> = constants.collect();
         names.reverse();
         for (number, (name, _)) in self.overrides.iter().enumerate() {
             let message = if self.overrides[..number].iter().any(|(other, _)| other == name) {
                 format!("the constant `{name}` is given twice")
             } else if !names.contains(&name.as_str()) {
-                format!("the program has no constant `{name}` that could be given another value")
+                format!("the program has no constant `{name}` whose value can be replaced")
             } else {
                 continue;
             };
             let what = Diagnostic::new(Span::default(), message, "in this program");
-            let known = super::scope::they_are(&names);
+            let known = super::scope::list_of_names(&names);
             self.report(what.with_help(match nearest(name, names.iter().copied()) {
                 Some(near) if !names.contains(&name.as_str()) => format!("did you mean `{near}`? {known}"),
                 _ => known,
@@ -42,7 +42,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Something of the top level.
+    /// Processes a top-level declaration.
     pub(super) fn item(&mut self, item: &'a Item) {
         if self.stopped {
             return;
@@ -105,7 +105,7 @@ impl<'a> Analyser<'a> {
             let message = if simple {
                 format!("the value {given} given for the constant `{name}` does not fit in `{ty}`")
             } else {
-                format!("the constant `{name}` cannot be given another value")
+                format!("the value of the constant `{name}` cannot be replaced")
             };
             self.error(span, message, &format!("it is of type `{ty}`"));
             Typed::error(span)
@@ -117,10 +117,11 @@ impl<'a> Analyser<'a> {
         let Some(mut info) = fields else { return self.declare(&of.name, Symbol::Broken) };
         (info.name, info.span) = (of.name.name.clone(), of.name.span);
         if header && info.bits % 8 != 0 {
-            let message = format!("the header `{}` has {} bits: no whole number of bytes", info.name, info.bits);
+            let message =
+                format!("the header `{}` has {} bits, which is not a whole number of bytes", info.name, info.bits);
             let missing = super::convert::count(8 - (info.bits % 8) as usize, "bit");
             let what = Diagnostic::new(of.name.span, message, format!("{missing} missing"));
-            self.report(what.with_help(format!("add a field for padding: `bit<{}> reserved;`", 8 - info.bits % 8)));
+            self.report(what.with_help(format!("add a padding field: `bit<{}> reserved;`", 8 - info.bits % 8)));
         }
         let number = self.types.structs.len() as u32;
         self.types.structs.push(info);
@@ -132,7 +133,7 @@ impl<'a> Analyser<'a> {
         if let Some((ty, span)) = representation
             && !matches!(ty, Type::Bit(_) | Type::Int(_) | Type::Error)
         {
-            let message = format!("the values of an enumeration cannot be `{}`", self.types.display(ty));
+            let message = format!("an enum cannot have the underlying type `{}`", self.types.display(ty));
             self.error(span, message, "expected `bit<W>` or `int<W>`");
             return self.declare(&of.name, Symbol::Broken);
         }
@@ -141,8 +142,11 @@ impl<'a> Analyser<'a> {
         let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
         for (number, (name, value)) in of.members.iter().enumerate() {
             if let Some(first) = seen.insert(&*name.name, name.span) {
-                let what =
-                    Diagnostic::new(name.span, format!("the member `{}` is declared twice", name.name), "here again");
+                let what = Diagnostic::new(
+                    name.span,
+                    format!("the member `{}` is declared twice", name.name),
+                    "declared again here",
+                );
                 self.report(what.with_related(first, "declared here first"));
                 continue;
             }
@@ -174,27 +178,30 @@ impl<'a> Analyser<'a> {
                     format!("the member `{}` has no value", name.name),
                     "expected `= value`",
                 );
-                self.report(what.with_help("every member of an enumeration with a type has a value"));
+                self.report(what.with_help("every member of an enum with an underlying type needs a value"));
                 None
             }
             (Some(value), None) => {
                 let what = Diagnostic::new(
                     value.span,
-                    "a member of an enumeration without a type has no value",
-                    "not possible here",
+                    "a member of an enum without an underlying type cannot have a value",
+                    "not allowed here",
                 );
-                self.report(what.with_help("give the enumeration a type: `enum bit<8> NAME { ... }`"));
+                self.report(what.with_help("give the enum an underlying type: `enum bit<8> NAME { ... }`"));
                 None
             }
         }
     }
 
-    /// An error may be declared in several places, but once.
+    /// Declares error constants: there may be several `error` declarations, but each name may occur only once.
     fn check_errors(&mut self, names: &'a [Ident]) {
         for name in names {
             if let Some(first) = self.types.failures_at.insert(&name.name, name.span) {
-                let what =
-                    Diagnostic::new(name.span, format!("the error `{}` is declared twice", name.name), "here again");
+                let what = Diagnostic::new(
+                    name.span,
+                    format!("the error `{}` is declared twice", name.name),
+                    "declared again here",
+                );
                 self.report(what.with_related(first, "declared here first"));
             }
         }
@@ -204,7 +211,7 @@ impl<'a> Analyser<'a> {
         let symbol = match self.instance_kind(instance) {
             Some(Symbol::Package(_)) => {
                 if let Some(first) = self.main {
-                    let what = Diagnostic::new(item.span, "a program has one `main`", "a second one");
+                    let what = Diagnostic::new(item.span, "a program has exactly one `main`", "a second one");
                     self.report(what.with_related(first.span, "the first one"));
                 }
                 self.main = self.main.or(Some(item));
@@ -212,8 +219,8 @@ impl<'a> Analyser<'a> {
             }
             Some(Symbol::Type(Type::Extern(_))) => self.extern_object(instance, &instance.name.name),
             Some(Symbol::Control(_)) => {
-                let instead = Some("declare it in the control that applies it");
-                self.unsupported(instance.name.span, "a control as an object of the top level", instead);
+                let instead = Some("instantiate the control within the control that applies it");
+                self.unsupported(instance.name.span, "a control instantiated at the top level", instead);
                 Symbol::Broken
             }
             _ => Symbol::Broken,
@@ -221,11 +228,11 @@ impl<'a> Analyser<'a> {
         self.declare(&instance.name, symbol);
     }
 
-    /// What an object is made of; what cannot be made is reported.
+    /// Returns the symbol that an instantiation instantiates; reports an error if it cannot be instantiated.
     pub(super) fn instance_kind(&mut self, instance: &'a ast::Instance) -> Option<Symbol<'a>> {
         let TypeKind::Named { name, .. } = &instance.ty.kind else {
-            let message = "values are declared as variables, not as objects";
-            self.error(instance.ty.span, message, "not a kind of object");
+            let message = "a type of values cannot be instantiated: declare a variable";
+            self.error(instance.ty.span, message, "not an extern, control or parser");
             return None;
         };
         let symbol = self.lookup(name);
@@ -234,15 +241,19 @@ impl<'a> Analyser<'a> {
             return Some(symbol);
         }
         if let Symbol::Parser(_) = symbol {
-            self.unsupported(name.span, "a parser within a parser or control", Some("put its states into the parser"));
+            self.unsupported(
+                name.span,
+                "a parser instantiated within a parser or control",
+                Some("copy its states into the parser"),
+            );
             return None;
         }
-        let message = format!("`{}` is {}: no object can be made of it", name.name, symbol.what());
-        self.error(name.span, message, "not a kind of object");
+        let message = format!("`{}` is {}: it cannot be instantiated", name.name, symbol.what());
+        self.error(name.span, message, "not an extern, control or parser");
         None
     }
 
-    /// An object of the architecture.
+    /// Declares an instance of an extern.
     pub(super) fn extern_object(&mut self, instance: &'a ast::Instance, path: &str) -> Symbol<'a> {
         let TypeKind::Named { name, arguments: types } = &instance.ty.kind else { return Symbol::Broken };
         let Symbol::Type(Type::Extern(number)) = self.lookup(name) else { return Symbol::Broken };
@@ -251,8 +262,8 @@ impl<'a> Analyser<'a> {
         let Some(types) = self.object_types(of, types, instance) else { return Symbol::Broken };
         let fitting = of.constructors.iter().find(|c| c.parameters.len() == instance.arguments.len());
         let Some(constructor) = fitting.or(of.constructors.first()) else {
-            let message = format!("a program cannot make an object of `{}`", of.name.name);
-            self.error(instance.ty.span, message, "given by the architecture");
+            let message = format!("a program cannot instantiate `{}`", of.name.name);
+            self.error(instance.ty.span, message, "the architecture provides this object");
             return Symbol::Broken;
         };
         let parameters: Vec<&ast::Parameter> = constructor.parameters.iter().collect();
@@ -262,7 +273,7 @@ impl<'a> Analyser<'a> {
         for (parameter, argument) in parameters.iter().zip(bound) {
             let ty = self.type_of(&parameter.ty);
             let value = self.discarded(|this| this.argument(argument));
-            arguments.extend(self.known_scalar(value, ty, "an argument of an object"));
+            arguments.extend(self.known_scalar(value, ty, "a constructor's argument"));
         }
         if self.errors.len() > before {
             return Symbol::Broken;
@@ -287,7 +298,8 @@ impl<'a> Analyser<'a> {
             let message = format!("`{}` takes {expected}, found {}", of.name.name, given.len());
             let what = Diagnostic::new(instance.ty.span, message, "wrong number of type arguments");
             self.report(match of.type_parameters.len() {
-                1 => what.with_help(format!("for example `{}<bit<32>>(...) {};`", of.name.name, instance.name.name)),
+                1 => what
+                    .with_help(format!("write, for example, `{}<bit<32>>(...) {};`", of.name.name, instance.name.name)),
                 _ => what,
             });
             return None;
@@ -296,7 +308,7 @@ impl<'a> Analyser<'a> {
         for given in given {
             let ty = self.stored_type(given);
             if self.types.has_header(ty) || (self.types.size(ty) == 0 && ty != Type::Error) {
-                let message = format!("an object cannot hold `{}`", self.types.display(ty));
+                let message = format!("an extern object cannot hold `{}`", self.types.display(ty));
                 self.error(given.span, message, "expected a scalar, or a struct of scalars");
             }
             types.push(ty);
@@ -305,7 +317,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// A scalar's bits, in two's complement; those of an `int` must not be negative.
+/// Returns a scalar's bits in two's complement; `None` for a negative `int`.
 fn bits_of(value: &Typed) -> Option<u128> {
     match &value.value {
         super::typed::Value::Integer(number) => number.to_bits(128, false),

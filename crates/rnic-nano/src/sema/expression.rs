@@ -1,4 +1,4 @@
-//! Expressions.
+//! Lowering of expressions.
 
 use super::call::Want;
 use super::integer::Integer;
@@ -6,12 +6,12 @@ use super::typed::{Typed, Value};
 use super::types::Type;
 use super::{Analyser, Symbol, fold};
 use crate::ast::{BinaryOp, Expr, ExprKind, Ident};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Stmt};
 use crate::source::Span;
 
 impl<'a> Analyser<'a> {
-    /// The value of an expression. Calls in it are appended to the code.
+    /// Lowers an expression and returns its value. Calls in the expression are appended to the code.
     pub(super) fn expression(&mut self, expr: &'a Expr) -> Typed {
         let refused = Typed::error(expr.span);
         self.nested(expr.span, refused, |this| this.expression_kind(expr))
@@ -63,7 +63,7 @@ impl<'a> Analyser<'a> {
         let number = Integer::new(false, value);
         let Some((width, signed)) = width else { return Typed::integer(number, span) };
         if !(1..=128).contains(&width) {
-            self.error(span, format!("a width of {width} is not possible"), "1 to 128 bits");
+            self.error(span, format!("the width {width} is out of range"), "1 to 128 bits");
             return Typed::error(span);
         }
         let ty = if signed { Type::Int(width) } else { Type::Bit(width) };
@@ -79,11 +79,11 @@ impl<'a> Analyser<'a> {
                 self.spend(size, span);
                 Typed { span, ..value }
             }
-            Symbol::Variable(place) => self.read(place, span),
+            Symbol::Variable(lvalue) => self.read(lvalue, span),
             other => {
                 let message = format!("`{}` is {}, not a value", name.name, other.what());
-                let what = Diagnostic::new(span, message, "a value is expected here");
-                self.report(match self.place_of_name(&name.name) {
+                let what = Diagnostic::new(span, message, "expected a value");
+                self.report(match self.span_of_name(&name.name) {
                     Some(first) => what.with_related(first, "declared here"),
                     None => what,
                 });
@@ -94,8 +94,8 @@ impl<'a> Analyser<'a> {
 
     fn member(&mut self, expr: &'a Expr, base: &'a Expr, member: &'a Ident) -> Typed {
         let span = expr.span;
-        if let Some(place) = self.place_of(expr) {
-            return self.read(place, span);
+        if let Some(lvalue) = self.lvalue_of(expr) {
+            return self.read(lvalue, span);
         }
         if let Some(ty) = self.named_type(base) {
             return self.type_member(ty, member, span);
@@ -121,7 +121,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// `ENUM.MEMBER` and `error.MEMBER`.
+    /// Lowers `ENUM.MEMBER` and `error.MEMBER`.
     fn type_member(&mut self, ty: Type, member: &Ident, span: Span) -> Typed {
         let (found, names): (_, Vec<&str>) = match ty {
             Type::Enum(number) => {
@@ -136,7 +136,7 @@ impl<'a> Analyser<'a> {
             Type::Error => return Typed::error(span),
             ty => {
                 let message = format!("the type `{}` has no members", self.types.display(ty));
-                self.error(span, message, "a value is expected here");
+                self.error(span, message, "expected a value");
                 return Typed::error(span);
             }
         };
@@ -145,9 +145,9 @@ impl<'a> Analyser<'a> {
             self.search(members, span);
             return Typed::scalar(ty, fold::constant(value, width), span);
         }
-        let help = match super::scope::nearest(&member.name, names.iter().copied()) {
+        let help = match nearest(&member.name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => super::scope::they_are(&names),
+            None => super::scope::list_of_names(&names),
         };
         let message = format!("`{}` has no member `{}`", self.types.display(ty), member.name);
         self.report(Diagnostic::new(member.span, message, "unknown member").with_help(help));
@@ -158,10 +158,10 @@ impl<'a> Analyser<'a> {
         let value = self.expression(value);
         let (Type::Bit(width) | Type::Int(width)) = value.ty else {
             if !value.is_error() {
-                let message = format!("bits of `{}` cannot be taken", self.types.display(value.ty));
+                let message = format!("a slice of `{}` is not possible", self.types.display(value.ty));
                 let what = Diagnostic::new(span, message, "only `bit` and `int` with a width have bits");
                 self.report(match value.ty {
-                    Type::Integer => what.with_help("give it a width: `(bit<32>) value`"),
+                    Type::Integer => what.with_help("give the number a width: `(bit<32>) value`"),
                     _ => what,
                 });
             }
@@ -177,7 +177,7 @@ impl<'a> Analyser<'a> {
         let mut values: Vec<(Option<Ident>, Typed)> = Vec::new();
         for item in items {
             let Some(expr) = &item.value else {
-                self.unsupported(item.span, "`_` in a list", Some("write a value"));
+                self.unsupported(item.span, "`_` in a list expression", Some("write a value"));
                 return Typed::error(span);
             };
             let position = self.code.len();
@@ -195,7 +195,7 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::List, value: Value::List(values), span }
     }
 
-    /// `a && b` and `a || b`: the second only if the first does not decide.
+    /// Lowers `a && b` and `a || b`. The second operand is evaluated only if the first does not decide the result.
     fn logical(&mut self, op: BinaryOp, a: &'a Expr, b: &'a Expr, span: Span) -> Typed {
         let left = self.condition(a);
         let (code, right) = self.collected(|this| this.condition(b));
@@ -219,7 +219,7 @@ impl<'a> Analyser<'a> {
         self.read(result, span)
     }
 
-    /// A value of type `bool`; anything else is reported.
+    /// Lowers an expression of type `bool`; reports an error for another type.
     pub(super) fn condition(&mut self, expr: &'a Expr) -> Option<hir::Expr> {
         let value = self.expression(expr);
         if value.ty == Type::Bool {
@@ -227,9 +227,9 @@ impl<'a> Analyser<'a> {
         }
         if !value.is_error() {
             let message = format!("expected `bool`, found `{}`", self.types.display(value.ty));
-            let what = Diagnostic::new(expr.span, message, "a condition is expected here");
+            let what = Diagnostic::new(expr.span, message, "expected a condition");
             self.report(match value.ty {
-                Type::Bit(_) | Type::Int(_) | Type::Integer => what.with_help("compare it: `value != 0`"),
+                Type::Bit(_) | Type::Int(_) | Type::Integer => what.with_help("compare the value: `value != 0`"),
                 _ => what,
             });
         }
@@ -266,7 +266,7 @@ impl<'a> Analyser<'a> {
         self.branches(condition, ty, (code_a, first), (code_b, second), span)
     }
 
-    /// A conditional whose values need calls: only that of the value that is taken are made.
+    /// Lowers a conditional expression whose values contain calls: only the calls in the chosen value are made.
     fn branches(&mut self, condition: hir::Expr, ty: Type, a: Branch, b: Branch, span: Span) -> Typed {
         let result = self.temporary(ty, "value", span);
         if self.stopped {
@@ -282,5 +282,5 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Calls and then the value.
+/// The statements of a branch and the value after them.
 type Branch = (Vec<Stmt>, Vec<hir::Expr>);

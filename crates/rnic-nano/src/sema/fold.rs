@@ -1,9 +1,9 @@
-//! Expressions of the checked program, computed at once where all operands are known.
+//! Constant folding: constructors of HIR expressions that compute the value if all operands are constants.
 
 use super::integer::mask;
 use crate::hir::{BinaryOp, Expr, ExprKind, SlotId, UnaryOp};
 
-/// A number; bits above the width are cut off.
+/// Creates a constant; bits above the width are dropped.
 pub(super) fn constant(value: u128, width: u32) -> Expr {
     Expr { width, kind: ExprKind::Const(value & mask(width)) }
 }
@@ -12,7 +12,7 @@ pub(super) fn slot(slot: u32, width: u32) -> Expr {
     Expr { width, kind: ExprKind::Slot(SlotId(slot)) }
 }
 
-/// The value of what is known.
+/// Returns the value of a constant.
 pub(super) fn known(expr: &Expr) -> Option<u128> {
     match expr.kind {
         ExprKind::Const(value) => Some(value),
@@ -45,7 +45,7 @@ pub(super) fn binary(op: BinaryOp, a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// `a && b` of what has no effects.
+/// Builds `a && b` from operands without side effects.
 pub(super) fn and(a: Expr, b: Expr) -> Expr {
     match (known(&a), known(&b)) {
         (Some(1), _) => b,
@@ -54,7 +54,7 @@ pub(super) fn and(a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// Bits `low` to `low + width - 1`.
+/// Builds the slice of bits `low` to `low + width - 1`.
 pub(super) fn slice(of: Expr, low: u32, width: u32) -> Expr {
     match known(&of) {
         _ if low == 0 && width == of.width => of,
@@ -63,7 +63,7 @@ pub(super) fn slice(of: Expr, low: u32, width: u32) -> Expr {
     }
 }
 
-/// To another width: cut off, or extended.
+/// Converts to another width: truncates or extends.
 pub(super) fn resize(a: Expr, width: u32, signed: bool) -> Expr {
     if width <= a.width {
         return slice(a, 0, width);
@@ -84,7 +84,7 @@ pub(super) fn conditional(condition: Expr, a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// Whether it reads one of these slots.
+/// Whether the expression reads one of the slots.
 pub(super) fn reads(expr: &Expr, slots: &std::ops::Range<u32>) -> bool {
     match &expr.kind {
         ExprKind::Const(_) => false,
@@ -101,11 +101,11 @@ fn sign_extended(value: u128, width: u32) -> u128 {
     (((value << unused) as i128) >> unused) as u128
 }
 
-/// The value of an operator for operands of these widths, before it is cut to the width of the result.
+/// Computes an operator on operands of these widths, before the result is truncated to its width.
 fn evaluate(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
     let (signed_a, signed_b) = (sign_extended(a, width) as i128, sign_extended(b, width_b) as i128);
-    // `b` cut to 32 bits is far above 128 if it is large.
-    let places = b.min(u128::from(u32::MAX)) as u32;
+    // Shift counts above 32 bits are clamped; any count of 128 or more has the same effect.
+    let count = b.min(u128::from(u32::MAX)) as u32;
     match op {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
@@ -114,9 +114,9 @@ fn evaluate(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
         BinaryOp::SatSub => a.saturating_sub(b),
         BinaryOp::SatAddSigned => clamp(signed_a.saturating_add(signed_b), width),
         BinaryOp::SatSubSigned => clamp(signed_a.saturating_sub(signed_b), width),
-        BinaryOp::Shl => a.checked_shl(places).unwrap_or(0),
-        BinaryOp::Shr => a.checked_shr(places).unwrap_or(0),
-        BinaryOp::ShrSigned => (signed_a >> places.min(127)) as u128,
+        BinaryOp::Shl => a.checked_shl(count).unwrap_or(0),
+        BinaryOp::Shr => a.checked_shr(count).unwrap_or(0),
+        BinaryOp::ShrSigned => (signed_a >> count.min(127)) as u128,
         BinaryOp::And => a & b,
         BinaryOp::Or => a | b,
         BinaryOp::Xor => a ^ b,

@@ -1,9 +1,9 @@
-//! Numbers of no fixed width: a sign and up to 128 bits.
+//! Integers of arbitrary precision: a sign and a magnitude of up to 128 bits.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A number from -(2^128 - 1) to 2^128 - 1. Zero is not negative.
+/// An integer from -(2^128 - 1) to 2^128 - 1. Zero is not negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Integer {
     negative: bool,
@@ -15,7 +15,7 @@ impl Integer {
         Integer { negative: negative && magnitude != 0, magnitude }
     }
 
-    /// What `width` bits mean.
+    /// Interprets `width` bits as a number.
     pub(super) fn from_bits(bits: u128, width: u32, signed: bool) -> Integer {
         if signed && bits >> (width - 1) & 1 == 1 {
             Integer::new(true, (!bits & mask(width)) + 1)
@@ -24,7 +24,7 @@ impl Integer {
         }
     }
 
-    /// In `width` bits; `None` if it does not fit.
+    /// Returns the number's representation in `width` bits; `None` if it does not fit.
     pub(super) fn to_bits(self, width: u32, signed: bool) -> Option<u128> {
         let fits = match (signed, self.negative) {
             (false, negative) => !negative && self.magnitude <= mask(width),
@@ -34,12 +34,12 @@ impl Integer {
         fits.then(|| self.wrap(width))
     }
 
-    /// Its low `width` bits, in two's complement.
+    /// Returns the low `width` bits of the number in two's complement.
     pub(super) fn wrap(self, width: u32) -> u128 {
         (if self.negative { self.magnitude.wrapping_neg() } else { self.magnitude }) & mask(width)
     }
 
-    /// As a `u32`; `None` if it is none.
+    /// Returns the number as a `u32`; `None` if it does not fit.
     pub(super) fn to_u32(self) -> Option<u32> {
         self.to_bits(32, false).map(|bits| bits as u32)
     }
@@ -72,26 +72,26 @@ impl Integer {
         Some(Integer::new(self.negative != other.negative, self.magnitude.checked_mul(other.magnitude)?))
     }
 
-    /// Of numbers that are not negative; `None` for a divisor of 0.
+    /// Divides two numbers that are not negative; `None` for a divisor of 0.
     pub(super) fn div(self, other: Integer) -> Option<Integer> {
         Some(Integer::new(false, self.magnitude.checked_div(other.magnitude)?))
     }
 
-    /// Of numbers that are not negative; `None` for a divisor of 0.
+    /// Returns the remainder of two numbers that are not negative; `None` for a divisor of 0.
     pub(super) fn rem(self, other: Integer) -> Option<Integer> {
         Some(Integer::new(false, self.magnitude.checked_rem(other.magnitude)?))
     }
 
-    pub(super) fn shl(self, places: u32) -> Option<Integer> {
-        let shifted = self.magnitude.checked_shl(places).unwrap_or(0);
-        let whole = self.magnitude == 0 || (places < 128 && shifted >> places == self.magnitude);
+    pub(super) fn shl(self, count: u32) -> Option<Integer> {
+        let shifted = self.magnitude.checked_shl(count).unwrap_or(0);
+        let whole = self.magnitude == 0 || (count < 128 && shifted >> count == self.magnitude);
         whole.then(|| Integer::new(self.negative, shifted))
     }
 
-    /// Division by a power of two, rounded down.
-    pub(super) fn shr(self, places: u32) -> Integer {
-        let shifted = self.magnitude.checked_shr(places).unwrap_or(0);
-        let lost = self.magnitude != 0 && self.magnitude.trailing_zeros() < places;
+    /// Shifts to the right: divides by a power of two and rounds down.
+    pub(super) fn shr(self, count: u32) -> Integer {
+        let shifted = self.magnitude.checked_shr(count).unwrap_or(0);
+        let lost = self.magnitude != 0 && self.magnitude.trailing_zeros() < count;
         Integer::new(self.negative, shifted + u128::from(self.negative && lost))
     }
 }
@@ -124,7 +124,7 @@ impl fmt::Display for Integer {
     }
 }
 
-/// The low `width` bits, 1 to 128.
+/// Returns a mask of the low `width` bits; `width` is 1 to 128.
 pub(super) fn mask(width: u32) -> u128 {
     u128::MAX >> (128 - width)
 }
@@ -140,13 +140,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arithmetic_is_that_of_i128(a in -(1i128 << 62)..1 << 62, b in -(1i128 << 62)..1 << 62, places in 0u32..64) {
+        fn arithmetic_is_that_of_i128(a in -(1i128 << 62)..1 << 62, b in -(1i128 << 62)..1 << 62, count in 0u32..64) {
             let (x, y) = (from_i128(a), from_i128(b));
             prop_assert_eq!(x.add(y), Some(from_i128(a + b)));
             prop_assert_eq!(x.sub(y), Some(from_i128(a - b)));
             prop_assert_eq!(x.mul(y), Some(from_i128(a * b)));
-            prop_assert_eq!(x.shl(places), Some(from_i128(a << places)));
-            prop_assert_eq!(x.shr(places), from_i128(a >> places));
+            prop_assert_eq!(x.shl(count), Some(from_i128(a << count)));
+            prop_assert_eq!(x.shr(count), from_i128(a >> count));
             prop_assert_eq!(x.cmp(&y), a.cmp(&b));
             prop_assert_eq!(x.wrap(64), u128::from(a as u64));
             prop_assert_eq!(Integer::from_bits(x.wrap(64), 64, true), x);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_more_than_128_bits_is_none() {
+    fn overflow_beyond_128_bits_is_none() {
         let greatest = Integer::new(false, u128::MAX);
         assert_eq!(greatest.add(Integer::new(false, 1)), None);
         assert_eq!(greatest.negate().sub(Integer::new(false, 1)), None);

@@ -1,18 +1,18 @@
-//! Methods: of headers, packets, tables, objects.
+//! Methods of headers, packets, tables and objects.
 
 use super::call::{Callee, Want};
 use super::integer::Integer;
-use super::scope::{ExternObject, nearest};
-use super::table::TableNumber;
+use super::scope::ExternObject;
+use super::table::TableInfoId;
 use super::typed::{Typed, Value};
 use super::types::Type;
 use super::{Analyser, Context, Symbol, fold};
 use crate::ast::{self, Argument, Expr, ExprKind, Ident};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{SlotId, Stmt};
 use crate::source::Span;
 
-/// What of a table's application is wanted.
+/// The member of a table application's result that is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Applied {
     Nothing,
@@ -22,7 +22,7 @@ pub(super) enum Applied {
 }
 
 impl<'a> Analyser<'a> {
-    /// `base.method<types>(arguments)`
+    /// Lowers `base.method<types>(arguments)`.
     pub(super) fn method(
         &mut self, base: &'a Expr, method: &'a Ident, types: &'a [ast::Type], arguments: &'a [Argument], span: Span,
         want: Want,
@@ -56,7 +56,7 @@ impl<'a> Analyser<'a> {
     fn no_such_method(&mut self, of: &str, method: &Ident, names: &[&str]) {
         let help = match nearest(&method.name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => super::scope::they_are(names),
+            None => super::scope::list_of_names(names),
         };
         let message = format!("{of} has no method `{}`", method.name);
         self.report(Diagnostic::new(method.span, message, "unknown method").with_help(help));
@@ -79,7 +79,7 @@ impl<'a> Analyser<'a> {
         self.call_extern(Callee { prototype, instance: Some(object.instance), bindings }, types, arguments, span, want)
     }
 
-    /// Methods of `packet_in` and `packet_out`.
+    /// Lowers a method of `packet_in` or `packet_out`.
     fn packet_method(
         &mut self, number: u32, method: &'a Ident, types: &'a [ast::Type], arguments: &'a [Argument], span: Span,
     ) -> Typed {
@@ -94,11 +94,12 @@ impl<'a> Analyser<'a> {
             return Typed::error(span);
         };
         for ty in types.iter().filter(|ty| ty.kind != ast::TypeKind::Any) {
-            let (expected, found) = (self.type_of(ty), self.place_of(argument).map_or(Type::Error, |place| place.ty));
+            let (expected, found) =
+                (self.type_of(ty), self.lvalue_of(argument).map_or(Type::Error, |lvalue| lvalue.ty));
             if expected != found && expected != Type::Error && found != Type::Error {
                 let message =
                     format!("expected `{}`, found `{}`", self.types.display(expected), self.types.display(found));
-                self.error(argument.span, message, "another type than that of the call");
+                self.error(argument.span, message, "differs from the type argument of the call");
             }
         }
         match &*method.name {
@@ -111,50 +112,50 @@ impl<'a> Analyser<'a> {
     }
 
     fn extract(&mut self, argument: &'a Expr, span: Span) {
-        let Some(place) = self.target(argument) else { return };
-        let (Type::Header(_), Some(&header)) = (place.ty, self.pipe.header_at.get(&SlotId(place.slot))) else {
-            let message = format!("`extract` takes a header, not `{}`", self.types.display(place.ty));
+        let Some(lvalue) = self.writable_lvalue(argument) else { return };
+        let (Type::Header(_), Some(&header)) = (lvalue.ty, self.pipe.header_at.get(&SlotId(lvalue.slot))) else {
+            let message = format!("`extract` takes a header, not `{}`", self.types.display(lvalue.ty));
             return self.error(argument.span, message, "not a header");
         };
         self.emit(Stmt::Extract(header), span);
     }
 
     fn advance(&mut self, argument: &'a Expr, span: Span) {
-        let Some(bits) = self.constant_integer(argument, "the number of bits to leave out") else { return };
+        let Some(bits) = self.constant_integer(argument, "the number of bits to skip") else { return };
         match bits.to_u32() {
             Some(bits) if bits % 8 == 0 => self.emit(Stmt::Advance(bits), span),
-            _ => self.error(argument.span, format!("{bits} bits cannot be left out"), "a multiple of 8 is expected"),
+            _ => self.error(argument.span, format!("cannot skip {bits} bits"), "expected a multiple of 8"),
         }
     }
 
     fn emit_headers(&mut self, argument: &'a Expr, span: Span) {
-        let Some(place) = self.place_of(argument) else {
+        let Some(lvalue) = self.lvalue_of(argument) else {
             let value = self.discarded(|this| this.expression(argument));
             if !value.is_error() {
                 self.unsupported(
                     argument.span,
-                    "`emit` of what is not a variable",
-                    Some("assign it to a variable first"),
+                    "`emit` of an expression that is not a variable",
+                    Some("assign the value to a variable first"),
                 );
             }
             return;
         };
-        if place.ty == Type::Error {
+        if lvalue.ty == Type::Error {
             return;
         }
-        if !self.emit_place(place, span) {
+        if !self.emit_lvalue(lvalue, span) {
             let message =
-                format!("`emit` takes a header or a struct of headers, not `{}`", self.types.display(place.ty));
-            self.error(argument.span, message, "not only headers");
+                format!("`emit` takes a header or a struct of headers, not `{}`", self.types.display(lvalue.ty));
+            self.error(argument.span, message, "contains other fields than headers");
         }
     }
 
-    /// Emits all headers of a variable; false if there is something else in it.
-    fn emit_place(&mut self, place: super::place::Place, span: Span) -> bool {
-        match place.ty {
+    /// Emits all headers of an lvalue; returns false if it contains anything else.
+    fn emit_lvalue(&mut self, lvalue: super::lvalue::LValue, span: Span) -> bool {
+        match lvalue.ty {
             Type::Error => true,
             Type::Header(_) => {
-                if let Some(&header) = self.pipe.header_at.get(&SlotId(place.slot)) {
+                if let Some(&header) = self.pipe.header_at.get(&SlotId(lvalue.slot)) {
                     self.emit(Stmt::Emit(header), span);
                 }
                 true
@@ -163,20 +164,20 @@ impl<'a> Analyser<'a> {
                 let fields = self.types.structs[number as usize].fields.iter().map(|field| (field.ty, field.offset));
                 let fields: Vec<_> = fields.collect();
                 fields.into_iter().all(|(ty, offset)| {
-                    self.emit_place(super::place::Place { ty, slot: place.slot + offset, ..place }, span)
+                    self.emit_lvalue(super::lvalue::LValue { ty, slot: lvalue.slot + offset, ..lvalue }, span)
                 })
             }
             _ => false,
         }
     }
 
-    /// Methods of headers and structs.
+    /// Lowers a method of a header or struct.
     fn value_method(&mut self, base: &'a Expr, method: &'a Ident, arguments: &'a [Argument], span: Span) -> Typed {
         let known =
             ["isValid", "setValid", "setInvalid", "minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes"];
-        let place = self.place_of(base);
-        let ty = match (place, self.named_type(base)) {
-            (Some(place), _) => place.ty,
+        let lvalue = self.lvalue_of(base);
+        let ty = match (lvalue, self.named_type(base)) {
+            (Some(lvalue), _) => lvalue.ty,
             (None, Some(ty)) => ty,
             (None, None) => self.discarded(|this| this.expression(base)).ty,
         };
@@ -208,13 +209,13 @@ impl<'a> Analyser<'a> {
     }
 
     fn set_valid(&mut self, base: &'a Expr, valid: u128, span: Span) -> Typed {
-        if let Some(place) = self.target(base) {
-            self.emit(Stmt::Assign { slot: SlotId(place.slot), value: fold::constant(valid, 1) }, span);
+        if let Some(lvalue) = self.writable_lvalue(base) {
+            self.emit(Stmt::Assign { slot: SlotId(lvalue.slot), value: fold::constant(valid, 1) }, span);
         }
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// `table.apply().hit`, `.miss`; `None` if it is none of these.
+    /// Lowers `table.apply().hit` and `.miss`; returns `None` if the expression is neither.
     pub(super) fn apply_member(&mut self, base: &'a Expr, member: &'a Ident, span: Span) -> Option<Typed> {
         let (number, arguments) = self.table_application(base)?;
         match &*member.name {
@@ -231,14 +232,14 @@ impl<'a> Analyser<'a> {
             _ => {
                 let message = format!("the result of a table has no member `{}`", member.name);
                 let what = Diagnostic::new(member.span, message, "unknown member");
-                self.report(what.with_help("it has: hit, miss, action_run"));
+                self.report(what.with_help("available: hit, miss, action_run"));
                 Some(Typed::error(span))
             }
         }
     }
 
-    /// The table that an expression applies.
-    pub(super) fn table_application(&self, expr: &'a Expr) -> Option<(TableNumber, &'a [Argument])> {
+    /// Returns the table that an expression applies.
+    pub(super) fn table_application(&self, expr: &'a Expr) -> Option<(TableInfoId, &'a [Argument])> {
         let ExprKind::Call { function, arguments, .. } = &expr.kind else { return None };
         let ExprKind::Member(table, method) = &function.kind else { return None };
         let ExprKind::Name(name) = &table.kind else { return None };
@@ -248,12 +249,13 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Looks a table up. The value is a `bool` for what is hit or miss, and the action's number for `action_run`.
+    /// Lowers the application of a table. The value is a `bool` for `hit` and `miss`, and the action's index for
+    /// `action_run`.
     pub(super) fn apply_table(
-        &mut self, number: TableNumber, arguments: &[Argument], wanted: Applied, span: Span,
+        &mut self, number: TableInfoId, arguments: &[Argument], wanted: Applied, span: Span,
     ) -> Typed {
         if self.context != Context::Control {
-            self.error(span, "a table can only be applied in the `apply` block of a control", "not possible here");
+            self.error(span, "a table can only be applied in the `apply` block of a control", "not allowed here");
             return Typed::error(span);
         }
         if !arguments.is_empty() {

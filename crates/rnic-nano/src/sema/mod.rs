@@ -1,31 +1,32 @@
-//! From a program as it is written to a program as it is meant.
+//! Semantic analysis: type-checks an AST and lowers it to HIR.
 //!
-//! Items of the top level are taken in order; what is named must be declared before. Every control, parser and action is checked where
-//! it is declared, in a pipeline that is thrown away; what `main` names is then lowered for good. So an error is reported once, also in
-//! what nobody uses.
+//! The analyser processes the top-level declarations in order; a name must be declared before its use. It checks every
+//! control, parser and action where it is declared, by lowering it into a scratch pipeline that is discarded.
+//! Afterwards it lowers the parser and controls that `main` names once more, into the program. So each error is
+//! reported once, also in unused declarations.
 //!
-//! Where this is not P4_16, version 1.2:
+//! Differences from P4_16, version 1.2:
 //!
-//! - A number that does not fit in the type that it must have is an error, not cut off. Numbers without a width have at most 128 bits and
-//!   a sign.
-//! - `type` is `typedef`: it makes no new type.
-//! - Variables and fields are zero until they are written, headers invalid.
-//! - Only known numbers can be divided, or unsigned ones by a known power of two.
-//! - States that are never reached are left out. A loop of a parser must take bytes off the packet in every round.
-//! - A table without a size has room for 1024 entries; a call in a key is not possible.
-//! - Controls can be applied in controls, parsers not in parsers. `exit` is not possible in a table of an inner control with `out` or
-//!   `inout` parameters.
+//! - An integer literal or constant that does not fit in its target type is an error; it is not truncated. Integers of
+//!   type `int` have a sign and at most 128 bits.
+//! - `type` is the same as `typedef`: it does not create a new type.
+//! - Variables and fields are zero and headers are invalid until they are written.
+//! - Division requires compile-time constants, or an unsigned dividend and a constant power of two as the divisor.
+//! - Unreachable parser states are removed. Every cycle of parser states must consume bytes of the packet.
+//! - A table without `size` has a size of 1024. The key of a table cannot contain a call.
+//! - Controls can be applied within controls, but parsers not within parsers. `exit` is not supported in an action of
+//!   a table of an inner control that has `out` or `inout` parameters.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `scope` | names |
-//! | `types`, `resolve` | types, how they lie in slots; types as they are written |
-//! | `integer`, `fold` | numbers of no fixed width; constant expressions |
-//! | `typed`, `place` | values and variables |
-//! | `expression`, `operators`, `convert` | expressions; the rules of operators; casts |
-//! | `call`, `methods` | arguments, functions and objects of the architecture; `apply`, `isValid` |
-//! | `statement`, `control`, `table`, `states` | what they say; actions and controls put in place |
-//! | `declare`, `package` | the top level; what `main` must fit |
+//! | `scope` | names and scopes |
+//! | `types`, `resolve` | types and their layout in slots; type expressions |
+//! | `integer`, `fold` | arbitrary-precision integers; constant folding |
+//! | `typed`, `lvalue` | values and lvalues |
+//! | `expression`, `operators`, `convert` | expressions; typing rules of operators; casts |
+//! | `call`, `methods` | arguments, calls of the architecture's functions and methods; `apply`, `isValid` |
+//! | `statement`, `control`, `table`, `states` | statements; inlining of actions and controls; tables; parser states |
+//! | `declare`, `package` | top-level declarations; the package instance `main` |
 
 mod call;
 mod control;
@@ -34,10 +35,10 @@ mod declare;
 mod expression;
 mod fold;
 mod integer;
+mod lvalue;
 mod methods;
 mod operators;
 mod package;
-mod place;
 mod resolve;
 mod scope;
 mod statement;
@@ -53,16 +54,31 @@ use crate::source::Span;
 use scope::{Scope, Symbol};
 use std::collections::BTreeMap;
 
-/// Errors reported at most.
-const MOST_ERRORS: usize = 20;
-/// Statements and expressions nested in each other at most.
-const MOST_DEPTH: u32 = 200;
-/// Statements and expressions that may be looked at while everything is checked.
-const MOST_CHECKED: u32 = 4_000_000;
-/// Statements and expressions of the checked program at most.
-const MOST_NODES: u32 = 200_000;
+/// Maximum number of reported errors.
+const MAX_ERRORS: usize = 20;
+/// Maximum nesting depth of statements and expressions.
+const MAX_DEPTH: u32 = 200;
+/// Maximum work of checking all declarations, in statements and expressions.
+const MAX_CHECKED: u32 = 4_000_000;
+/// Maximum size of the lowered program, in statements and expressions.
+const MAX_NODES: u32 = 200_000;
 
-/// Checks a program and lowers it. `constants` gives constants of the top level other values, by name.
+/// Checks a program and lowers it to HIR. `constants` replaces the values of top-level constants, by name.
+///
+/// # Errors
+/// The errors, 1 to 20 of them.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::parser::parse_program;
+/// use rnic_nano::sema::analyse;
+/// use rnic_nano::source::SourceFile;
+///
+/// let main = SourceFile { name: "main.p4".into(), text: "const bit<8> A = true;\n".into() };
+/// let (module, _sources) = parse_program(main, &|_path| None).expect("the program has no syntax error");
+/// let errors = analyse(&module, &[]).expect_err("a bool is not a bit<8>");
+/// assert_eq!(errors[0].message, "expected `bit<8>`, found `bool`");
+/// ```
 pub fn analyse(module: &Module, constants: &[(String, u128)]) -> Result<hir::Program, Vec<Diagnostic>> {
     let mut analyser = Analyser::new(module, constants);
     analyser.check_overrides();
@@ -79,62 +95,62 @@ pub fn analyse(module: &Module, constants: &[(String, u128)]) -> Result<hir::Pro
     }
 }
 
-/// What is being put together.
+/// The state of the analysis.
 struct Analyser<'a> {
     module: &'a Module,
     overrides: &'a [(String, u128)],
     errors: Vec<Diagnostic>,
-    /// Something went wrong that makes going on pointless.
+    /// The analysis has stopped, because a limit was exceeded or too many errors were reported.
     stopped: bool,
-    /// Statements and expressions looked at, and how many may be.
+    /// Work done so far, in statements and expressions, and its maximum.
     work: u32,
-    most_work: u32,
+    max_work: u32,
     depth: u32,
     types: types::Types<'a>,
     scopes: Vec<Scope<'a>>,
-    /// The current one.
+    /// The index of the current scope.
     scope: usize,
-    /// Names declared so far.
+    /// Number of names declared so far.
     declarations: u32,
     actions: Vec<control::ActionInfo<'a>>,
     controls: Vec<control::ControlInfo<'a>>,
     applied: Vec<control::ControlInstance<'a>>,
     tables: Vec<table::TableInfo<'a>>,
     pipe: Pipe,
-    /// Statements of the block that is being lowered.
+    /// The statements of the block that is being lowered.
     code: Vec<Stmt>,
-    /// Actions and controls that are being put in place, outermost first.
+    /// The actions and controls that are being inlined, outermost first.
     frames: Vec<control::Frame>,
     instances: Vec<hir::Instance>,
     constants: Vec<(String, u128)>,
-    /// The package's instance.
+    /// The instance of the package.
     main: Option<&'a crate::ast::Item>,
-    /// What is being lowered is thrown away: actions are checked where they are declared.
+    /// Checking a declaration: the lowered code will be discarded.
     checking: bool,
     context: Context,
-    /// What is being lowered may run more than once: variables are set to zero where they are declared.
+    /// The code that is being lowered may run more than once, so variables are set to zero where they are declared.
     again: bool,
-    /// A table of a control within another one is being lowered, and that control copies parameters out.
+    /// The table that is being lowered belongs to an inner control with `out` or `inout` parameters.
     inner_table: bool,
 }
 
-/// Where statements stand.
+/// The construct that contains the current statement or expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Context {
-    /// Constants.
+    /// A constant declaration or another top-level declaration.
     Top,
     Parser,
     Control,
     Action,
 }
 
-/// A pipeline that is being put together.
+/// A pipeline that is being lowered.
 #[derive(Default)]
 struct Pipe {
     code: hir::Pipeline,
-    /// Slots that are written once, before they are read.
+    /// For each slot, whether it is a temporary: written once, before it is read.
     temporary: Vec<bool>,
-    /// Headers by the slot of their validity.
+    /// The headers, by the slot of their validity bit.
     header_at: BTreeMap<SlotId, HeaderId>,
 }
 
@@ -146,7 +162,7 @@ impl<'a> Analyser<'a> {
             errors: Vec::new(),
             stopped: false,
             work: 0,
-            most_work: MOST_CHECKED,
+            max_work: MAX_CHECKED,
             depth: 0,
             types: types::Types::default(),
             scopes: vec![Analyser::top_scope()],
@@ -169,53 +185,57 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Notes an error, once.
+    /// Reports an error, unless the same error has been reported before.
     fn report(&mut self, error: Diagnostic) {
         if self.stopped || self.errors.contains(&error) {
             return;
         }
         self.errors.push(error);
-        self.stopped = self.errors.len() >= MOST_ERRORS;
+        self.stopped = self.errors.len() >= MAX_ERRORS;
     }
 
-    /// Notes an error without related places and advice.
+    /// Reports an error without related source ranges and without advice.
     fn error(&mut self, span: Span, message: impl Into<String>, label: &str) {
         self.report(Diagnostic::new(span, message, label));
     }
 
-    /// Notes that something is not part of the subset.
+    /// Reports a construct of P4 that the compiler does not support.
     fn unsupported(&mut self, span: Span, what: &str, instead: Option<&str>) {
         self.report(Diagnostic::unsupported(span, what, instead));
     }
 
-    /// Notes an error after which nothing is looked at.
+    /// Reports an error and stops the analysis.
     fn stop(&mut self, error: Diagnostic) {
         self.report(error);
         self.stopped = true;
     }
 
-    /// Counts work; false once there is too much of it, or another reason to end.
+    /// Adds to the work done. Returns false once the limit is exceeded or the analysis has stopped.
     fn spend(&mut self, nodes: u32, span: Span) -> bool {
         self.work = self.work.saturating_add(nodes);
-        if self.work > self.most_work && !self.stopped {
-            let message = format!("the program is too large: more than {} operations", self.most_work);
-            self.stop(Diagnostic::new(span, message, "the limit is reached here").with_help(
-                "every call of an action or control is put in place, with all that it calls: use fewer calls",
-            ));
+        if self.work > self.max_work && !self.stopped {
+            let message = format!("the program is too large: more than {} operations", self.max_work);
+            self.stop(
+                Diagnostic::new(span, message, "the limit is reached here")
+                    .with_help("every call of an action or control is inlined, with all nested calls: use fewer calls"),
+            );
         }
         !self.stopped
     }
 
-    /// Counts the work of looking through so many things.
+    /// Adds the work of a linear search through `things` items.
     fn search(&mut self, things: usize, span: Span) {
         self.spend((things / 16) as u32, span);
     }
 
-    /// Does something that nests; what is nested too deep is an error.
+    /// Runs a function one nesting level deeper; nesting deeper than the limit is an error.
     fn nested<R>(&mut self, span: Span, refused: R, work: impl FnOnce(&mut Self) -> R) -> R {
-        if self.depth >= MOST_DEPTH {
-            let message = format!("nested too deep: at most {MOST_DEPTH} levels");
-            self.stop(Diagnostic::new(span, message, "one level too many").with_help("use variables for parts of it"));
+        if self.depth >= MAX_DEPTH {
+            let message = format!("nested too deeply: at most {MAX_DEPTH} levels");
+            self.stop(
+                Diagnostic::new(span, message, "the limit is exceeded here")
+                    .with_help("assign parts of the expression to variables"),
+            );
         }
         if !self.spend(1, span) {
             return refused;
@@ -226,26 +246,26 @@ impl<'a> Analyser<'a> {
         result
     }
 
-    /// Appends a statement.
+    /// Appends a statement to the current block.
     fn emit(&mut self, statement: Stmt, span: Span) {
         if self.spend(1, span) {
             self.code.push(statement);
         }
     }
 
-    /// The statements that some work appends.
+    /// Runs a function and returns the statements that it appended.
     fn collected<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (Vec<Stmt>, R) {
         let before = std::mem::take(&mut self.code);
         let result = work(self);
         (std::mem::replace(&mut self.code, before), result)
     }
 
-    /// Does something for its value or errors alone: what it appends is thrown away.
+    /// Runs a function for its result and its errors, and discards the statements that it appended.
     fn discarded<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         self.collected(work).1
     }
 
-    /// Does something in a pipeline that is thrown away, with all objects that it declares.
+    /// Runs a function in a scratch pipeline, and discards that pipeline and the instances that the function declared.
     fn scratch<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let pipe = std::mem::take(&mut self.pipe);
         let (instances, checking) = (self.instances.len(), std::mem::replace(&mut self.checking, true));

@@ -1,4 +1,4 @@
-//! The rules of operators.
+//! Typing rules and lowering of operators.
 
 use super::integer::Integer;
 use super::typed::{Typed, Value};
@@ -11,7 +11,7 @@ use crate::source::Span;
 use std::cmp::Ordering;
 
 impl Analyser<'_> {
-    /// An operator with one operand.
+    /// Lowers a unary operator.
     pub(super) fn unary(&mut self, op: UnaryOp, value: Typed, span: Span) -> Typed {
         let ty = value.ty;
         let (name, lowered) = match (op, ty) {
@@ -35,10 +35,12 @@ impl Analyser<'_> {
                 let what = Diagnostic::new(span, message, "wrong type");
                 self.report(match (op, ty) {
                     (UnaryOp::Not, Type::Bit(_) | Type::Int(_)) => {
-                        what.with_help("`~` inverts all bits; `value == 0` is a condition")
+                        what.with_help("`~` inverts all bits; `value == 0` is a `bool`")
                     }
-                    (UnaryOp::BitNot, Type::Bool) => what.with_help("`!` inverts a condition"),
-                    (UnaryOp::BitNot, Type::Integer) => what.with_help("give it a width: `32w1` or `(bit<32>) value`"),
+                    (UnaryOp::BitNot, Type::Bool) => what.with_help("`!` negates a `bool`"),
+                    (UnaryOp::BitNot, Type::Integer) => {
+                        what.with_help("give the number a width: `32w1` or `(bit<32>) value`")
+                    }
                     _ => what,
                 });
                 Typed::error(span)
@@ -46,7 +48,7 @@ impl Analyser<'_> {
         }
     }
 
-    /// An operator with two operands; both are always evaluated.
+    /// Lowers a binary operator that evaluates both operands.
     pub(super) fn binary(&mut self, op: BinaryOp, a: Typed, b: Typed, span: Span) -> Typed {
         if a.is_error() || b.is_error() {
             return Typed::error(span);
@@ -65,7 +67,7 @@ impl Analyser<'_> {
         if let (Some(x), Some(y), Type::Integer) = (a.as_integer(), b.as_integer(), ty) {
             return self.integers(op, x, y, span);
         }
-        // A member of an enumeration is a number of its type here.
+        // Here a member of a serializable enum is a number of the underlying type.
         let ty = self.represented_type(ty);
         let signed = matches!(ty, Type::Int(_));
         if !signed && !matches!(ty, Type::Bit(_)) {
@@ -96,7 +98,7 @@ impl Analyser<'_> {
         Typed::scalar(ty, fold::binary(op, x, y), span)
     }
 
-    /// The type whose values an enumeration has; any other type itself.
+    /// Returns the underlying type of a serializable enum, and any other type unchanged.
     fn represented_type(&self, ty: Type) -> Type {
         match ty {
             Type::Enum(number) => self.types.enums[number as usize].representation.unwrap_or(ty),
@@ -117,7 +119,7 @@ impl Analyser<'_> {
         Typed::error(span)
     }
 
-    /// Numbers of no fixed width.
+    /// Computes a binary operator on two `int` constants.
     fn integers(&mut self, op: BinaryOp, x: Integer, y: Integer, span: Span) -> Typed {
         let truth = |value: bool| Typed::scalar(Type::Bool, fold::constant(u128::from(value), 1), span);
         let order = x.cmp(&y);
@@ -149,32 +151,28 @@ impl Analyser<'_> {
         Typed::error(span)
     }
 
-    /// Whether a division has a result; else it is reported.
+    /// Whether a division of constants has a result; reports an error if not.
     fn divisible(&mut self, x: Integer, y: Integer, span: Span) -> bool {
         if y.is_zero() {
             self.error(span, "division by zero", "the divisor is 0");
         } else if x.is_negative() || y.is_negative() {
-            self.error(span, "negative numbers cannot be divided", "an operand is negative");
+            self.error(span, "division of negative numbers", "an operand is negative");
         } else {
             return true;
         }
         false
     }
 
-    /// Division by what is known; by a power of two also of what is not.
+    /// Lowers a division by a constant; if the dividend is not constant, the divisor must be a power of two.
     fn division(&mut self, op: BinaryOp, ty: Type, (x, y): (Expr, Expr), divisor: &Typed, span: Span) -> Typed {
         let Type::Bit(width) = ty else {
             let what = format!("`{}` on `{}`", symbol(op), self.types.display(ty));
-            self.unsupported(span, &what, Some("divide `bit<W>` or `int` values"));
+            self.unsupported(span, &what, Some("divide values of type `bit<W>` or `int`"));
             return Typed::error(span);
         };
-        let advice = "use a shift, or a table of reciprocals and a product";
+        let advice = "use a shift, or multiply by a reciprocal from a table";
         let Some(by) = fold::known(&y) else {
-            self.unsupported(
-                divisor.span,
-                "division by a value that is not known when the program is compiled",
-                Some(advice),
-            );
+            self.unsupported(divisor.span, "division by a value that is not a compile-time constant", Some(advice));
             return Typed::error(span);
         };
         if by == 0 {
@@ -191,7 +189,7 @@ impl Analyser<'_> {
             _ => {
                 self.unsupported(
                     span,
-                    "division of a value that is not known when the program is compiled, but by a power of two",
+                    "division of a value that is not a compile-time constant, unless the divisor is a power of two",
                     Some(advice),
                 );
                 return Typed::error(span);
@@ -201,52 +199,51 @@ impl Analyser<'_> {
     }
 
     fn shift(&mut self, op: BinaryOp, a: Typed, b: Typed, span: Span) -> Typed {
-        let places = match b.as_integer() {
+        let lvalues = match b.as_integer() {
             Some(number) if number.is_negative() => {
-                self.error(b.span, "the number of places of a shift cannot be negative", "negative");
+                self.error(b.span, "a shift count cannot be negative", "negative");
                 return Typed::error(span);
             }
-            // More than 2^32 places are as many as 2^32.
+            // A shift by more than 2^32 bits has the same effect as one by 2^32.
             Some(number) => fold::constant(u128::from(number.to_u32().unwrap_or(u32::MAX)), 32),
             None if matches!(b.ty, Type::Bit(_)) => match b.clone().into_scalar() {
                 Some(scalar) => scalar,
                 None => return Typed::error(span),
             },
             None => {
-                let message = format!("the number of places of a shift cannot be `{}`", self.types.display(b.ty));
+                let message = format!("a shift count cannot be of type `{}`", self.types.display(b.ty));
                 let what = Diagnostic::new(b.span, message, "expected `bit` or a constant");
-                self.report(what.with_help("cast it to `bit` first"));
+                self.report(what.with_help("cast the shift count to `bit` first"));
                 return Typed::error(span);
             }
         };
         let ty = self.represented_type(a.ty);
         let lowered = match (op, ty) {
-            (_, Type::Integer) => return self.shift_integer(op, &a, &places, span),
+            (_, Type::Integer) => return self.shift_integer(op, &a, &lvalues, span),
             (BinaryOp::Shl, Type::Bit(_) | Type::Int(_)) => hir::BinaryOp::Shl,
             (_, Type::Bit(_)) => hir::BinaryOp::Shr,
             (_, Type::Int(_)) => hir::BinaryOp::ShrSigned,
             _ => return self.does_not_work(op, ty, span),
         };
         match a.into_scalar() {
-            Some(scalar) => Typed::scalar(ty, fold::binary(lowered, scalar, places), span),
+            Some(scalar) => Typed::scalar(ty, fold::binary(lowered, scalar, lvalues), span),
             None => Typed::error(span),
         }
     }
 
-    fn shift_integer(&mut self, op: BinaryOp, a: &Typed, places: &Expr, span: Span) -> Typed {
-        let (Some(number), Some(places)) = (a.as_integer(), fold::known(places)) else {
-            let message =
-                "a number without a width cannot be shifted by what is not known when the program is compiled";
+    fn shift_integer(&mut self, op: BinaryOp, a: &Typed, lvalues: &Expr, span: Span) -> Typed {
+        let (Some(number), Some(lvalues)) = (a.as_integer(), fold::known(lvalues)) else {
+            let message = "an `int` without a width can only be shifted by a compile-time constant";
             let what = Diagnostic::new(a.span, message, "no width");
-            self.report(what.with_help("give it a width: `32w1`"));
+            self.report(what.with_help("give the number a width: `32w1`"));
             return Typed::error(span);
         };
         match op {
-            BinaryOp::Shl => match number.shl(places as u32) {
+            BinaryOp::Shl => match number.shl(lvalues as u32) {
                 Some(number) => Typed::integer(number, span),
                 None => self.too_large(span),
             },
-            _ => Typed::integer(number.shr(places as u32), span),
+            _ => Typed::integer(number.shr(lvalues as u32), span),
         }
     }
 
@@ -256,7 +253,7 @@ impl Analyser<'_> {
                 let message = format!("`++` does not work on `{}`", self.types.display(value.ty));
                 let what = Diagnostic::new(value.span, message, "expected `bit` or `int` with a width");
                 self.report(match value.ty {
-                    Type::Integer => what.with_help("give it a width: `8w1`"),
+                    Type::Integer => what.with_help("give the number a width: `8w1`"),
                     _ => what,
                 });
                 return Typed::error(span);
@@ -266,7 +263,7 @@ impl Analyser<'_> {
         let (Some(high), Some(low)) = (a.into_scalar(), b.into_scalar()) else { return Typed::error(span) };
         let width = high.width + low.width;
         if width > 128 {
-            self.error(span, format!("a width of {width} is not possible"), "1 to 128 bits");
+            self.error(span, format!("the width {width} is out of range"), "1 to 128 bits");
             return Typed::error(span);
         }
         let ty = if signed { Type::Int(width) } else { Type::Bit(width) };
@@ -295,7 +292,7 @@ impl Analyser<'_> {
                     format!("`{}` does not work on `{}`", symbol(op), self.types.display(ty)),
                     "wrong type",
                 );
-                self.report(what.with_help("cast one of them to a struct"));
+                self.report(what.with_help("cast one operand to a struct"));
                 return Typed::error(span);
             }
         };
@@ -303,7 +300,8 @@ impl Analyser<'_> {
         Typed::scalar(Type::Bool, result, span)
     }
 
-    /// Headers are equal if both are invalid, or both are valid and all fields are equal; structs if all fields are.
+    /// Compares two values: headers are equal if both are invalid, or both are valid and all fields are equal; structs
+    /// are equal if all fields are.
     fn all_equal(&self, ty: Type, x: &[Expr], y: &[Expr]) -> Expr {
         let Some(info) = self.types.info(ty) else {
             return fold::binary(hir::BinaryOp::Eq, x[0].clone(), y[0].clone());
@@ -318,7 +316,7 @@ impl Analyser<'_> {
         let fields = conjunction(equal);
         if let Type::Header(_) = ty {
             let same = fold::binary(hir::BinaryOp::Eq, x[0].clone(), y[0].clone());
-            // Validities are the same, and it is false or the fields are the same.
+            // Headers: the validity bits are equal, and they are 0 or the fields are equal.
             let differ = fold::and(x[0].clone(), fold::not(fields));
             return fold::and(same, fold::not(differ));
         }
@@ -326,7 +324,7 @@ impl Analyser<'_> {
     }
 }
 
-/// All of them, as a tree of little depth.
+/// Combines conditions with `&&`, as a balanced tree.
 fn conjunction(mut conditions: Vec<Expr>) -> Expr {
     while conditions.len() > 1 {
         let mut joined = Vec::with_capacity(conditions.len().div_ceil(2));
@@ -342,7 +340,7 @@ fn conjunction(mut conditions: Vec<Expr>) -> Expr {
     conditions.pop().unwrap_or_else(|| fold::constant(1, 1))
 }
 
-/// As it is written.
+/// Returns the operator in P4 syntax.
 fn symbol(op: BinaryOp) -> &'static str {
     match op {
         BinaryOp::Add => "+",

@@ -1,53 +1,51 @@
-//! The package's instance, `main`: what it is given must fit, and becomes the program.
+//! The package instance `main`: checks its arguments and lowers them to the program.
 
 use super::call::written;
-use super::place::Place;
+use super::lvalue::LValue;
 use super::resolve::Bindings;
 use super::scope::Symbol;
 use super::types::Type;
-use super::{Analyser, MOST_NODES, Pipe};
+use super::{Analyser, MAX_NODES, Pipe};
 use crate::ast::{self, Direction, ExprKind, Ident, Parameter, Prototype, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::hir;
 use crate::source::Span;
 use std::collections::BTreeMap;
 
-/// A parser or control that `main` names, and what it must be.
-struct Part<'a> {
+/// A parser or control that `main` names, and the type that it must have.
+struct ProgrammableBlock<'a> {
     symbol: Symbol<'a>,
-    /// Its type in the architecture.
+    /// The parser or control type that the architecture declares.
     prototype: &'a Prototype,
-    /// What the type parameters of that are.
+    /// The types bound to the type parameters of that declaration.
     bindings: Bindings<'a>,
     parameters: &'a [Parameter],
 }
 
-/// Variables that the parts of a pipeline share, by the name that the architecture gives them.
+/// The variables that the blocks of a pipeline share, by the parameter names of the architecture.
 type Shared<'a> = BTreeMap<&'a str, Symbol<'a>>;
 
 impl<'a> Analyser<'a> {
-    /// The program that `main` names.
+    /// Lowers the program that `main` describes.
     pub(super) fn program(&mut self) -> Option<hir::Program> {
         let Some(item) = self.main else {
             let span = self.module.items.last().map_or(Span::default(), |item| item.span);
             if self.errors.is_empty() {
-                let what = Diagnostic::new(span, "the program has no `main`", "it ends here without one");
-                self.report(
-                    what.with_help(
-                        "end it with `NanoTransport(MyParser(), MyIngress(), MyEgress(), MyDeparser()) main;`",
-                    ),
-                );
+                let what = Diagnostic::new(span, "the program has no `main`", "the program ends here");
+                self.report(what.with_help(
+                    "end the program with `NanoTransport(MyParser(), MyIngress(), MyEgress(), MyDeparser()) main;`",
+                ));
             }
             return None;
         };
         let ast::ItemKind::Instance(instance) = &item.kind else { return None };
-        let parts = self.parts(instance)?;
+        let blocks = self.programmable_blocks(instance)?;
         if !self.errors.is_empty() {
             return None;
         }
-        // What has been checked is now lowered for good.
-        (self.work, self.most_work, self.checking) = (0, MOST_NODES, false);
-        let [parser, ingress, egress, deparser] = &parts[..] else { return None };
+        // All declarations are checked; now the program is lowered.
+        (self.work, self.max_work, self.checking) = (0, MAX_NODES, false);
+        let [parser, ingress, egress, deparser] = &blocks[..] else { return None };
         let ingress = self.pipeline(parser, ingress);
         let egress = self.pipeline(egress, deparser);
         let annotations = item.annotations.iter().map(|annotation| self.annotation(annotation)).collect();
@@ -55,8 +53,8 @@ impl<'a> Analyser<'a> {
         Some(hir::Program { ingress, egress, instances, annotations, constants })
     }
 
-    /// The parser and controls, checked against their types.
-    fn parts(&mut self, instance: &'a ast::Instance) -> Option<Vec<Part<'a>>> {
+    /// Returns the parser and controls that `main` names, checked against their types.
+    fn programmable_blocks(&mut self, instance: &'a ast::Instance) -> Option<Vec<ProgrammableBlock<'a>>> {
         let TypeKind::Named { name, arguments: types } = &instance.ty.kind else { return None };
         let Symbol::Package(package) = self.lookup(name) else { return None };
         if &*instance.name.name != "main" {
@@ -75,17 +73,17 @@ impl<'a> Analyser<'a> {
             let given = types.get(number).filter(|ty| ty.kind != TypeKind::Any).map(|ty| self.stored_type(ty));
             bindings.push((&parameter.name, given));
         }
-        let mut parts = Vec::new();
+        let mut blocks = Vec::new();
         for (parameter, argument) in parameters.iter().zip(bound) {
-            parts.extend(self.part(parameter, argument, &mut bindings));
+            blocks.extend(self.programmable_block(parameter, argument, &mut bindings));
         }
-        (parts.len() == parameters.len()).then_some(parts)
+        (blocks.len() == parameters.len()).then_some(blocks)
     }
 
-    /// One argument of the package.
-    fn part(
+    /// Checks one argument of the package.
+    fn programmable_block(
         &mut self, parameter: &'a Parameter, argument: &'a ast::Argument, shared: &mut Bindings<'a>,
-    ) -> Option<Part<'a>> {
+    ) -> Option<ProgrammableBlock<'a>> {
         let TypeKind::Named { name: type_name, arguments } = &parameter.ty.kind else { return None };
         let (prototype, is_parser) = match self.lookup(type_name) {
             Symbol::ParserType(prototype) => (prototype, true),
@@ -115,11 +113,12 @@ impl<'a> Analyser<'a> {
                     other.what(),
                     parameter.name.name
                 );
-                self.error(name.span, message, "of the wrong kind");
+                self.error(name.span, message, &format!("not {expected}"));
                 return None;
             }
         };
-        // The type's parameters are called as in the package, or otherwise: by position.
+        // The type parameters of a parser or control type are matched with those of the package by position, not by
+        // name.
         let outer = arguments.iter().map(|argument| match &argument.kind {
             TypeKind::Named { name, .. } => shared.iter().position(|(parameter, _)| **parameter == *name.name),
             _ => None,
@@ -129,17 +128,17 @@ impl<'a> Analyser<'a> {
         for (parameter, outer) in prototype.type_parameters.iter().zip(&outer) {
             bindings.push((&parameter.name, outer.and_then(|outer| shared[outer].1)));
         }
-        self.fits(name, parameters, prototype, &mut bindings);
+        self.check_parameters(name, parameters, prototype, &mut bindings);
         for ((_, bound), outer) in bindings.iter().zip(outer) {
             if let Some(outer) = outer {
                 shared[outer].1 = *bound;
             }
         }
-        Some(Part { symbol, prototype, bindings, parameters })
+        Some(ProgrammableBlock { symbol, prototype, bindings, parameters })
     }
 
-    /// Whether parameters are those of a type.
-    fn fits(
+    /// Checks that a parser's or control's parameters are those of its type in the architecture.
+    fn check_parameters(
         &mut self, name: &Ident, parameters: &'a [Parameter], prototype: &'a Prototype, bindings: &mut Bindings<'a>,
     ) {
         let expected = &prototype.parameters;
@@ -153,27 +152,29 @@ impl<'a> Analyser<'a> {
             );
             let all: Vec<String> = expected.iter().map(|parameter| self.describe(parameter)).collect();
             let what = Diagnostic::new(name.span, message, "wrong number of parameters");
-            let what = what.with_related(prototype.name.span, "must be as this");
-            return self.report(what.with_help(format!("it takes ({})", all.join(", "))));
+            let what = what.with_related(prototype.name.span, "the architecture's declaration");
+            return self.report(what.with_help(format!("the parameters are: ({})", all.join(", "))));
         }
         for (number, (parameter, expected)) in parameters.iter().zip(expected).enumerate() {
             let found = self.type_of(&parameter.ty);
-            let needed = self.needed(expected, found, bindings);
+            let needed = self.required_type(expected, found, bindings);
             if parameter.direction == expected.direction
                 && (found == needed || found == Type::Error || needed == Type::Error)
             {
                 continue;
             }
             let direction = Parameter { ty: self.shown(expected, bindings), ..expected.clone() };
-            let message = format!("parameter {} of `{}` does not fit `{}`", number + 1, name.name, prototype.name.name);
+            let message =
+                format!("parameter {} of `{}` does not match `{}`", number + 1, name.name, prototype.name.name);
             let label = format!("expected `{}`, found `{}`", self.describe(&direction), self.describe(parameter));
             let what = Diagnostic::new(parameter.ty.span.to(parameter.name.span), message, label);
-            self.report(what.with_related(expected.ty.span.to(expected.name.span), "must be as this"));
+            self.report(what.with_related(expected.ty.span.to(expected.name.span), "the architecture's declaration"));
         }
     }
 
-    /// The type that a parameter must have; the first one decides of a type parameter.
-    fn needed(&mut self, expected: &'a Parameter, found: Type, bindings: &mut Bindings<'a>) -> Type {
+    /// Returns the type that a parameter must have. The first parameter whose type is a type parameter binds that type
+    /// parameter.
+    fn required_type(&mut self, expected: &'a Parameter, found: Type, bindings: &mut Bindings<'a>) -> Type {
         if let TypeKind::Named { name, .. } = &expected.ty.kind
             && let Some((_, open @ None)) = bindings.iter_mut().find(|(parameter, _)| **parameter == *name.name)
         {
@@ -182,7 +183,7 @@ impl<'a> Analyser<'a> {
         self.type_with(&expected.ty, bindings)
     }
 
-    /// A parameter's type as it is written, with what its type parameter stands for.
+    /// Returns the written type of a parameter, with a type parameter replaced by the type bound to it.
     fn shown(&self, expected: &Parameter, bindings: &Bindings<'a>) -> ast::Type {
         let mut ty = expected.ty.clone();
         if let TypeKind::Named { name, .. } = &mut ty.kind
@@ -193,20 +194,20 @@ impl<'a> Analyser<'a> {
         ty
     }
 
-    /// Two parts that run one after the other.
-    fn pipeline(&mut self, first: &Part<'a>, second: &Part<'a>) -> hir::Pipeline {
+    /// Lowers the two blocks of a pipeline, which run one after the other.
+    fn pipeline(&mut self, first: &ProgrammableBlock<'a>, second: &ProgrammableBlock<'a>) -> hir::Pipeline {
         self.pipe = Pipe::default();
         self.code.clear();
         let mut shared = Shared::new();
-        for part in [first, second] {
-            let symbols = self.shared_variables(part, &mut shared);
-            self.lower_part(part, symbols);
+        for block in [first, second] {
+            let symbols = self.shared_variables(block, &mut shared);
+            self.lower_block(block, symbols);
         }
         std::mem::take(&mut self.pipe).code
     }
 
-    fn lower_part(&mut self, part: &Part<'a>, symbols: Vec<Symbol<'a>>) {
-        match &part.symbol {
+    fn lower_block(&mut self, block: &ProgrammableBlock<'a>, symbols: Vec<Symbol<'a>>) {
+        match &block.symbol {
             Symbol::Parser(parser) => {
                 let states = self.parser(parser, symbols);
                 self.pipe.code.states = states;
@@ -218,27 +219,27 @@ impl<'a> Analyser<'a> {
                     this.control_body(&instance, Vec::new(), ast.name.span);
                 });
                 let is_deparser =
-                    part.prototype.parameters.iter().any(|parameter| written(&parameter.ty) == "packet_out");
+                    block.prototype.parameters.iter().any(|parameter| written(&parameter.ty) == "packet_out");
                 *(if is_deparser { &mut self.pipe.code.deparser } else { &mut self.pipe.code.control }) = code;
             }
             _ => {}
         }
     }
 
-    /// The variables for a part's parameters: those that another part of the pipeline has already, by name, and new ones.
-    fn shared_variables(&mut self, part: &Part<'a>, shared: &mut Shared<'a>) -> Vec<Symbol<'a>> {
+    /// Returns the variables for a block's parameters. A parameter with the same name in both blocks is one variable.
+    fn shared_variables(&mut self, block: &ProgrammableBlock<'a>, shared: &mut Shared<'a>) -> Vec<Symbol<'a>> {
         let mut symbols = Vec::new();
-        for (expected, parameter) in part.prototype.parameters.iter().zip(part.parameters) {
+        for (expected, parameter) in block.prototype.parameters.iter().zip(block.parameters) {
             let known = shared.get(&*expected.name.name).cloned();
             let symbol = match (known, self.type_of(&parameter.ty)) {
                 (Some(symbol), _) => symbol,
                 (None, Type::Extern(number)) => Symbol::Object(number),
                 (None, ty) => {
-                    let place = self.allocate(ty, &expected.name.name, true, parameter.name.span);
-                    if !part.bindings.iter().any(|(name, _)| *name == written(&expected.ty)) {
-                        self.outside(place, expected);
+                    let lvalue = self.allocate(ty, &expected.name.name, true, parameter.name.span);
+                    if !block.bindings.iter().any(|(name, _)| *name == written(&expected.ty)) {
+                        self.connect_to_architecture(lvalue, expected);
                     }
-                    Symbol::Variable(place)
+                    Symbol::Variable(lvalue)
                 }
             };
             if let Symbol::Variable(_) = symbol {
@@ -249,9 +250,9 @@ impl<'a> Analyser<'a> {
         symbols
     }
 
-    /// What the architecture reads and writes.
-    fn outside(&mut self, place: Place, expected: &Parameter) {
-        let slots = self.slots_of(place).map(|slot| (self.pipe.code.slots[slot.0 as usize].name.clone(), slot));
+    /// Adds the slots of a parameter to the inputs and outputs of the pipeline.
+    fn connect_to_architecture(&mut self, lvalue: LValue, expected: &Parameter) {
+        let slots = self.slots_of(lvalue).map(|slot| (self.pipe.code.slots[slot.0 as usize].name.clone(), slot));
         let slots: Vec<_> = slots.collect();
         if matches!(expected.direction, Direction::In | Direction::InOut | Direction::None) {
             self.pipe.code.inputs.extend(slots.iter().cloned());
@@ -275,14 +276,18 @@ impl<'a> Analyser<'a> {
         let whole = !value.is_error();
         value.into_scalar_text().unwrap_or_else(|| {
             if whole {
-                self.error(argument.span, "an annotation's argument must be a string or a number", "not a constant");
+                self.error(
+                    argument.span,
+                    "an annotation's argument must be a string or a number",
+                    "not a string or a number",
+                );
             }
             String::new()
         })
     }
 }
 
-/// The name in `NAME()`.
+/// Returns NAME from the expression `NAME()`.
 fn constructed(argument: &ast::Argument) -> Option<&Ident> {
     match &argument.value.as_ref()?.kind {
         ExprKind::Call { function, types, arguments } if types.is_empty() && arguments.is_empty() => {

@@ -1,4 +1,4 @@
-//! Types as they are written.
+//! Resolution of type expressions.
 
 use super::types::Type;
 use super::{Analyser, Symbol};
@@ -7,16 +7,16 @@ use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use std::collections::BTreeMap;
 
-/// What type parameters stand for, by name; `None` while that is not known.
+/// The types bound to type parameters, by name; `None` while a type has not been inferred.
 pub(super) type Bindings<'a> = Vec<(&'a str, Option<Type>)>;
 
 impl<'a> Analyser<'a> {
-    /// The type of a value that can be stored.
+    /// Resolves the type of a value that can be stored.
     pub(super) fn type_of(&mut self, ty: &'a ast::Type) -> Type {
         self.type_with(ty, &Vec::new())
     }
 
-    /// The same, where names may be type parameters.
+    /// Resolves a type; names may be type parameters in `bindings`.
     pub(super) fn type_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
         match &ty.kind {
             TypeKind::Bool => Type::Bool,
@@ -25,7 +25,7 @@ impl<'a> Analyser<'a> {
             TypeKind::Integer => Type::Integer,
             TypeKind::Error => Type::Failure,
             TypeKind::Any => {
-                self.unsupported(ty.span, "a type that is left open", Some("write the type"));
+                self.unsupported(ty.span, "`_` as a type here", Some("write the type"));
                 Type::Error
             }
             TypeKind::Named { name, arguments } => {
@@ -47,36 +47,38 @@ impl<'a> Analyser<'a> {
                 Type::Error
             }
             other => {
-                let message = format!("`{}` is {}, not a type of values", name.name, other.what());
-                self.error(name.span, message, "a type of values is expected here");
+                let message = format!("`{}` is {}, not the type of a value", name.name, other.what());
+                self.error(name.span, message, "expected the type of a value");
                 Type::Error
             }
         }
     }
 
-    /// A type that variables, fields and parameters may have: neither `int` nor an object.
+    /// Resolves a type that variables, fields and parameters may have: neither `int` nor an extern.
     pub(super) fn stored_type(&mut self, ty: &'a ast::Type) -> Type {
         self.stored_with(ty, &Vec::new())
     }
 
-    /// The same, where names may be type parameters.
+    /// Resolves a type like [`Self::stored_type`]; names may be type parameters in `bindings`.
     fn stored_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
         match self.type_with(ty, bindings) {
             Type::Integer => {
-                let what = Diagnostic::new(ty.span, "`int` has no width: only constants can have it", "no width");
+                let what =
+                    Diagnostic::new(ty.span, "`int` has no width: only constants can have this type", "no width");
                 self.report(what.with_help("write a width: `int<32>` or `bit<32>`"));
                 Type::Error
             }
             Type::Extern(number) => {
                 let name = self.types.externs[number as usize].name.name.clone();
-                self.error(ty.span, format!("`{name}` is an object, not a value"), "a type of values is expected here");
+                self.error(ty.span, format!("`{name}` is an object, not a value"), "expected the type of a value");
                 Type::Error
             }
             other => other,
         }
     }
 
-    /// The types of a function or method of the architecture; `outer` are the type parameters of its object.
+    /// Checks the types in the signature of an extern function or method; `outer` are the type parameters of the
+    /// method's extern.
     pub(super) fn check_prototype(&mut self, prototype: &'a ast::Prototype, outer: &'a [ast::Ident]) {
         let open = outer.iter().chain(&prototype.type_parameters);
         let bindings = open.map(|parameter| (&*parameter.name, Some(Type::Error))).collect();
@@ -85,21 +87,21 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// The width of a `bit` or `int` type.
+    /// Evaluates the width of a `bit` or `int` type.
     fn width(&mut self, width: &'a Expr) -> Option<u32> {
         let value = self.constant_integer(width, "a width")?;
         match value.to_u32() {
             Some(bits @ 1..=128) => Some(bits),
             _ => {
-                let wide = Diagnostic::new(width.span, format!("a width of {value} is not possible"), "1 to 128 bits");
-                let help = "split larger values into several fields, none of them empty";
+                let wide = Diagnostic::new(width.span, format!("the width {value} is out of range"), "1 to 128 bits");
+                let help = "split a larger value into several fields";
                 self.report(wide.with_help(help));
                 None
             }
         }
     }
 
-    /// A number that must be known now; `what` it is for.
+    /// Evaluates an expression that must be an integer constant; `what` names it in the error message.
     pub(super) fn constant_integer(&mut self, expr: &'a Expr, what: &str) -> Option<super::integer::Integer> {
         let value = self.discarded(|this| this.expression(expr));
         if value.is_error() {
@@ -108,9 +110,7 @@ impl<'a> Analyser<'a> {
         let number = value.as_integer();
         if number.is_none() {
             let (message, label) = match value.ty {
-                Type::Bit(_) | Type::Int(_) => {
-                    (format!("{what} must be known when the program is compiled"), "not a constant")
-                }
+                Type::Bit(_) | Type::Int(_) => (format!("{what} must be a compile-time constant"), "not a constant"),
                 ty => (format!("{what} must be a number, not `{}`", self.types.display(ty)), "not a number"),
             };
             self.error(expr.span, message, label);
@@ -118,7 +118,7 @@ impl<'a> Analyser<'a> {
         number
     }
 
-    /// Highest and lowest bit of a slice of what has so many bits, as the lowest bit and their number.
+    /// Evaluates the bounds of a slice of a `width`-bit value; returns the lowest bit and the number of bits.
     pub(super) fn slice_bounds(&mut self, width: u32, high: &'a Expr, low: &'a Expr) -> Option<(u32, u32)> {
         let top = self.constant_integer(high, "a bound of a slice");
         let bottom = self.constant_integer(low, "a bound of a slice")?;
@@ -126,15 +126,15 @@ impl<'a> Analyser<'a> {
         match (top.to_u32(), bottom.to_u32()) {
             (Some(top), Some(bottom)) if bottom <= top && top < width => Some((bottom, top - bottom + 1)),
             _ => {
-                let message = format!("bits {top} to {bottom} are not a slice of {width} bits");
-                let help = format!("the highest bit comes first: [{}:0] are all", width - 1);
+                let message = format!("[{top}:{bottom}] is not a slice of a {width}-bit value");
+                let help = format!("a slice is [highest:lowest]; all bits are [{}:0]", width - 1);
                 self.report(Diagnostic::new(span, message, "out of range").with_help(help));
                 None
             }
         }
     }
 
-    /// Fields of a header or struct.
+    /// Resolves the fields of a header or struct.
     pub(super) fn fields(&mut self, fields: &'a [ast::Field], header: bool) -> Option<super::types::StructInfo> {
         let mut info = super::types::StructInfo {
             name: "".into(),
@@ -152,7 +152,7 @@ impl<'a> Analyser<'a> {
                 let twice = Diagnostic::new(
                     field.name.span,
                     format!("the field `{}` is declared twice", field.name.name),
-                    "here again",
+                    "declared again here",
                 );
                 self.report(twice.with_related(first, "declared here first"));
                 continue;
@@ -164,14 +164,15 @@ impl<'a> Analyser<'a> {
             info.bits = info.bits.saturating_add(self.types.bits(ty));
             info.depth = info.depth.max(1 + self.types.info(ty).map_or(0, |inner| inner.depth));
             info.parts = info.parts.saturating_add(self.types.info(ty).map_or(1, |inner| inner.parts));
-            if info.depth > MOST_STRUCTS || info.parts > MOST_FIELDS {
-                let message =
-                    format!("a struct holds at most {MOST_FIELDS} values and {MOST_STRUCTS} structs in each other");
-                self.error(field.name.span, message, "too much with this field");
+            if info.depth > MAX_STRUCT_DEPTH || info.parts > MAX_FIELDS {
+                let message = format!(
+                    "a struct has at most {MAX_FIELDS} scalars and {MAX_STRUCT_DEPTH} levels of nested structs"
+                );
+                self.error(field.name.span, message, "exceeded by this field");
                 return None;
             }
         }
-        // What has a broken field keeps its other fields, but its size means nothing.
+        // After an error in a field, the struct keeps its other fields, but its size is unknown.
         if !whole {
             info.bits = 0;
         }
@@ -188,18 +189,18 @@ impl<'a> Analyser<'a> {
         if header && !fits {
             let message = format!("a header cannot have a field of type `{}`", self.types.display(ty));
             let help = match ty {
-                Type::Enum(_) => "give the enumeration a type: `enum bit<8> NAME { A = 0 }`",
+                Type::Enum(_) => "give the enum an underlying type: `enum bit<8> NAME { A = 0 }`",
                 _ => {
-                    "fields of headers are `bit`, `int`, `bool` and enumerations with a type; put headers into a struct"
+                    "header fields are `bit`, `int`, `bool` or an enum with an underlying type; put headers into a struct"
                 }
             };
-            self.report(Diagnostic::new(field.ty.span, message, "not possible in a header").with_help(help));
+            self.report(Diagnostic::new(field.ty.span, message, "not allowed in a header").with_help(help));
             return Type::Error;
         }
         ty
     }
 
-    /// Whether an expression names a type: the start of `TYPE.MEMBER`.
+    /// Returns the type that an expression names, as at the start of `TYPE.MEMBER`.
     pub(super) fn named_type(&self, expr: &Expr) -> Option<Type> {
         let symbol = match &expr.kind {
             ExprKind::Name(name) if &*name.name == "error" => return Some(Type::Failure),
@@ -214,7 +215,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Structs within structs.
-const MOST_STRUCTS: u32 = 32;
-/// Scalars in a struct.
-const MOST_FIELDS: u32 = 65_536;
+/// Maximum nesting depth of structs.
+const MAX_STRUCT_DEPTH: u32 = 32;
+/// Maximum number of scalars in a struct.
+const MAX_FIELDS: u32 = 65_536;

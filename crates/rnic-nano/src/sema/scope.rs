@@ -1,23 +1,23 @@
-//! Names and what they stand for.
+//! Scopes, and the symbols that names denote.
 
-use super::control::{ActionId, ControlId, InstanceNumber};
-use super::place::Place;
+use super::control::{ActionId, ControlId, ControlInstanceId};
+use super::lvalue::LValue;
 use super::typed::Typed;
 use super::types::Type;
-use super::{Analyser, table::TableNumber};
+use super::{Analyser, table::TableInfoId};
 use crate::ast::{self, Ident};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::source::Span;
 use std::collections::BTreeMap;
 
-/// What a name stands for.
+/// The symbol that a name denotes.
 #[derive(Clone)]
 pub(super) enum Symbol<'a> {
-    /// Something wrong that has been reported.
+    /// A declaration with an error that has been reported.
     Broken,
     Const(Typed),
-    Variable(Place),
-    /// A parameter that is an object: `packet_in`.
+    Variable(LValue),
+    /// A parameter of extern type, such as `packet_in`.
     Object(u32),
     Type(Type),
     Function(&'a ast::Prototype),
@@ -27,31 +27,31 @@ pub(super) enum Symbol<'a> {
     Parser(&'a ast::Parser),
     Control(ControlId),
     Action(ActionId),
-    Table(TableNumber),
-    /// An object of the architecture.
+    Table(TableInfoId),
+    /// An instance of an extern.
     Extern(ExternObject),
-    /// A control within a control.
-    Instance(InstanceNumber),
-    /// `main`
+    /// An instance of a control within a control.
+    Instance(ControlInstanceId),
+    /// The package instance `main`.
     Main,
 }
 
-/// An object of the architecture that the program has declared.
+/// An instance of an extern that the program declares.
 #[derive(Clone)]
 pub(super) struct ExternObject {
-    /// Which extern.
+    /// The extern's index among the declared externs.
     pub(super) of: u32,
-    /// Its type arguments.
+    /// The type arguments.
     pub(super) types: Vec<Type>,
-    /// Which instance of the checked program.
+    /// The instance's index in the checked program.
     pub(super) instance: u32,
 }
 
 impl Symbol<'_> {
-    /// For messages: `a table`.
+    /// Describes the kind of the symbol, for messages: `a table`.
     pub(super) fn what(&self) -> &'static str {
         match self {
-            Symbol::Broken => "something with an error",
+            Symbol::Broken => "a declaration with an error",
             Symbol::Const(_) => "a constant",
             Symbol::Variable(_) => "a variable",
             Symbol::Object(_) | Symbol::Extern(_) => "an object",
@@ -65,15 +65,16 @@ impl Symbol<'_> {
             Symbol::Action(_) => "an action",
             Symbol::Table(_) => "a table",
             Symbol::Instance(_) => "an instance of a control",
-            Symbol::Main => "the program itself",
+            Symbol::Main => "the package instance",
         }
     }
 }
 
-/// Names declared in one place.
+/// The names declared in one scope.
 pub(super) struct Scope<'a> {
     parent: Option<usize>,
-    /// What the parent had declared when this scope was opened: later names are not seen.
+    /// Number of declarations when this scope was opened: names that the parent scope declares later are not visible
+    /// here.
     seen: u32,
     names: BTreeMap<&'a str, Declared<'a>>,
 }
@@ -85,18 +86,18 @@ struct Declared<'a> {
 }
 
 impl<'a> Analyser<'a> {
-    /// A scope within another one; it becomes the current one. Returns the one before.
+    /// Opens a scope with the given parent and makes it the current one. Returns the previously current scope.
     pub(super) fn open_scope(&mut self, parent: usize, seen: u32) -> usize {
         self.scopes.push(Scope { parent: Some(parent), seen, names: BTreeMap::new() });
         std::mem::replace(&mut self.scope, self.scopes.len() - 1)
     }
 
-    /// A scope within the current one. Returns the one before, for [`Self::close_scope`].
+    /// Opens a scope within the current one. Returns the previously current scope, for [`Self::close_scope`].
     pub(super) fn open_block(&mut self) -> usize {
         self.open_scope(self.scope, self.declarations)
     }
 
-    /// Back to a scope. The current one is forgotten.
+    /// Closes the current scope and makes `before` the current one.
     pub(super) fn close_scope(&mut self, before: usize) {
         if self.scope + 1 == self.scopes.len() {
             self.scopes.pop();
@@ -104,12 +105,12 @@ impl<'a> Analyser<'a> {
         self.scope = before;
     }
 
-    /// The scope of the top level.
+    /// Creates the top-level scope.
     pub(super) fn top_scope() -> Scope<'a> {
         Scope { parent: None, seen: 0, names: BTreeMap::new() }
     }
 
-    /// Gives a name a meaning in the current scope.
+    /// Declares a name in the current scope.
     pub(super) fn declare(&mut self, name: &'a Ident, symbol: Symbol<'a>) {
         self.declarations += 1;
         let declared = Declared { symbol, span: name.span, number: self.declarations };
@@ -120,13 +121,13 @@ impl<'a> Analyser<'a> {
             Some(first) => {
                 let first = first.span;
                 let message = format!("`{}` is declared twice in one scope", name.name);
-                let twice = Diagnostic::new(name.span, message, "here again");
+                let twice = Diagnostic::new(name.span, message, "declared again here");
                 self.report(twice.with_related(first, "declared here first"));
             }
         }
     }
 
-    /// What a name stands for; nothing is reported.
+    /// Looks up a name; reports nothing.
     pub(super) fn find(&self, name: &str) -> Option<&Symbol<'a>> {
         let (mut scope, mut seen) = (&self.scopes[self.scope], u32::MAX);
         loop {
@@ -140,13 +141,13 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// What a name of the top level stands for.
+    /// Looks up a name at the top level.
     pub(super) fn find_top(&self, name: &str) -> Option<&Symbol<'a>> {
         self.scopes[0].names.get(name).map(|declared| &declared.symbol)
     }
 
-    /// Where a name was declared.
-    pub(super) fn place_of_name(&self, name: &str) -> Option<Span> {
+    /// Returns the span of a name's declaration.
+    pub(super) fn span_of_name(&self, name: &str) -> Option<Span> {
         let mut scope = &self.scopes[self.scope];
         loop {
             if let Some(declared) = scope.names.get(name) {
@@ -156,7 +157,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// What a name stands for; an unknown one is reported.
+    /// Looks up a name; reports an unknown one.
     pub(super) fn lookup(&mut self, name: &Ident) -> Symbol<'a> {
         match self.find(&name.name) {
             Some(symbol) => symbol.clone(),
@@ -167,7 +168,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// The same for `.name`.
+    /// Looks up the name in `.name` at the top level; reports an unknown one.
     pub(super) fn lookup_top(&mut self, name: &Ident) -> Symbol<'a> {
         let inner = std::mem::replace(&mut self.scope, 0);
         let symbol = self.lookup(name);
@@ -178,7 +179,9 @@ impl<'a> Analyser<'a> {
     fn unknown(&mut self, name: &Ident) {
         let unknown = Diagnostic::new(name.span, format!("`{}` is not declared", name.name), "unknown name");
         let unknown = match (self.declared_below(&name.name), nearest(&name.name, self.visible())) {
-            (Some(span), _) => unknown.with_related(span, "declared only here: move it before its use"),
+            (Some(span), _) => {
+                unknown.with_related(span, "declared only here: move the declaration before its first use")
+            }
             _ if CORE.contains(&&*name.name) => unknown.with_help("write `#include <core.p4>`"),
             (None, Some(near)) => unknown.with_help(format!("did you mean `{near}`?")),
             (None, None) => unknown,
@@ -186,7 +189,7 @@ impl<'a> Analyser<'a> {
         self.report(unknown);
     }
 
-    /// All names that can be used here.
+    /// Returns all names that are visible from the current scope.
     fn visible(&self) -> Vec<&'a str> {
         let (mut names, mut scope) = (Vec::new(), Some(self.scope));
         while let Some(number) = scope {
@@ -196,16 +199,16 @@ impl<'a> Analyser<'a> {
         names
     }
 
-    /// Where the top level declares a name further down.
+    /// Returns the span of a later top-level declaration of a name.
     fn declared_below(&self, name: &str) -> Option<Span> {
         self.module.items.iter().filter_map(|item| item_name(&item.kind)).find(|i| &*i.name == name).map(|i| i.span)
     }
 }
 
-/// What <core.p4> declares.
+/// The declarations of `core.p4`.
 const CORE: [&str; 3] = ["packet_in", "packet_out", "NoAction"];
 
-/// The name that something of the top level declares.
+/// Returns the name that a top-level declaration declares.
 pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     use ast::ItemKind::{
         Action, Const, Control, ControlType, Enum, Error, Extern, ExternFunction, Header, Instance, MatchKind, Package,
@@ -226,22 +229,15 @@ pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     }
 }
 
-/// The name that was probably meant: at most a third of the letters differ.
-pub(super) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let most = name.chars().count() / 3;
-    let near = names.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
-    near.filter(|(distance, _)| *distance <= most).min().map(|(_, other)| other)
-}
-
-/// `it has: ` and names, not too many of them.
-pub(super) fn they_are(names: &[&str]) -> String {
-    let shown = names.get(..MOST_LISTED).unwrap_or(names).join(", ");
-    match names.len().saturating_sub(MOST_LISTED) {
-        0 if names.is_empty() => "it has none".to_string(),
-        0 => format!("it has: {shown}"),
-        more => format!("it has: {shown} and {more} more"),
+/// Returns `available: ` and a list of names, of limited length.
+pub(super) fn list_of_names(names: &[&str]) -> String {
+    let shown = names.get(..MAX_LISTED).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MAX_LISTED) {
+        0 if names.is_empty() => "none are available".to_string(),
+        0 => format!("available: {shown}"),
+        more => format!("available: {shown} and {more} more"),
     }
 }
 
-/// Names that a message lists.
-const MOST_LISTED: usize = 32;
+/// Maximum number of names that a message lists.
+const MAX_LISTED: usize = 32;

@@ -1,21 +1,21 @@
-//! Statements.
+//! Lowering of statements.
 
 use super::call::Want;
 use super::integer::Integer;
+use super::lvalue::LValue;
 use super::methods::Applied;
-use super::place::Place;
-use super::scope::{Symbol, nearest};
+use super::scope::Symbol;
 use super::typed::Typed;
 use super::types::Type;
 use super::{Analyser, fold};
 use crate::ast::{self, Expr, ExprKind, StmtKind, SwitchCase};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Stmt};
 use crate::source::Span;
 use std::collections::BTreeMap;
 
 impl<'a> Analyser<'a> {
-    /// Statements with names of their own.
+    /// Lowers a block, which has its own scope.
     pub(super) fn block(&mut self, block: &'a ast::Block) {
         let before = self.open_block();
         for statement in &block.body {
@@ -24,7 +24,7 @@ impl<'a> Analyser<'a> {
         self.close_scope(before);
     }
 
-    /// One statement.
+    /// Lowers one statement.
     pub(super) fn statement(&mut self, statement: &'a ast::Stmt) {
         self.nested(statement.span, (), |this| this.statement_kind(statement));
     }
@@ -34,8 +34,8 @@ impl<'a> Analyser<'a> {
         match &statement.kind {
             StmtKind::Variable(variable) => self.variable(variable),
             StmtKind::Const(constant) => self.local_constant(constant),
-            StmtKind::Assign { target, value } => match self.target(target) {
-                Some(place) => self.assign(place, value, span),
+            StmtKind::Assign { target, value } => match self.writable_lvalue(target) {
+                Some(lvalue) => self.assign(lvalue, value, span),
                 None => {
                     self.expression(value);
                 }
@@ -52,35 +52,35 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// A variable with its first value, or zero.
+    /// Lowers a variable declaration; a variable without an initial value is zero.
     pub(super) fn variable(&mut self, variable: &'a ast::Variable) {
         let ty = self.stored_type(&variable.ty);
         let span = variable.name.span;
-        let place = self.allocate(ty, &variable.name.name, true, span);
+        let lvalue = self.allocate(ty, &variable.name.name, true, span);
         match &variable.value {
             Some(value) if ty == Type::Error => {
                 self.expression(value);
             }
-            Some(value) => self.assign(place, value, span),
-            None if self.again => self.clear(place, span),
+            Some(value) => self.assign(lvalue, value, span),
+            None if self.again => self.clear(lvalue, span),
             None => {}
         }
-        self.declare(&variable.name, if ty == Type::Error { Symbol::Broken } else { Symbol::Variable(place) });
+        self.declare(&variable.name, if ty == Type::Error { Symbol::Broken } else { Symbol::Variable(lvalue) });
     }
 
-    fn assign(&mut self, place: Place, value: &'a Expr, span: Span) {
+    fn assign(&mut self, lvalue: LValue, value: &'a Expr, span: Span) {
         let value = match value.kind {
-            ExprKind::Call { .. } => self.call(value, Want::Into(place)),
+            ExprKind::Call { .. } => self.call(value, Want::Into(lvalue)),
             _ => self.expression(value),
         };
-        let Some(scalars) = self.scalars(value, place.ty) else { return };
+        let Some(scalars) = self.scalars(value, lvalue.ty) else { return };
         let unchanged = |(slot, value): (u32, &hir::Expr)| value.kind == hir::ExprKind::Slot(hir::SlotId(slot));
-        if place.low.is_some() || !(place.slot..).zip(&scalars).all(unchanged) {
-            self.write(place, scalars, span);
+        if lvalue.low.is_some() || !(lvalue.slot..).zip(&scalars).all(unchanged) {
+            self.write(lvalue, scalars, span);
         }
     }
 
-    /// Statements of a branch.
+    /// Lowers the statements of a branch separately and returns them.
     fn branch(&mut self, statement: &'a ast::Stmt) -> Vec<Stmt> {
         let before = self.open_block();
         let (code, ()) = self.collected(|this| this.statement(statement));
@@ -126,7 +126,7 @@ impl<'a> Analyser<'a> {
                     let message = format!("`switch` does not work on `{}`", self.types.display(ty));
                     let what = Diagnostic::new(value.span, message, "expected `bit`, `int`, `bool` or an enumeration");
                     self.report(match ty {
-                        Type::Integer => what.with_help("give it a width"),
+                        Type::Integer => what.with_help("give the number a width"),
                         _ => what,
                     });
                 }
@@ -139,7 +139,7 @@ impl<'a> Analyser<'a> {
         });
     }
 
-    /// Cases, each with what comes before it without a block.
+    /// Lowers the cases of a `switch`; the labels of a case include those of the preceding cases without a block.
     fn cases(
         &mut self, value: hir::Expr, cases: &'a [SwitchCase], span: Span,
         mut label_of: impl FnMut(&mut Self, &'a Expr) -> Option<u128>,
@@ -150,8 +150,9 @@ impl<'a> Analyser<'a> {
         let (mut labels, mut is_default) = (Vec::new(), false);
         for case in cases {
             if let Some(first) = default_at {
-                let what = Diagnostic::new(case.span, "`default` must be the last case", "comes after `default`");
-                self.report(what.with_related(first, "`default` stands here"));
+                let what =
+                    Diagnostic::new(case.span, "`default` must be the last case", "this case comes after `default`");
+                self.report(what.with_related(first, "`default` is here"));
                 break;
             }
             match &case.label {
@@ -160,9 +161,12 @@ impl<'a> Analyser<'a> {
                     if let Some(number) = label_of(self, label) {
                         match seen.insert(number, case.span) {
                             Some(first) => {
-                                let what =
-                                    Diagnostic::new(case.span, "a case stands twice in one `switch`", "here again");
-                                self.report(what.with_related(first, "first here"));
+                                let what = Diagnostic::new(
+                                    case.span,
+                                    "a label occurs twice in one `switch`",
+                                    "duplicate label",
+                                );
+                                self.report(what.with_related(first, "the first one"));
                             }
                             None => labels.push(number),
                         }
@@ -182,9 +186,9 @@ impl<'a> Analyser<'a> {
         self.emit(Stmt::Switch { value, cases: lowered, default }, span);
     }
 
-    fn action_label(&mut self, table: super::table::TableNumber, label: &'a Expr) -> Option<u128> {
+    fn action_label(&mut self, table: super::table::TableInfoId, label: &'a Expr) -> Option<u128> {
         let (ExprKind::Name(name) | ExprKind::TopName(name)) = &label.kind else {
-            self.error(label.span, "expected an action of the table", "not the name of an action");
+            self.error(label.span, "expected an action of the table", "not an action's name");
             return None;
         };
         let info = &self.tables[table.0];
@@ -193,10 +197,10 @@ impl<'a> Analyser<'a> {
             let names: Vec<&str> = info.actions.iter().map(|action| &**action).collect();
             let help = match nearest(&name.name, names.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => super::scope::they_are(&names),
+                None => super::scope::list_of_names(&names),
             };
             let message = format!("the table `{}` has no action `{}`", info.name, name.name);
-            let what = Diagnostic::new(label.span, message, "not one of its actions").with_help(help);
+            let what = Diagnostic::new(label.span, message, "not one of the table's actions").with_help(help);
             let span = info.span;
             self.report(what.with_related(span, "declared here"));
         }
@@ -208,24 +212,24 @@ impl<'a> Analyser<'a> {
         self.known_scalar(value, ty, "a case")
     }
 
-    /// The bits of a value of a type, known now; `what` it is for.
+    /// Returns the bits of a compile-time constant of a given type; `what` names it in the error message.
     pub(super) fn known_scalar(&mut self, value: Typed, ty: Type, what: &str) -> Option<u128> {
         let span = value.span;
         let scalar = self.converted(value, ty).into_scalar()?;
         let known = fold::known(&scalar);
         if known.is_none() {
-            self.error(span, format!("{what} must be known when the program is compiled"), "not a constant");
+            self.error(span, format!("{what} must be a compile-time constant"), "not a constant");
         }
         known
     }
 
-    /// A constant of a block.
+    /// Declares a constant of a block.
     pub(super) fn local_constant(&mut self, constant: &'a ast::Const) {
         let value = self.constant_value(constant);
         self.declare(&constant.name, if value.is_error() { Symbol::Broken } else { Symbol::Const(value) });
     }
 
-    /// The value of a constant.
+    /// Evaluates the value of a constant.
     pub(super) fn constant_value(&mut self, constant: &'a ast::Const) -> Typed {
         let ty = match self.type_of(&constant.ty) {
             Type::Extern(_) => self.stored_type(&constant.ty),
@@ -234,14 +238,15 @@ impl<'a> Analyser<'a> {
         let value = self.discarded(|this| this.expression(&constant.value));
         let value = self.converted(value, ty);
         if !value.is_known() {
-            let message = format!("the constant `{}` must be known when the program is compiled", constant.name.name);
+            let message =
+                format!("the constant `{}` must have a compile-time constant as its value", constant.name.name);
             self.error(value.span, message, "not a constant");
             return Typed::error(value.span);
         }
         value
     }
 
-    /// What a constant given from outside is, if it fits its type.
+    /// Converts the value that a user gives for a constant to the constant's type, if it fits.
     pub(super) fn given_constant(&mut self, ty: Type, given: u128, span: Span) -> Option<Typed> {
         let number = Integer::new(false, given);
         let (width, signed) = match ty {

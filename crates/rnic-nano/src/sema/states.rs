@@ -1,18 +1,18 @@
-//! Parsers.
+//! Lowering of parsers.
 
-use super::scope::{Symbol, nearest};
+use super::scope::Symbol;
 use super::types::Type;
 use super::{Analyser, Context};
 use crate::ast::{self, Ident, KeySet};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Pattern, StateId, Stmt, Target, Transition};
 use std::collections::BTreeMap;
 
-/// States by name.
+/// Indices of states, by name.
 type Names<'a> = BTreeMap<&'a str, usize>;
 
 impl<'a> Analyser<'a> {
-    /// Takes note of a parser, and checks it.
+    /// Declares a parser and checks it.
     pub(super) fn declare_parser(&mut self, parser: &'a ast::Parser) {
         let before = self.errors.len();
         self.scratch(|this| {
@@ -23,7 +23,7 @@ impl<'a> Analyser<'a> {
         self.declare(&parser.name, if broken { Symbol::Broken } else { Symbol::Parser(parser) });
     }
 
-    /// The states of a parser, `start` first; without those that are never reached.
+    /// Lowers the reachable states of a parser; `start` comes first.
     pub(super) fn parser(&mut self, parser: &'a ast::Parser, parameters: Vec<Symbol<'a>>) -> Vec<hir::State> {
         let before = self.open_scope(0, self.declarations);
         let context = std::mem::replace(&mut self.context, Context::Parser);
@@ -46,25 +46,28 @@ impl<'a> Analyser<'a> {
                 let what = Diagnostic::new(
                     parser.name.span,
                     format!("the parser `{}` has no state `start`", parser.name.name),
-                    "begins nowhere",
+                    "`start` is missing",
                 );
-                self.report(what.with_help("a parser begins at `state start { ... }`"));
+                self.report(what.with_help("a parser begins in `state start { ... }`"));
                 Vec::new()
             }
         }
     }
 
-    /// States by name.
+    /// Returns the indices of the states by name; reports duplicate names.
     fn state_names(&mut self, parser: &'a ast::Parser) -> Names<'a> {
         let mut names = Names::new();
         for (number, state) in parser.states.iter().enumerate() {
             let name = &state.name;
             if matches!(&*name.name, "accept" | "reject") {
-                self.error(name.span, format!("the state `{}` is there already", name.name), "choose another name");
+                self.error(name.span, format!("the state name `{}` is reserved", name.name), "choose another name");
             }
             if let Some(first) = names.insert(&name.name, number) {
-                let what =
-                    Diagnostic::new(name.span, format!("the state `{}` is declared twice", name.name), "here again");
+                let what = Diagnostic::new(
+                    name.span,
+                    format!("the state `{}` is declared twice", name.name),
+                    "declared again here",
+                );
                 self.report(what.with_related(parser.states[first].name.span, "declared here first"));
             }
         }
@@ -124,7 +127,7 @@ impl<'a> Analyser<'a> {
             let ty = value.ty;
             let scalar = self.types.scalar(ty).and_then(|_| value.into_scalar());
             if scalar.is_none() && ty != Type::Error {
-                let what = format!("a key of `select` cannot be `{}`", self.types.display(ty));
+                let what = format!("a key of `select` cannot be of type `{}`", self.types.display(ty));
                 self.error(expr.span, what, "expected `bit`, `int`, `bool` or an enumeration");
             }
             lowered.push(scalar.map(|scalar| (scalar, ty)));
@@ -156,7 +159,7 @@ impl<'a> Analyser<'a> {
         patterns.into_iter().collect()
     }
 
-    /// A way from a state back to itself must take bytes off the packet, or it might never end.
+    /// Checks that every cycle of states consumes bytes of the packet, so that parsing ends.
     fn check_loops(&mut self, parser: &'a ast::Parser, states: &[hir::State]) {
         if self.stopped {
             return;
@@ -164,9 +167,9 @@ impl<'a> Analyser<'a> {
         let idle: Vec<bool> = states.iter().map(|state| !self.takes_bytes(&state.body)).collect();
         let Some(first) = loop_within(states, &idle) else { return };
         let name = &parser.states[first].name;
-        let message = format!("the parser may never leave a loop through the state `{}`", name.name);
-        let what = Diagnostic::new(name.span, message, "no round takes bytes off the packet");
-        self.report(what.with_help("extract a header in every round, not only under a condition"));
+        let message = format!("the parser may loop forever through the state `{}`", name.name);
+        let what = Diagnostic::new(name.span, message, "an iteration may consume no bytes of the packet");
+        self.report(what.with_help("extract a header unconditionally in every iteration"));
     }
 
     fn takes_bytes(&self, body: &[Stmt]) -> bool {
@@ -179,7 +182,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// States that a state goes to.
+/// Returns the states that a state's transition may lead to.
 fn targets(state: &hir::State) -> impl Iterator<Item = usize> {
     let targets = match &state.transition {
         Transition::To(target) => vec![*target],
@@ -191,10 +194,10 @@ fn targets(state: &hir::State) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A state on a loop of states of a choice.
+/// Returns a state on a cycle within the chosen states, if there is a cycle.
 fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
     let next = |state: usize| -> Vec<usize> { targets(&states[state]).filter(|next| chosen[*next]).collect() };
-    // Depth first: a way to a state that is not finished is a loop.
+    // Depth-first search: an edge to a state that is not finished closes a cycle.
     let (mut begun, mut finished) = (vec![false; states.len()], vec![false; states.len()]);
     for first in (0..states.len()).filter(|state| chosen[*state]) {
         let mut open = Vec::new();
@@ -219,7 +222,8 @@ fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
     None
 }
 
-/// The states that can be reached from `start`, numbered anew, with `first` done once before all.
+/// Returns the states that can be reached from `start`, renumbered, preceded by the statements `first`, which run
+/// once.
 fn reached(mut states: Vec<hir::State>, start: usize, first: Vec<Stmt>) -> Vec<hir::State> {
     let (mut numbers, mut order) = (vec![None; states.len()], vec![start]);
     numbers[start] = Some(0);

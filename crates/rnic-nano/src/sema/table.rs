@@ -1,50 +1,50 @@
-//! Tables.
+//! Lowering of tables.
 
 use super::control::ActionId;
-use super::scope::{Symbol, nearest};
+use super::scope::Symbol;
 use super::types::Type;
 use super::{Analyser, Context, fold, integer};
 use crate::ast::{self, ActionRef, Argument, Direction, Expr, Ident, KeySet, Parameter};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, MatchKind, Pattern, TableId};
 use crate::source::Span;
 use std::rc::Rc;
 
-/// Entries that the control plane may add to a table that does not say how many.
-const USUAL_SIZE: u32 = 1024;
-/// Entries that a table may have.
-const MOST_ENTRIES: u32 = 1 << 20;
+/// The size of a table that does not state one.
+const DEFAULT_SIZE: u32 = 1024;
+/// Maximum size of a table.
+const MAX_ENTRIES: u32 = 1 << 20;
 
-/// Actions that a table may have.
-const MOST_ACTIONS: usize = 1024;
+/// Maximum number of actions of a table.
+const MAX_ACTIONS: usize = 1024;
 
-/// A table in [`Analyser::tables`].
+/// An index into [`Analyser::tables`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TableNumber(pub(super) usize);
+pub(super) struct TableInfoId(pub(super) usize);
 
-/// A table.
+/// A declared table.
 pub(super) struct TableInfo<'a> {
     pub(super) name: Rc<str>,
     pub(super) span: Span,
-    /// Names of its actions.
+    /// The names of its actions.
     pub(super) actions: Vec<Rc<str>>,
-    /// Which of its pipeline's; `None` if it has an error.
+    /// The table in its pipeline; `None` if the declaration has an error.
     pub(super) table: Option<TableId>,
-    /// Its actions as they are listed.
+    /// Its actions as the `actions` list gives them.
     listed: Vec<Listed<'a>>,
 }
 
-/// An action of a table.
+/// An action in the `actions` list of a table.
 struct Listed<'a> {
     reference: &'a ActionRef,
     id: ActionId,
-    /// What its arguments in the list are.
+    /// The arguments that the `actions` list gives.
     bound: Vec<hir::Expr>,
     default_only: bool,
     table_only: bool,
 }
 
-/// A key of a table.
+/// A lowered key of a table.
 struct Key {
     expr: hir::Expr,
     ty: Type,
@@ -56,7 +56,7 @@ impl<'a> Analyser<'a> {
     pub(super) fn declare_table(&mut self, table: &'a ast::Table, prefix: &str) {
         let span = table.name.span;
         if self.context != Context::Control {
-            return self.error(span, "only a control can have tables", "not possible here");
+            return self.error(span, "only a control can have tables", "not allowed here");
         }
         let before = self.errors.len();
         let keys = self.table_keys(table);
@@ -83,7 +83,7 @@ impl<'a> Analyser<'a> {
             });
         }
         self.tables.push(info);
-        self.declare(&table.name, Symbol::Table(TableNumber(self.tables.len() - 1)));
+        self.declare(&table.name, Symbol::Table(TableInfoId(self.tables.len() - 1)));
     }
 
     fn table_keys(&mut self, table: &'a ast::Table) -> Option<Vec<Key>> {
@@ -101,7 +101,7 @@ impl<'a> Analyser<'a> {
         (keys.len() == table.keys.len()).then_some(keys)
     }
 
-    /// A key without calls.
+    /// Lowers a key, which must not contain a call; `what` names it in the error message.
     fn key(&mut self, expr: &'a Expr, what: &str) -> Option<(hir::Expr, Type)> {
         let (code, value) = self.collected(|this| this.expression(expr));
         if value.is_error() {
@@ -110,11 +110,11 @@ impl<'a> Analyser<'a> {
         let ty = value.ty;
         let scalar = self.types.scalar(ty).and_then(|_| value.into_scalar());
         if scalar.is_none() {
-            let message = format!("{what} cannot be `{}`", self.types.display(ty));
+            let message = format!("{what} cannot be of type `{}`", self.types.display(ty));
             let label = "expected `bit`, `int`, `bool` or an enumeration";
             self.error(expr.span, message, label);
         } else if !code.is_empty() {
-            let instead = "assign the result to a variable before `apply`, and look at that";
+            let instead = "assign the result to a variable before `apply`, and use the variable as the key";
             self.unsupported(expr.span, &format!("a call in {what}"), Some(instead));
             return None;
         }
@@ -129,26 +129,26 @@ impl<'a> Analyser<'a> {
                 "range" | "optional" | "selector" => {
                     Diagnostic::unsupported(name.span, &format!("`{}` keys", name.name), None)
                 }
-                other => Diagnostic::new(name.span, format!("`{other}` is not a kind of match"), "unknown kind"),
+                other => Diagnostic::new(name.span, format!("`{other}` is not a match kind"), "unknown match kind"),
             };
-            self.report(what.with_help("a key is `exact`, `ternary` or `lpm`"));
+            self.report(what.with_help("the match kinds are `exact`, `ternary` and `lpm`"));
         }
         found
     }
 
     fn table_actions(&mut self, table: &'a ast::Table, info: &mut TableInfo<'a>) -> Vec<hir::Action> {
         let mut actions = Vec::new();
-        if table.actions.len() > MOST_ACTIONS {
-            let message = format!("a table has at most {MOST_ACTIONS} actions");
-            self.error(table.name.span, message, "more than that");
+        if table.actions.len() > MAX_ACTIONS {
+            let message = format!("a table has at most {MAX_ACTIONS} actions");
+            self.error(table.name.span, message, "this table has more");
             return actions;
         }
         for reference in &table.actions {
             let Some(id) = self.action_named(&reference.name) else { continue };
             if let Some(first) = info.listed.iter().find(|listed| listed.reference.name.name == reference.name.name) {
                 let message = format!("the action `{}` is listed twice", reference.name.name);
-                let what = Diagnostic::new(reference.name.span, message, "here again");
-                self.report(what.with_related(first.reference.name.span, "first here"));
+                let what = Diagnostic::new(reference.name.span, message, "listed again here");
+                self.report(what.with_related(first.reference.name.span, "the first one"));
                 continue;
             }
             let has = |name: &str| reference.annotations.iter().any(|annotation| &*annotation.name.name == name);
@@ -162,9 +162,9 @@ impl<'a> Analyser<'a> {
             let what = Diagnostic::new(
                 table.name.span,
                 format!("the table `{}` has no actions", table.name.name),
-                "nothing to do",
+                "`actions` is missing",
             );
-            self.report(what.with_help("list them: `actions = { NAME; }`"));
+            self.report(what.with_help("list its actions: `actions = { NAME; }`"));
         }
         actions
     }
@@ -175,38 +175,39 @@ impl<'a> Analyser<'a> {
             Symbol::Broken => None,
             other => {
                 let message = format!("`{}` is {}, not an action", name.name, other.what());
-                self.error(name.span, message, "an action is expected here");
+                self.error(name.span, message, "expected an action");
                 None
             }
         }
     }
 
-    /// An action put in place for a table, and the arguments that the list gives it.
+    /// Lowers an action of a table; returns the action and the arguments that the `actions` list gives.
     fn table_action(&mut self, reference: &'a ActionRef, id: ActionId) -> Option<(hir::Action, Vec<hir::Expr>)> {
         let span = reference.name.span;
         let ast = self.actions[id.0].ast;
         let parameters: Vec<&Parameter> = ast.parameters.iter().collect();
         let directed = parameters.iter().filter(|parameter| parameter.direction != Direction::None).count();
         let bound = self.bind(&ast.name.name, &parameters[..directed], &reference.arguments, span)?;
-        let places = self.action_parameters(id, span);
+        let lvalues = self.action_parameters(id, span);
         let types = self.actions[id.0].types.clone();
         let frames = std::mem::take(&mut self.frames);
         let again = std::mem::replace(&mut self.again, true);
         let before = self.errors.len();
         let (body, arguments) = self.collected(|this| {
-            let copies = this.copy_in(&parameters[..directed], &types, &places, &bound);
+            let copies = this.copy_in(&parameters[..directed], &types, &lvalues, &bound);
             let arguments = this.code.iter().filter_map(argument_value).collect();
-            this.action_body(id, &places, copies.unwrap_or_default(), span);
+            this.action_body(id, &lvalues, copies.unwrap_or_default(), span);
             arguments
         });
         self.again = again;
         self.frames = frames;
-        let given = places[directed..].iter().flat_map(|place| self.slots_of(*place)).collect();
+        let given = lvalues[directed..].iter().flat_map(|lvalue| self.slots_of(*lvalue)).collect();
         let action = hir::Action { name: ast.name.name.to_string(), parameters: given, body };
         (self.errors.len() == before).then_some((action, arguments))
     }
 
-    /// The number of a listed action, and the arguments that an entry or the default gives it.
+    /// Resolves the action that an entry or the default action names: returns its index in the table and its
+    /// arguments.
     fn chosen(&mut self, reference: &'a ActionRef, info: &TableInfo<'a>) -> Option<(usize, Vec<u128>)> {
         let name = &reference.name;
         let Some(number) = info.listed.iter().position(|listed| listed.reference.name.name == name.name) else {
@@ -214,9 +215,9 @@ impl<'a> Analyser<'a> {
                 let what = format!("the action `{}` is not one of the table's", name.name);
                 let help = match nearest(&name.name, info.actions.iter().map(|action| &**action)) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("add it to the list: `actions = {{ {}; }}`", name.name),
+                    None => format!("add the action to the list: `actions = {{ {}; }}`", name.name),
                 };
-                let what = Diagnostic::new(name.span, what, "not listed").with_help(help);
+                let what = Diagnostic::new(name.span, what, "not in the table's `actions`").with_help(help);
                 self.report(what.with_related(info.span, "the table"));
             }
             return None;
@@ -240,7 +241,7 @@ impl<'a> Analyser<'a> {
             let value = self.discarded(|this| this.argument(argument));
             for scalar in self.scalars(value, *ty)? {
                 let Some(value) = fold::known(&scalar) else {
-                    let message = "an argument of a table's action must be known when the program is compiled";
+                    let message = "an argument of a table's action must be a compile-time constant";
                     self.error(argument.span, message, "not a constant");
                     return None;
                 };
@@ -250,14 +251,15 @@ impl<'a> Analyser<'a> {
         Some((number, values))
     }
 
-    /// Arguments for parameters with a direction may be repeated where the action is chosen: they must be those of the list.
+    /// Checks that arguments for parameters with a direction, if an entry or the default action repeats them, are
+    /// those of the `actions` list.
     fn check_repeated(&mut self, arguments: &'a [Argument], types: &[Type], listed: &Listed<'a>) {
         let (code, ()) = self.collected(|this| {
             for (argument, ty) in arguments.iter().zip(types) {
                 let value = this.argument(argument);
-                let place = this.temporary(*ty, "argument", argument.span);
-                if let Some(scalars) = this.scalars(value, *ty).filter(|_| place.ty != Type::Error) {
-                    this.write(place, scalars, argument.span);
+                let lvalue = this.temporary(*ty, "argument", argument.span);
+                if let Some(scalars) = this.scalars(value, *ty).filter(|_| lvalue.ty != Type::Error) {
+                    this.write(lvalue, scalars, argument.span);
                 }
             }
         });
@@ -266,10 +268,10 @@ impl<'a> Analyser<'a> {
             let span = arguments[0].span.to(arguments[arguments.len() - 1].span);
             let what = Diagnostic::new(
                 span,
-                "these arguments are not those of the table's list",
-                "must be the same, or left out",
+                "these arguments differ from those in the table's `actions` list",
+                "must be the same, or omitted",
             );
-            self.report(what.with_related(listed.reference.name.span, "listed here"));
+            self.report(what.with_related(listed.reference.name.span, "the arguments in the list"));
         }
     }
 
@@ -277,7 +279,7 @@ impl<'a> Analyser<'a> {
         let chosen = self.chosen(reference, info)?;
         if info.listed[chosen.0].table_only {
             let message = format!("the action `{}` is `@tableonly`: it cannot be the default", reference.name.name);
-            self.error(reference.name.span, message, "for entries only");
+            self.error(reference.name.span, message, "allowed in entries only");
         }
         Some(chosen)
     }
@@ -292,16 +294,16 @@ impl<'a> Analyser<'a> {
             if info.listed[action].default_only {
                 let message =
                     format!("the action `{}` is `@defaultonly`: an entry cannot have it", entry.action.name.name);
-                self.error(entry.action.name.span, message, "for the default only");
+                self.error(entry.action.name.span, message, "allowed as the default action only");
             }
             let key: Vec<_> = patterns.iter().map(|pattern| pattern_parts(*pattern)).collect();
             if let Some(first) = seen.insert(key, entry.span) {
-                let what = Diagnostic::new(entry.span, "an entry stands twice in one table", "never reached");
-                self.report(what.with_related(first, "first here"));
+                let what = Diagnostic::new(entry.span, "two entries of the table have the same keys", "never matches");
+                self.report(what.with_related(first, "the first one"));
             }
             entries.push((hir::Entry { keys: patterns, action, arguments }, entry.span));
         }
-        // The longest prefix first, if nothing but the prefix can tell which entry comes first.
+        // The longest prefix comes first, provided that no other key can match several values.
         let lpm = keys.iter().position(|key| key.kind == MatchKind::Lpm);
         if let (Some(lpm), false) = (lpm, keys.iter().any(|key| key.kind == MatchKind::Ternary)) {
             entries.sort_by_key(|(entry, _)| std::cmp::Reverse(prefix_length(entry.keys[lpm])));
@@ -324,7 +326,7 @@ impl<'a> Analyser<'a> {
             let pattern = self.pattern(set, key.ty)?;
             let width = key.expr.width;
             let (span, problem) = match (key.kind, set) {
-                (MatchKind::Exact, KeySet::Any(span)) => (*span, "an `exact` key must have a value"),
+                (MatchKind::Exact, KeySet::Any(span)) => (*span, "an `exact` key must match a single value"),
                 (MatchKind::Exact, KeySet::Masked(a, b)) => (a.span.to(b.span), "an `exact` key cannot have a mask"),
                 (_, KeySet::Range(a, b)) => (a.span.to(b.span), "a table's key cannot be a range"),
                 (MatchKind::Lpm, KeySet::Masked(_, b)) if !is_prefix(pattern, width) => {
@@ -335,13 +337,13 @@ impl<'a> Analyser<'a> {
                     continue;
                 }
             };
-            self.error(span, problem, "not possible for this key");
+            self.error(span, problem, "not allowed for this key");
             return None;
         }
         Some(patterns)
     }
 
-    /// What a key may be, as numbers.
+    /// Lowers a keyset to a pattern.
     pub(super) fn pattern(&mut self, set: &'a KeySet, ty: Type) -> Option<Pattern> {
         let (width, signed) = self.types.scalar(ty)?;
         let all = integer::mask(width);
@@ -366,7 +368,7 @@ impl<'a> Analyser<'a> {
                     return None;
                 }
                 if first > last {
-                    self.error(span, "a range from a greater to a smaller number", "no key is in it");
+                    self.error(span, "a range from a larger to a smaller number", "the range is empty");
                     return None;
                 }
                 Some(Pattern::Range { low: first, high: last })
@@ -376,14 +378,14 @@ impl<'a> Analyser<'a> {
 
     fn key_value(&mut self, expr: &'a Expr, ty: Type) -> Option<u128> {
         let value = self.discarded(|this| this.expression(expr));
-        self.known_scalar(value, ty, "what a key is compared with")
+        self.known_scalar(value, ty, "the value of a keyset")
     }
 
     fn numeric_key(&mut self, ty: Type, span: Span) -> Option<()> {
         if matches!(ty, Type::Bit(_) | Type::Int(_)) {
             return Some(());
         }
-        let message = format!("a mask or range does not work on `{}`", self.types.display(ty));
+        let message = format!("a mask or range is not possible for `{}`", self.types.display(ty));
         self.error(span, message, "only on `bit` and `int`");
         None
     }
@@ -391,25 +393,29 @@ impl<'a> Analyser<'a> {
     fn table_size(&mut self, table: &'a ast::Table) -> Option<u32> {
         let entries = table.entries.len() as u32;
         let Some(size) = &table.size else {
-            return Some(if table.entries_const { entries } else { USUAL_SIZE.max(entries) });
+            return Some(if table.entries_const { entries } else { DEFAULT_SIZE.max(entries) });
         };
         let number = self.constant_integer(size, "the size of a table")?;
         match number.to_u32() {
-            Some(found) if found <= MOST_ENTRIES && found >= entries => Some(found),
+            Some(found) if found <= MAX_ENTRIES && found >= entries => Some(found),
             Some(found) if found < entries => {
-                let message = format!("the table has a size of {found}, but {entries} entries");
+                let message = format!("the table has {entries} entries, but a size of {found}");
                 self.error(size.span, message, "too small");
                 None
             }
             _ => {
-                self.error(size.span, format!("a size of {number} is not possible"), "at most 1048576 entries");
+                self.error(
+                    size.span,
+                    format!("the size {number} is out of range"),
+                    "a table has at most 1048576 entries",
+                );
                 None
             }
         }
     }
 }
 
-/// The value of an assignment.
+/// Returns the value of an assignment.
 fn argument_value(statement: &hir::Stmt) -> Option<hir::Expr> {
     match statement {
         hir::Stmt::Assign { value, .. } => Some(value.clone()),

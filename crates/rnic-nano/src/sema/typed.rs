@@ -1,4 +1,4 @@
-//! Values with their types.
+//! Typed values.
 
 use super::fold;
 use super::integer::Integer;
@@ -7,7 +7,7 @@ use crate::ast::Ident;
 use crate::hir::Expr;
 use crate::source::Span;
 
-/// A value, as an expression gives it.
+/// The value of an expression, with its type.
 #[derive(Clone, Debug)]
 pub(super) struct Typed {
     pub(super) ty: Type,
@@ -15,21 +15,21 @@ pub(super) struct Typed {
     pub(super) span: Span,
 }
 
-/// What a value is made of.
+/// The representation of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// Of [`Type::Error`] and [`Type::Void`].
+    /// No value, for [`Type::Error`] and [`Type::Void`].
     Nothing,
-    /// Of [`Type::Integer`].
+    /// The value of a [`Type::Integer`].
     Integer(Integer),
-    /// Of everything else: as many as its type has slots, in their order.
+    /// The value of any other type: one scalar for each slot, in the order of the slots.
     Scalars(Vec<Expr>),
-    /// Of [`Type::List`].
+    /// The items of a [`Type::List`].
     List(Vec<(Option<Ident>, Typed)>),
 }
 
 impl Typed {
-    /// Of something that has been reported.
+    /// The value of an expression whose error has been reported.
     pub(super) fn error(span: Span) -> Typed {
         Typed { ty: Type::Error, value: Value::Nothing, span }
     }
@@ -46,7 +46,7 @@ impl Typed {
         self.ty == Type::Error
     }
 
-    /// Its only scalar, for types that have just one.
+    /// Returns the only scalar of a value whose type has just one.
     pub(super) fn into_scalar(self) -> Option<Expr> {
         match self.value {
             Value::Scalars(mut scalars) if scalars.len() == 1 => scalars.pop(),
@@ -54,7 +54,7 @@ impl Typed {
         }
     }
 
-    /// Whether it is known when the program is compiled.
+    /// Whether the value is a compile-time constant.
     pub(super) fn is_known(&self) -> bool {
         match &self.value {
             Value::Nothing => self.is_error(),
@@ -64,7 +64,7 @@ impl Typed {
         }
     }
 
-    /// As a number, if it is a known one.
+    /// Returns the value as an integer if it is a constant number.
     pub(super) fn as_integer(&self) -> Option<Integer> {
         match (&self.value, self.ty) {
             (Value::Integer(value), _) => Some(*value),
@@ -78,7 +78,7 @@ impl Typed {
         }
     }
 
-    /// A known number or truth value in decimal digits.
+    /// Formats a constant number or `bool` in decimal digits.
     pub(super) fn into_scalar_text(self) -> Option<String> {
         let number = self.as_integer().map(|number| number.to_string());
         number.or_else(|| fold::known(&self.into_scalar()?).map(|bits| bits.to_string()))

@@ -1,30 +1,30 @@
-//! Types, and how they lie in slots.
+//! Types and their layout in slots.
 
 use crate::ast;
 use crate::source::Span;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A type. Two are the same if they are equal: structs, headers and enumerations by their declaration.
+/// A type. Structs, headers and enums are equal if they are the same declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Type {
-    /// Of what is wrong and has been reported: it fits everywhere.
+    /// The type of an expression whose error has been reported; it is compatible with every type.
     Error,
-    /// Of a call without result.
+    /// The type of a call without a result.
     Void,
     Bool,
     Bit(u32),
     Int(u32),
-    /// A number of any size, known when the program is compiled.
+    /// P4's `int`: an integer of arbitrary precision, known at compile time.
     Integer,
     /// P4's `error`.
     Failure,
     Enum(u32),
     Header(u32),
     Struct(u32),
-    /// `{a, b}`, not yet of any struct.
+    /// A list expression `{a, b}` that has not been converted to a struct yet.
     List,
-    /// An object of the architecture: only as a parameter.
+    /// An extern type; only parameters can have it.
     Extern(u32),
 }
 
@@ -33,27 +33,27 @@ pub(super) struct StructInfo {
     pub(super) name: Rc<str>,
     pub(super) span: Span,
     pub(super) fields: Vec<FieldInfo>,
-    /// Slots, among them that of a header's validity: the first one.
+    /// Number of slots, including the slot of a header's validity bit, which comes first.
     pub(super) size: u32,
-    /// Bits of all fields, without validities.
+    /// Total width of all fields in bits, without validity bits.
     pub(super) bits: u64,
-    /// Structs within structs, 1 without.
+    /// Nesting depth of structs; 1 for a struct without structs in it.
     pub(super) depth: u32,
-    /// Structs and scalars in it, counted with itself.
+    /// Number of structs and scalars, including this struct itself.
     pub(super) parts: u32,
 }
 
 pub(super) struct FieldInfo {
     pub(super) name: Rc<str>,
     pub(super) ty: Type,
-    /// Its first slot, counted from that of the struct.
+    /// The field's first slot, relative to the first slot of the struct.
     pub(super) offset: u32,
 }
 
-/// An enumeration.
+/// An enum.
 pub(super) struct EnumInfo {
     pub(super) name: Rc<str>,
-    /// Bits and signedness of its values, if it has a representation.
+    /// The underlying type, if the enum is serializable.
     pub(super) representation: Option<Type>,
     pub(super) width: u32,
     pub(super) signed: bool,
@@ -63,28 +63,28 @@ pub(super) struct EnumInfo {
 /// All declared types.
 #[derive(Default)]
 pub(super) struct Types<'a> {
-    /// Headers and structs.
+    /// The headers and structs.
     pub(super) structs: Vec<StructInfo>,
     pub(super) enums: Vec<EnumInfo>,
     pub(super) externs: Vec<&'a ast::Extern>,
-    /// Names of P4's errors, by value.
+    /// The names of P4's error constants, by value.
     pub(super) failures: Vec<Rc<str>>,
-    /// Where those declared so far stand.
+    /// The spans of the error constants declared so far.
     pub(super) failures_at: BTreeMap<&'a str, Span>,
 }
 
 /// A scalar within a value.
 pub(super) struct Leaf {
-    /// With the dots of the way to it.
+    /// The name with the path to the scalar: `hdr.ipv4.src`.
     pub(super) name: String,
     pub(super) width: u32,
     pub(super) signed: bool,
-    /// If it is a header's validity: which header.
+    /// For a header's validity bit: the index of the header's type.
     pub(super) header: Option<u32>,
 }
 
 impl Types<'_> {
-    /// Width and signedness of what is one slot.
+    /// Returns width and signedness of a type that occupies one slot.
     pub(super) fn scalar(&self, ty: Type) -> Option<(u32, bool)> {
         match ty {
             Type::Bool => Some((1, false)),
@@ -99,7 +99,7 @@ impl Types<'_> {
         }
     }
 
-    /// The struct or header that a type is.
+    /// Returns the declaration of a struct or header type.
     pub(super) fn info(&self, ty: Type) -> Option<&StructInfo> {
         match ty {
             Type::Header(number) | Type::Struct(number) => self.structs.get(number as usize),
@@ -107,7 +107,7 @@ impl Types<'_> {
         }
     }
 
-    /// Slots of a value.
+    /// Returns the number of slots of a value.
     pub(super) fn size(&self, ty: Type) -> u32 {
         match ty {
             Type::Error | Type::Void | Type::Integer | Type::List | Type::Extern(_) => 0,
@@ -115,7 +115,7 @@ impl Types<'_> {
         }
     }
 
-    /// Bits of a value, without validities; 0 for what is none.
+    /// Returns the total width of a value in bits, without validity bits; 0 for a type without bits.
     pub(super) fn bits(&self, ty: Type) -> u64 {
         match self.scalar(ty) {
             Some((width, _)) => u64::from(width),
@@ -131,7 +131,7 @@ impl Types<'_> {
         }
     }
 
-    /// The scalars of a value, in the order of its slots.
+    /// Returns the scalars of a value, in the order of its slots.
     pub(super) fn leaves(&self, ty: Type, name: &str) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         self.collect(ty, name, &mut leaves);
@@ -150,7 +150,7 @@ impl Types<'_> {
         }
     }
 
-    /// As a program writes it.
+    /// Returns the type in P4 syntax.
     pub(super) fn display(&self, ty: Type) -> String {
         match ty {
             Type::Error => "an unknown type".to_string(),
@@ -168,7 +168,7 @@ impl Types<'_> {
     }
 }
 
-/// Bits that tell so many values apart, at least 1.
+/// Returns the number of bits, at least 1, that can represent `values` different values.
 pub(super) fn width_for(values: usize) -> u32 {
     (usize::BITS - values.saturating_sub(1).leading_zeros()).max(1)
 }

@@ -2,7 +2,7 @@
  * Umlauts (ä) in comments do no harm. */
 #include <core.p4>
 #include <nanotransport.p4>
-#include <core.p4> // counts once
+#include <core.p4> // the second inclusion has no effect
 
 #define WINDOW 16w0x1_0
 #define TWICE (WINDOW + WINDOW)
@@ -35,7 +35,7 @@ enum bit<8> kind_t { Data = 1, Ack = 2, }
 header message_t {
     @ignored(anything [goes] {here}) bit<4> version;
     bit<4>    kind;
-    tx_msg_t  key; // words like `key`, `state`, `type` are names elsewhere
+    tx_msg_t  key; // words like `key`, `state`, `type` are identifiers in this context
     bit<(32)> length;
 }
 header empty_t { }
@@ -158,7 +158,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arriv
 
 @interface("a", 1)
 control MyEgress(inout headers_t hdr, inout metadata_t meta, in departure_t departure, in nic_t nic, inout link_t link) {
-    apply { link.band = (departure.flags & DATA) == 0 ? 8w0 : 1; }
+    apply { link.priority = (departure.flags & DATA) == 0 ? 8w0 : 1; }
 }
 
 control MyDeparser(packet_out packet, in headers_t hdr) {

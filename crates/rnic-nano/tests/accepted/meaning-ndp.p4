@@ -1,4 +1,4 @@
-// A transport with trimming and pulls: what analysis must take.
+// A transport with trimming and PULLs, which the semantic analysis must accept.
 #include <core.p4>
 #include <nanotransport.p4>
 
@@ -81,7 +81,7 @@ control Arrive(inout headers_t hdr, inout meta_t meta, in arrival_t arrival, in 
 }
 
 control Depart(inout headers_t hdr, inout meta_t meta, in departure_t departure, in nic_t nic, inout link_t link) {
-    action band(bit<8> value) { link.band = value; }
+    action band(bit<8> value) { link.priority = value; }
     table bands {
         key = { departure.flags: ternary; departure.is_rtx: exact; }
         actions = { band; NoAction; }

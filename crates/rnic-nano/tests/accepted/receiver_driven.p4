@@ -1,11 +1,11 @@
-// A receiver-driven transport in the manner of NDP: the first packets leave at once, later ones when the receiver asks for them;
-// of a packet that a switch has cut, a NACK says so, and it is sent again.
+// A receiver-driven transport similar to NDP: the sender sends the first packets immediately, and later packets when the
+// receiver pulls them. For a trimmed packet the receiver sends a NACK, and the sender retransmits the packet.
 #include <core.p4>
 #include <nanotransport.p4>
 
 const bit<32> REGISTERS = 1024;
-const bit<8> CONTROL_BAND = 0;
-const bit<8> DATA_BAND = 1;
+const bit<8> CONTROL_PRIORITY = 0;
+const bit<8> DATA_PRIORITY = 1;
 
 header frame_t {
     ip_t      src_ip;
@@ -22,9 +22,9 @@ header frame_t {
 struct headers_t { frame_t frame; }
 struct metadata_t { bool trimmed; }
 
-// Credit of each message that arrives.
+// The credit of each received message.
 IfElseRaw<pkt_t>(REGISTERS) credit_reg;
-// Packets that were asked for again.
+// The packets whose retransmission was requested.
 DualPort<pkt_t>(REGISTERS) nack_reg;
 
 parser ParseFrame(packet_in packet, out headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic) {
@@ -124,7 +124,7 @@ control Send(inout headers_t hdr, inout metadata_t meta, in departure_t departur
         hdr.frame.pkt_offset = departure.pkt_offset;
         hdr.frame.credit = departure.credit;
         hdr.frame.flags = departure.flags;
-        link.band = departure.flags == DATA ? DATA_BAND : CONTROL_BAND;
+        link.priority = departure.flags == DATA ? DATA_PRIORITY : CONTROL_PRIORITY;
     }
 }
 

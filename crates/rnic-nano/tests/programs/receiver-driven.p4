@@ -1,4 +1,5 @@
-// A receiver-driven transport in the manner of NDP: the receiver answers every packet, and pulls one more for each that came whole.
+// A receiver-driven transport similar to NDP: the receiver sends an ACK or NACK for every data packet, and pulls one more
+// packet for each untrimmed packet.
 #include <core.p4>
 #include <nanotransport.p4>
 
@@ -58,7 +59,7 @@ control MyEgress(inout headers_t hdr, inout metadata_t meta, in departure_t depa
         hdr.h.setValid();
         hdr.h = {nic.ip, departure.src_context, departure.dst_context, departure.tx_msg_id, departure.msg_len, departure.pkt_offset, departure.credit, departure.flags};
         if ((departure.flags & DATA) > 0) {
-            link.band = 1;
+            link.priority = 1;
         }
     }
 }

@@ -1,9 +1,10 @@
-// A receiver that grants by the least remaining, in the manner of Homa: registers of two ports, a scheduler, a register shared with egress.
+// A transport similar to Homa: the receiver grants packets to the message with the fewest remaining packets. It uses DualPort
+// registers, a scheduler, and a register that both pipelines access.
 #include <core.p4>
 #include <nanotransport.p4>
 
 const bit<8> OVERCOMMITMENT = 3;
-const bit<8> UNSCHEDULED_LEVELS = 1;
+const bit<8> UNSCHEDULED_PRIORITIES = 1;
 
 header transport_t {
     ip_t      src_ip;
@@ -20,7 +21,7 @@ header transport_t {
 struct headers_t { transport_t h; }
 struct metadata_t { }
 
-// What is known of a message that arrives.
+// The receiver's state of a message.
 struct message_t {
     ip_t      src_ip;
     context_t src_context;
@@ -58,7 +59,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arriv
             scheduled_t next = scheduler.schedule(info.rx_msg_id, info.is_last_pkt, left, nic.rtt_pkts, nic.rtt_pkts + info.ack_no, OVERCOMMITMENT);
             if (next.found) {
                 message_t other = messages.read((bit<32>)next.id);
-                ctrl_pkt_event({other.src_ip, other.src_context, other.dst_context, other.tx_msg_id, other.msg_len, other.ack_no, next.credit, next.level + UNSCHEDULED_LEVELS}, GRANT, 0);
+                ctrl_pkt_event({other.src_ip, other.src_context, other.dst_context, other.tx_msg_id, other.msg_len, other.ack_no, next.credit, next.level + UNSCHEDULED_PRIORITIES}, GRANT, 0);
             } else {
                 ctrl_pkt_event({hdr.h.src_ip, hdr.h.src_context, hdr.h.dst_context, hdr.h.tx_msg_id, hdr.h.msg_len, info.ack_no, 0, 0}, ACK, 0);
             }
@@ -77,7 +78,7 @@ control MyEgress(inout headers_t hdr, inout metadata_t meta, in departure_t depa
         hdr.h.setValid();
         hdr.h = {nic.ip, departure.src_context, departure.dst_context, departure.tx_msg_id, departure.msg_len, departure.pkt_offset, departure.credit, departure.rank, departure.flags};
         if ((departure.flags & DATA) > 0) {
-            link.band = granted_ranks.read(departure.tx_msg_id & 0xffff);
+            link.priority = granted_ranks.read(departure.tx_msg_id & 0xffff);
         }
     }
 }

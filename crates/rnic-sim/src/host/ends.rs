@@ -1,13 +1,13 @@
 //! The two ends of a flow: where they are, and what every kind of NIC can tell of them.
 
 use super::ids::{HostId, SlotId};
-use rnic_fabric::Place;
+use rnic_fabric::Location;
 use rnic_transport::Psn;
 
 /// Where one end of a flow is: the location of its host in the partitions, and the slot there.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct EndLocation {
-    pub(crate) host: Place,
+    pub(crate) host: Location,
     pub(crate) slot: SlotId,
 }
 

@@ -6,14 +6,14 @@ use super::flow_table::{FlowTable, Stop};
 use super::ids::{FlowId, HostId};
 use super::partition::{Host, NicPartition, Notice, Start};
 use super::slab::Slab;
-use rnic_fabric::{Endpoint, Endpoints, Partition, Place};
+use rnic_fabric::{HostPartition, Location, PartitionPlan, PartitionedHosts};
 use rnic_run::{FlowLog, FlowRecord, FlowSpec};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A kind of NICs: everything in which RC-like NICs and message NICs differ between windows. The value holds the kind's
-/// state of a run. What they do with packets is the kind's implementation of [`Endpoint`] for [`NicPartition`].
+/// state of a run. What they do with packets is the kind's implementation of [`HostPartition`] for [`NicPartition`].
 pub(crate) trait NicKind: Sized {
     /// The sending end of a flow.
     type SendEnd: SendingEnd;
@@ -59,7 +59,7 @@ pub(crate) struct FlowUnderWay {
 }
 
 /// What a run and its probes need of the hosts, beside moving packets.
-pub(crate) trait RunHosts: Endpoints {
+pub(crate) trait RunHosts: PartitionedHosts {
     /// Counters of all hosts.
     fn totals(&self) -> HostTotals;
     /// Why the hosts ended the run, if they did.
@@ -77,7 +77,7 @@ pub(crate) trait RunHosts: Endpoints {
 /// All hosts of a run, with their flows.
 pub(crate) struct Hosts<'a, K: NicKind, S: Iterator<Item = FlowSpec>> {
     pub(super) partitions: Vec<NicPartition<K>>,
-    pub(super) plan: Arc<Partition>,
+    pub(super) plan: Arc<PartitionPlan>,
     pub(super) table: FlowTable<'a, S>,
     /// Where the ends of each flow of the table are.
     pub(super) flows: Slab<FlowId, FlowEnds>,
@@ -89,14 +89,14 @@ pub(crate) struct Hosts<'a, K: NicKind, S: Iterator<Item = FlowSpec>> {
 impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
     /// Hosts with NICs of a kind, which will start the flows of the table.
     pub(super) fn with(
-        kind: K, plan: Arc<Partition>, table: FlowTable<'a, S>, shared: impl Fn() -> K::Shared,
+        kind: K, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>, shared: impl Fn() -> K::Shared,
         nic: impl Fn(HostId) -> K::Nic,
     ) -> Self {
         let partition = |number| {
             let hosts = plan.hosts_of(number).iter().map(|host| Host::new(*host, nic(*host)));
             NicPartition::new(hosts.collect(), shared())
         };
-        let partitions = (0..plan.parts()).map(partition).collect();
+        let partitions = (0..plan.partitions()).map(partition).collect();
         Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new() }
     }
 
@@ -104,11 +104,11 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
     pub(super) fn shared(&self) -> &K::Shared {
         &self.partitions[0].shared
     }
-    pub(super) fn host(&self, place: Place) -> &Host<K> {
-        &self.partitions[place.part as usize].hosts[place.index as usize]
+    pub(super) fn host(&self, place: Location) -> &Host<K> {
+        &self.partitions[place.partition as usize].hosts[place.index as usize]
     }
-    pub(super) fn host_mut(&mut self, place: Place) -> &mut Host<K> {
-        &mut self.partitions[place.part as usize].hosts[place.index as usize]
+    pub(super) fn host_mut(&mut self, place: Location) -> &mut Host<K> {
+        &mut self.partitions[place.partition as usize].hosts[place.index as usize]
     }
     pub(super) fn send_end(&self, flow: FlowId) -> &K::SendEnd {
         let EndLocation { host, slot } = self.flows[flow].sender;
@@ -185,13 +185,13 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
     }
 }
 
-impl<K: NicKind, S: Iterator<Item = FlowSpec>> Endpoints for Hosts<'_, K, S>
+impl<K: NicKind, S: Iterator<Item = FlowSpec>> PartitionedHosts for Hosts<'_, K, S>
 where
-    NicPartition<K>: Endpoint,
+    NicPartition<K>: HostPartition,
 {
-    type Part = NicPartition<K>;
+    type Partition = NicPartition<K>;
 
-    fn parts(&mut self) -> &mut Vec<NicPartition<K>> {
+    fn partitions(&mut self) -> &mut Vec<NicPartition<K>> {
         &mut self.partitions
     }
 
@@ -231,7 +231,7 @@ where
 
 impl<K: NicKind, S: Iterator<Item = FlowSpec>> RunHosts for Hosts<'_, K, S>
 where
-    NicPartition<K>: Endpoint,
+    NicPartition<K>: HostPartition,
 {
     fn totals(&self) -> HostTotals {
         let mut totals = HostTotals::default();

@@ -57,7 +57,7 @@ fn hpcc(transport: &TransportSpec, mtu: u32, rtt_pkts: u32, base_rtt_ns: u32) ->
         base_rtt_ns,
         additive_bytes: transport.message.w_ai.map_or(additive_bytes(mtu, rtt_pkts, target), |bytes| bytes.0 as u32),
         target,
-        most_stages: transport.message.max_stage.unwrap_or(5),
+        max_stages: transport.message.max_stage.unwrap_or(5),
     }
 }
 
@@ -102,20 +102,20 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
         Program::Ndp(_) | Program::Hpcc(_) => Order::RoundRobin,
     };
     let timeout = run.transport.rto_high.unwrap_or(timeout);
-    let most_timeouts = spec.max_timeouts.unwrap_or(MAX_TIMEOUTS);
-    let patience = timeout * (u64::from(most_timeouts) + 1);
+    let max_timeouts = spec.max_timeouts.unwrap_or(MAX_TIMEOUTS);
+    let patience = timeout * (u64::from(max_timeouts) + 1);
     let nic = NicConfig {
         mtu: flow.mtu,
         rtt_pkts,
         timeout,
-        most_timeouts,
-        garbage: spec.garbage_time.unwrap_or(patience),
+        max_timeouts,
+        rx_timeout: spec.garbage_time.unwrap_or(patience),
         probe: spec.probe.unwrap_or(true),
         order: spec.send_order.unwrap_or(own_order),
         pace: frame,
         tx_buffers: spec.tx_buffers.clone(),
         rx_buffers: spec.rx_buffers.clone(),
-        timer_scan: spec.timer_scan.unwrap_or(Time::ZERO),
+        timer_granularity: spec.timer_scan.unwrap_or(Time::ZERO),
     };
     let bands = run.transport.bands().unwrap_or(1);
     let framing = Framing { header: flow.header, control: frames.ack, bands };
@@ -144,8 +144,8 @@ pub(super) fn put(plan: &MessagePlan, put: &mut impl FnMut(&str, String)) {
     let nic = &plan.nic;
     put("rtt_packets", format!("{} packets", nic.rtt_pkts));
     put("rto_high", nic.timeout.to_string());
-    put("max_timeouts", nic.most_timeouts.to_string());
-    put("garbage_time", nic.garbage.to_string());
+    put("max_timeouts", nic.max_timeouts.to_string());
+    put("garbage_time", nic.rx_timeout.to_string());
     put("probe", nic.probe.to_string());
     put("send_order", if nic.order == Order::ShortestFirst { "shortest-first" } else { "round-robin" }.to_string());
     for (key, classes) in [("tx_buffers", &nic.tx_buffers), ("rx_buffers", &nic.rx_buffers)] {
@@ -162,7 +162,7 @@ pub(super) fn put(plan: &MessagePlan, put: &mut impl FnMut(&str, String)) {
     }
     if let Program::Hpcc(hpcc) = &plan.program {
         put("eta", format!("{:.3}", f64::from(hpcc.target) / 65_536.0));
-        put("max_stage", hpcc.most_stages.to_string());
+        put("max_stage", hpcc.max_stages.to_string());
         put("w_ai", format!("{} B", hpcc.additive_bytes));
     }
 }

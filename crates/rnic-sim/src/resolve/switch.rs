@@ -3,44 +3,63 @@
 use super::{Frames, SAFETY_TIMEOUT, SetupError};
 use crate::host::DATA_PRIORITY;
 use rnic_fabric::PathFacts;
-use rnic_fabric::config::{FabricSpec, Headers, OutputSpec, PfcThresholds, QueueingSpec, SharedSpec, SwitchSpec};
+use rnic_fabric::config::{
+    BufferSpec, EcnSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds,
+    SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, SwitchSpec, TrimmedPriority,
+};
 use rnic_run::{OutputSetup, QueueingSetup, RunSpec, SharedSetup};
+use rnic_transport::congestion::Marking;
 use rnic_transport::{Bytes, Timeouts};
 
-/// As many as a pause frame has bits for.
-const MOST_PRIORITIES: u8 = 8;
+/// A pause frame has a bit for each of this many priorities.
+const MAX_PRIORITIES: u8 = 8;
 
 /// Priorities that switches have.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     let used = run.transport.bands().unwrap_or(if run.transport.control_priority { 2 } else { 1 });
-    let (key, given, used) = match run.fabric.switch.queueing {
-        QueueingSetup::Input => ("", None, used),
-        QueueingSetup::Shared(shared) => ("classes", shared.classes, used),
-        QueueingSetup::Output(output) => ("priorities", output.priorities, output.needed_priorities(&run.transport)),
+    let used = match run.fabric.switch.queueing {
+        QueueingSetup::Output(output) => output.needed_priorities(&run.transport),
+        QueueingSetup::Input | QueueingSetup::Shared(_) => used,
     };
-    if used > MOST_PRIORITIES {
+    if used > MAX_PRIORITIES {
         return Err(SetupError::Impossible(format!(
-            "transport \"{}\" needs {used} priorities, those of trimmed headers included; a fabric has at most {MOST_PRIORITIES}",
+            "transport \"{}\" needs {used} priorities, those of trimmed headers included; a fabric has at most {MAX_PRIORITIES}",
             run.transport.transport
         )));
     }
-    match given {
+    let priorities = match run.fabric.switch.queueing.priorities() {
         Some(given) if given < used => {
             let why = match run.transport.bands() {
                 Some(_) => format!("transport \"{}\"", run.transport.transport),
                 None if run.transport.control_priority => "`control_priority`".to_string(),
                 None => "`trim`".to_string(),
             };
-            Err(SetupError::Impossible(format!("`{key}` = {given}, but with {why} {used} are in use")))
+            return Err(SetupError::Impossible(format!("`priorities` = {given}, but with {why} {used} are in use")));
         }
-        given => Ok(given.unwrap_or(used)),
+        given => given.unwrap_or(used),
+    };
+    match run.fabric.switch.scheduler.weights {
+        0 => Ok(priorities),
+        weights if weights == priorities => Ok(priorities),
+        weights => Err(SetupError::Impossible(format!(
+            "`weights` has {weights} entries, but the switches have {priorities} priorities; accepted: one weight for each of them, the lowest first"
+        ))),
     }
+}
+
+/// ECN marking with these thresholds, at the end of the queue that the scenario or the buffer says.
+pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
+    let default = match run.fabric.switch.queueing {
+        QueueingSetup::Input => MarkOn::Enqueue,
+        QueueingSetup::Shared(_) | QueueingSetup::Output(_) => MarkOn::Dequeue,
+    };
+    EcnSpec { marking, mark_on: run.fabric.switch.ecn.mark_on.unwrap_or(default) }
 }
 
 /// The priority of ACKs, NACKs and CNPs.
 pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
-    match switch.queueing {
-        QueueingSpec::Output(_) if !run.transport.control_priority => DATA_PRIORITY,
+    match switch.buffer {
+        BufferSpec::Output(_) if !run.transport.control_priority => DATA_PRIORITY,
         _ => switch.priorities - 1,
     }
 }
@@ -49,11 +68,15 @@ pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
 pub(super) fn switch(
     run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames, ports: u64,
 ) -> Result<SwitchSpec, SetupError> {
-    match &run.fabric.switch.queueing {
-        QueueingSetup::Input => input_switch(run, fabric, needed, longest, frames),
-        QueueingSetup::Shared(shared) => shared_switch(run, shared, fabric, needed, frames, ports),
-        QueueingSetup::Output(output) => output_switch(run, output, fabric, longest, frames),
-    }
+    let priorities = fabric.switch.priorities;
+    let buffer = match &run.fabric.switch.queueing {
+        QueueingSetup::Input => BufferSpec::Input(input_buffer(run, needed, longest, frames)?),
+        QueueingSetup::Shared(shared) => {
+            BufferSpec::Shared(shared_buffer(run, shared, priorities, needed, frames, ports)?)
+        }
+        QueueingSetup::Output(output) => BufferSpec::Output(output_buffer(run, output, priorities, longest, frames)?),
+    };
+    Ok(SwitchSpec { buffer, scheduler: run.fabric.switch.scheduler.spec, ecn: None, priorities })
 }
 
 /// The buffer of a port and priority.
@@ -62,10 +85,8 @@ fn buffer(run: &RunSpec, longest: PathFacts, frames: &Frames) -> Bytes {
     run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))))
 }
 
-/// An input-queued switch.
-fn input_switch(
-    run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames,
-) -> Result<SwitchSpec, SetupError> {
+/// The buffer of an input-queued switch.
+fn input_buffer(run: &RunSpec, needed: Bytes, longest: PathFacts, frames: &Frames) -> Result<InputSpec, SetupError> {
     let buffer = buffer(run, longest, frames);
     if buffer.0 < u64::from(frames.longest) {
         return Err(SetupError::Impossible(format!(
@@ -73,9 +94,8 @@ fn input_switch(
             frames.longest
         )));
     }
-    let mut spec = SwitchSpec { buffer, ..fabric.switch };
     if !run.transport.pfc {
-        return Ok(spec);
+        return Ok(InputSpec { buffer, pfc: None });
     }
     let headroom = run.fabric.switch.headroom.unwrap_or(needed);
     let xoff = match run.fabric.switch.xoff {
@@ -100,8 +120,7 @@ fn input_switch(
             frames.longest
         )));
     }
-    spec.pfc = Some(PfcThresholds { xoff, xon, headroom });
-    Ok(spec)
+    Ok(InputSpec { buffer, pfc: Some(PfcThresholds { xoff, xon, headroom }) })
 }
 
 /// A shared buffer, when nothing else is said: that of the switches in the DCQCN paper (section 4).
@@ -110,23 +129,21 @@ const SHARED_BUFFER: Bytes = Bytes(12_000_000);
 /// Its dynamic threshold (section 4.1).
 const SHARED_BETA: f64 = 8.0;
 
-/// A switch of `ports` ports with a shared buffer.
-fn shared_switch(
-    run: &RunSpec, shared: &SharedSetup, fabric: &FabricSpec, needed: Bytes, frames: &Frames, ports: u64,
-) -> Result<SwitchSpec, SetupError> {
+/// The shared buffer of a switch of `ports` ports.
+fn shared_buffer(
+    run: &RunSpec, shared: &SharedSetup, priorities: u8, needed: Bytes, frames: &Frames, ports: u64,
+) -> Result<SharedSpec, SetupError> {
     let setup = &run.fabric.switch;
     let impossible = |message: String| Err(SetupError::Impossible(message));
     let buffer = setup.buffer.unwrap_or(SHARED_BUFFER);
-    let cells = ports * u64::from(fabric.switch.priorities);
-    let resume = shared.resume.unwrap_or(Bytes(2 * u64::from(frames.longest)));
-    let mut spec = SwitchSpec { buffer, ..fabric.switch };
+    let cells = ports * u64::from(priorities);
+    let xon_offset = shared.xon_offset.unwrap_or(Bytes(2 * u64::from(frames.longest)));
     if run.transport.pfc {
         let headroom = setup.headroom.unwrap_or(needed);
         let reserved = Bytes(headroom.0.saturating_mul(cells));
         if reserved.0 + u64::from(frames.longest) > buffer.0 {
             return impossible(format!(
-                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {} classes, {reserved} in all; set a larger `buffer`, fewer `classes` or a smaller `headroom`",
-                fabric.switch.priorities
+                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {priorities} priorities, {reserved} in all; set a larger `buffer`, fewer `priorities` or a smaller `headroom`"
             ));
         }
         let pool = Bytes(buffer.0 - reserved.0);
@@ -135,74 +152,74 @@ fn shared_switch(
                 "xoff = \"{xoff}\" is more than the {pool} that the headroom leaves of a shared buffer of {buffer}"
             ));
         }
-        if let Some(xoff) = setup.xoff.filter(|xoff| resume > *xoff) {
-            return impossible(format!("resume = \"{resume}\" is more than xoff = \"{xoff}\""));
+        if let Some(xoff) = setup.xoff.filter(|xoff| xon_offset > *xoff) {
+            return impossible(format!("xon_offset = \"{xon_offset}\" is more than xoff = \"{xoff}\""));
         }
-        let xoff = setup.xoff.unwrap_or_default();
-        spec.pfc = Some(PfcThresholds { xoff, xon: Bytes(xoff.0.saturating_sub(resume.0)), headroom });
-    } else if buffer.0 < u64::from(frames.longest) {
+        let threshold = match setup.xoff {
+            Some(xoff) => PauseThreshold::Static(xoff),
+            None => PauseThreshold::Dynamic { beta: shared.beta.unwrap_or(SHARED_BETA) },
+        };
+        return Ok(SharedSpec { buffer, limits: SharedLimits::Pfc(SharedPfc { threshold, xon_offset, headroom }) });
+    }
+    if buffer.0 < u64::from(frames.longest) {
         return impossible(format!("a shared buffer of {buffer} cannot hold one packet of {} bytes", frames.longest));
     }
-    spec.queueing = QueueingSpec::Shared(SharedSpec {
-        beta: setup.xoff.is_none().then_some(shared.beta.unwrap_or(SHARED_BETA)),
-        resume,
-        egress_alpha: shared.egress_alpha,
-        weights: shared.weights,
-        mark_departures: shared.mark_departures,
-    });
-    Ok(spec)
+    Ok(SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: shared.egress_alpha } })
 }
 
-/// A switch with a buffer for each output and priority.
-fn output_switch(
-    run: &RunSpec, output: &OutputSetup, fabric: &FabricSpec, longest: PathFacts, frames: &Frames,
-) -> Result<SwitchSpec, SetupError> {
+/// The buffers of a switch that has one for each output and priority.
+fn output_buffer(
+    run: &RunSpec, output: &OutputSetup, priorities: u8, longest: PathFacts, frames: &Frames,
+) -> Result<OutputSpec, SetupError> {
     let impossible = |message: String| Err(SetupError::Impossible(message));
     if run.transport.pfc {
         return impossible("`queueing` = \"output\" has no PFC, but the run has `pfc` = true".to_string());
     }
-    let buffer = buffer(run, longest, frames);
-    let queueing = OutputSpec { buffers: output.buffers, trim: output.trim, mark_departures: output.mark_departures };
-    let priorities = usize::from(fabric.switch.priorities);
+    let equal = buffer(run, longest, frames);
+    let buffers = output.buffers.map_or(OutputBuffers::Equal(equal), OutputBuffers::PerPriority);
+    let spec = OutputSpec { buffers, trim: output.trim };
+    let priorities = usize::from(priorities);
     for priority in 0..priorities {
         let apart = output.headers_apart() && priority + 1 == priorities;
         let longest = if apart { frames.ack.max(frames.nack).max(frames.cnp) } else { frames.longest };
-        let buffer = queueing.buffer_of(priority, buffer);
+        let buffer = spec.buffer_of(priority);
         if buffer.0 < u64::from(longest) {
             return impossible(format!(
                 "the buffer of {buffer} in priority {priority} cannot hold one packet of {longest} bytes"
             ));
         }
     }
-    Ok(SwitchSpec { queueing: QueueingSpec::Output(queueing), buffer, ..fabric.switch })
+    Ok(spec)
 }
 
 /// Bytes that a switch of `ports` ports can hold for one output.
 pub(super) fn most_ahead(switch: &SwitchSpec, ports: u64) -> u64 {
-    match switch.queueing {
-        QueueingSpec::Input => switch.buffer.0 * ports,
-        QueueingSpec::Shared(_) => switch.buffer.0,
-        QueueingSpec::Output(output) => {
-            (0..usize::from(switch.priorities)).map(|priority| output.buffer_of(priority, switch.buffer).0).sum()
+    match switch.buffer {
+        BufferSpec::Input(input) => input.buffer.0 * ports,
+        BufferSpec::Shared(shared) => shared.buffer.0,
+        BufferSpec::Output(output) => {
+            (0..usize::from(switch.priorities)).map(|priority| output.buffer_of(priority).0).sum()
         }
     }
 }
 
 /// Warns of headroom that is too small, or that takes more than the buffer.
 pub(super) fn warn_of_headroom(
-    pfc: PfcThresholds, needed: Bytes, buffer: Bytes, timeouts: Option<Timeouts>, warnings: &mut Vec<String>,
+    switch: &SwitchSpec, needed: Bytes, timeouts: Option<Timeouts>, warnings: &mut Vec<String>,
 ) {
+    let Some(headroom) = switch.buffer.pfc_headroom() else { return };
     let guard = if timeouts.is_some_and(|t| t.high == SAFETY_TIMEOUT) {
         format!("; a timeout of {SAFETY_TIMEOUT} guards against a lost last packet")
     } else {
         String::new()
     };
-    if pfc.headroom < needed {
+    if headroom < needed {
         warnings.push(format!(
-            "PFC can lose packets: headroom = \"{}\", but the links need \"{needed}\" at worst{guard}",
-            pfc.headroom
+            "PFC can lose packets: headroom = \"{headroom}\", but the links need \"{needed}\" at worst{guard}"
         ));
-    } else if pfc.xoff.0 + pfc.headroom.0 > buffer.0 {
+    } else if let BufferSpec::Input(InputSpec { buffer, pfc: Some(pfc) }) = switch.buffer
+        && pfc.xoff.0 + pfc.headroom.0 > buffer.0
+    {
         let beyond = Bytes(pfc.xoff.0 + pfc.headroom.0 - buffer.0);
         warnings.push(format!(
             "PFC headroom: {} above xoff = \"{}\" take {beyond} more than the buffer of {buffer}; set `headroom` to reserve less",
@@ -211,16 +228,17 @@ pub(super) fn warn_of_headroom(
     }
 }
 
-/// Warns when PFC can come before the first mark: then congestion control learns of congestion too late (DCQCN paper, section 4.2).
+/// Warns when PFC can come before the first mark: then congestion control learns of congestion too late (DCQCN paper,
+/// section 4.2).
 pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
-    let QueueingSpec::Shared(shared) = switch.queueing else { return };
-    let (Some(pfc), Some(marking)) = (switch.pfc, switch.marking) else { return };
-    let classes = u64::from(switch.priorities);
-    let pool = switch.buffer.0.saturating_sub(pfc.headroom.0 * ports * classes) as f64;
+    let BufferSpec::Shared(SharedSpec { buffer, limits: SharedLimits::Pfc(pfc) }) = switch.buffer else { return };
+    let Some(EcnSpec { marking, .. }) = switch.ecn else { return };
+    let priorities = u64::from(switch.priorities);
+    let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * priorities) as f64;
     // All inputs may feed the one queue that ECN looks at.
-    let bound = match shared.beta {
-        Some(beta) => beta * pool / ((classes * ports) as f64 * (beta + 1.0)),
-        None => pfc.xoff.0 as f64 / ports as f64,
+    let bound = match pfc.threshold {
+        PauseThreshold::Dynamic { beta } => beta * pool / ((priorities * ports) as f64 * (beta + 1.0)),
+        PauseThreshold::Static(xoff) => xoff.0 as f64 / ports as f64,
     };
     if marking.kmin.0 as f64 >= bound {
         warnings.push(format!(
@@ -232,7 +250,7 @@ pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut
 
 /// Warns of what a transport of flows makes of trimming.
 pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mut Vec<String>) {
-    let QueueingSpec::Output(OutputSpec { trim: Some(trim), .. }) = switch.queueing else { return };
+    let BufferSpec::Output(OutputSpec { trim: Some(trim), .. }) = switch.buffer else { return };
     if run.transport.is_message() {
         return;
     }
@@ -245,42 +263,63 @@ pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mu
     }
 }
 
+/// Warns of a scheduler with nothing to schedule.
+pub(super) fn warn_of_scheduler(switch: &SwitchSpec, warnings: &mut Vec<String>) {
+    if switch.priorities == 1 && !matches!(switch.scheduler, SchedulerSpec::Strict { .. }) {
+        let name = switch.scheduler.name();
+        warnings.push(format!("`scheduler` = \"{name}\" changes nothing: the switches have one priority"));
+    }
+}
+
 /// The settings of the switches.
 pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
-    if !matches!(switch.queueing, QueueingSpec::Output(_)) {
-        put("buffer", switch.buffer.to_string());
-    }
-    match (switch.queueing, switch.pfc) {
-        (QueueingSpec::Shared(shared), pfc) => put_shared(&shared, pfc, switch.priorities, put),
-        (QueueingSpec::Output(output), _) => put_output(&output, switch, put),
-        (QueueingSpec::Input, Some(pfc)) => {
-            put("xoff", pfc.xoff.to_string());
-            put("xon", pfc.xon.to_string());
-            put("headroom", pfc.headroom.to_string());
+    match &switch.buffer {
+        BufferSpec::Input(InputSpec { buffer, pfc }) => {
+            put("buffer", buffer.to_string());
+            if let Some(pfc) = pfc {
+                put("xoff", pfc.xoff.to_string());
+                put("xon", pfc.xon.to_string());
+                put("headroom", pfc.headroom.to_string());
+            }
         }
-        (QueueingSpec::Input, None) => {}
+        BufferSpec::Shared(shared) => put_shared(shared, switch.priorities, put),
+        BufferSpec::Output(output) => put_output(output, switch, put),
+    }
+    if !matches!(switch.scheduler, SchedulerSpec::Strict { .. }) {
+        put("scheduler", switch.scheduler.name().to_string());
+    }
+    if let Some(weights) = switch.scheduler.weights() {
+        put("weights", format!("{:?}", &weights[..usize::from(switch.priorities)]));
+    }
+}
+
+/// The settings of ECN marking.
+pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
+    let Some(EcnSpec { marking, mark_on }) = switch.ecn else { return };
+    put("ecn.kmin", marking.kmin.to_string());
+    put("ecn.kmax", marking.kmax.to_string());
+    put("ecn.pmax", marking.pmax.to_string());
+    if mark_on == MarkOn::Dequeue {
+        put("ecn.mark_on", mark_on.name().to_string());
     }
 }
 
 /// The settings of a shared buffer.
-fn put_shared(shared: &SharedSpec, pfc: Option<PfcThresholds>, classes: u8, put: &mut impl FnMut(&str, String)) {
+fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, String)) {
+    put("buffer", shared.buffer.to_string());
     put("queueing", "shared".to_string());
-    put("classes", classes.to_string());
-    if let Some(pfc) = pfc {
-        match shared.beta {
-            Some(beta) => put("beta", beta.to_string()),
-            None => put("xoff", pfc.xoff.to_string()),
+    put("priorities", priorities.to_string());
+    match shared.limits {
+        SharedLimits::Pfc(pfc) => {
+            match pfc.threshold {
+                PauseThreshold::Dynamic { beta } => put("beta", beta.to_string()),
+                PauseThreshold::Static(xoff) => put("xoff", xoff.to_string()),
+            }
+            put("xon_offset", pfc.xon_offset.to_string());
+            put("headroom", pfc.headroom.to_string());
         }
-        put("resume", shared.resume.to_string());
-        put("headroom", pfc.headroom.to_string());
-    } else if let Some(alpha) = shared.egress_alpha {
-        put("egress_alpha", alpha.to_string());
-    }
-    if shared.mark_departures {
-        put("mark", "departures".to_string());
-    }
-    if let Some(weights) = shared.weights {
-        put("weights", format!("{:?}", &weights[..usize::from(classes)]));
+        SharedLimits::Lossy { egress_alpha: Some(alpha) } => put("egress_alpha", alpha.to_string()),
+        SharedLimits::Lossy { egress_alpha: None } => {}
     }
 }
 
@@ -289,23 +328,21 @@ fn put_output(output: &OutputSpec, switch: &SwitchSpec, put: &mut impl FnMut(&st
     let priorities = usize::from(switch.priorities);
     put("queueing", "output".to_string());
     put("priorities", priorities.to_string());
-    if let Some(buffers) = output.buffers {
-        let buffers: Vec<String> = buffers[..priorities].iter().map(Bytes::to_string).collect();
-        put("buffers", buffers.join(", "));
-    } else {
-        put("buffer", switch.buffer.to_string());
-    }
-    if output.mark_departures {
-        put("mark", "departures".to_string());
+    match output.buffers {
+        OutputBuffers::PerPriority(buffers) => {
+            let buffers: Vec<String> = buffers[..priorities].iter().map(Bytes::to_string).collect();
+            put("buffers", buffers.join(", "));
+        }
+        OutputBuffers::Equal(buffer) => put("buffer", buffer.to_string()),
     }
     if let Some(trim) = output.trim {
         let headers = match trim.headers {
-            Headers::Highest => "the highest priority",
-            Headers::Above => "one priority above",
+            TrimmedPriority::Highest => "the highest priority",
+            TrimmedPriority::Above => "one priority above",
         };
         put("trim", format!("to {} into {headers}", Bytes(u64::from(trim.to))));
-        if let Some(most) = trim.in_a_row {
-            put("in_a_row", format!("{most} of the highest priority while others wait"));
+        if let SchedulerSpec::Strict { max_in_a_row: Some(max) } = switch.scheduler {
+            put("in_a_row", format!("{max} of the highest priority while others wait"));
         }
         put("return_to_sender", trim.return_to_sender.to_string());
     }

@@ -33,7 +33,7 @@ pub(super) fn run_hosts<H: RunHosts>(
     let status = accounts(resolved, &totals)
         .map_or_else(|| status(fabric, ending, hosts.stop(), hosts.unfinished(), end), RunStatus::Failed);
     let mut warnings = resolved.warnings.clone();
-    if resolved.fabric.switch.pfc.is_some() && totals.dropped > 0 {
+    if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
     let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });

@@ -83,7 +83,7 @@ pub fn run(
     RunRecord {
         output,
         wall_s: wall.elapsed().as_secs_f64(),
-        cpu_s: cpu.elapsed().as_secs_f64() + sharing.helpers_cpu_s(),
+        cpu_s: cpu.elapsed().as_secs_f64() + sharing.workers_cpu_s(),
         peak_rss_bytes: peak_rss_bytes(),
     }
 }

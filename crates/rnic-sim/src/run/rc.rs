@@ -48,7 +48,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: In
 ) -> RunOutput {
     let (cfg, config) = (resolved.flow.clone(), resolved.hosting);
     let table = FlowTable::new(config, cfg.mtu, fabric, flows, loops, events);
-    let plan = fabric.partition().clone();
+    let plan = fabric.plan().clone();
     let mut hosts = RcHosts::<P, C, S, T>::new(cfg, params, config, plan, table);
     if let Some(capture) = &capture {
         capture.begin(fabric);

@@ -1,7 +1,7 @@
 //! The division of one run among threads.
 
 use crate::resolve::Resolved;
-use rnic_fabric::{Body, Fabric, Partition, Topology, TopologyError};
+use rnic_fabric::{Body, Fabric, PartitionPlan, Topology, TopologyError};
 use std::cell::Cell;
 
 /// Partitions of the fabric for each thread. More partitions share the work more evenly, and have more links between
@@ -20,17 +20,17 @@ const MAX_THREADS: usize = 32;
 /// ```
 pub struct Sharing<'s> {
     threads: usize,
-    plan: Option<&'s dyn Fn(&Topology) -> Partition>,
-    helpers_cpu_s: Cell<f64>,
+    plan: Option<&'s dyn Fn(&Topology) -> PartitionPlan>,
+    workers_cpu_s: Cell<f64>,
 }
 
 impl<'s> Sharing<'s> {
     /// Divides a run among `threads` threads, at most 32, if the run is large enough for them.
     pub fn among(threads: usize) -> Sharing<'s> {
-        Sharing { threads: threads.min(MAX_THREADS), plan: None, helpers_cpu_s: Cell::new(0.0) }
+        Sharing { threads: threads.min(MAX_THREADS), plan: None, workers_cpu_s: Cell::new(0.0) }
     }
     /// Divides a run among `threads` threads by the partitions of `plan`, however small the run is.
-    pub fn in_parts(threads: usize, plan: &'s dyn Fn(&Topology) -> Partition) -> Sharing<'s> {
+    pub fn in_parts(threads: usize, plan: &'s dyn Fn(&Topology) -> PartitionPlan) -> Sharing<'s> {
         Sharing { plan: Some(plan), ..Sharing::among(threads) }
     }
 
@@ -38,10 +38,10 @@ impl<'s> Sharing<'s> {
     pub(super) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let plan = |topology: &Topology| match self.plan {
             Some(plan) => plan(topology),
-            None if self.threads > 1 => Partition::balanced(topology, PARTITIONS_PER_THREAD * self.threads),
-            None => Partition::whole(topology),
+            None if self.threads > 1 => PartitionPlan::balanced(topology, PARTITIONS_PER_THREAD * self.threads),
+            None => PartitionPlan::whole(topology),
         };
-        let mut fabric = Fabric::in_parts(resolved.topology.clone(), &resolved.fabric, seed, self.threads, plan)?;
+        let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, seed, self.threads, plan)?;
         if self.plan.is_some() {
             fabric.share_always();
         }
@@ -50,11 +50,11 @@ impl<'s> Sharing<'s> {
 
     /// A run on this fabric is over.
     pub(super) fn done<B: Body>(&self, fabric: &Fabric<B>) {
-        self.helpers_cpu_s.set(self.helpers_cpu_s.get() + fabric.helpers_cpu_s());
+        self.workers_cpu_s.set(self.workers_cpu_s.get() + fabric.workers_cpu_s());
     }
 
     /// CPU seconds of the threads beside the calling one, in all runs so far.
-    pub(super) fn helpers_cpu_s(&self) -> f64 {
-        self.helpers_cpu_s.get()
+    pub(super) fn workers_cpu_s(&self) -> f64 {
+        self.workers_cpu_s.get()
     }
 }

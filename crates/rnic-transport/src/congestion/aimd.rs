@@ -1,15 +1,19 @@
-//! TCP's additive increase, multiplicative decrease, as the IRN paper puts it on IRN (sections 4.4.4 and 4.6): the window grows by a
-//! packet per round trip and is halved on a loss. No slow start: flows begin with a window of one BDP.
+//! AIMD: TCP's additive increase and multiplicative decrease, as the IRN paper combines it with IRN (sections 4.4.4 and
+//! 4.6).
 //!
-//! NACKs cut at most once for what was in flight at the last cut. Each timeout cuts: it takes longer than a round trip. The paper
-//! does not say how it treats them; to go down to one packet without slow start would leave a flow there for long.
+//! The window grows by one packet per round trip, and a loss halves it. There is no slow start: flows begin with a
+//! window of one BDP.
+//!
+//! A NACK halves the window only if all packets that were in flight at the last reduction are acknowledged. Every
+//! timeout halves it, because timeouts are more than a round trip apart. The paper does not state the reaction to a
+//! timeout; a window of one packet, as in TCP, would stay small for long without slow start.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Parameter, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Time};
 
-/// AIMD's parameters.
+/// Parameters of AIMD.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AimdParams {
     initial_window: f64,
@@ -17,19 +21,19 @@ pub struct AimdParams {
     decrease: f64,
 }
 
-/// Window control from losses.
+/// AIMD: controls the window by losses.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Aimd(Window);
 
 impl CongestionControl for Aimd {
     type Params = AimdParams;
     const NAME: &'static str = "aimd";
-    const ABOUT: &'static str = "TCP's AIMD: the window grows by a packet per round trip and is halved on a loss";
+    const ABOUT: &'static str = "TCP's AIMD: the window grows by one packet per round trip, and a loss halves it";
     const PACED: bool = false;
     const PARAMETERS: &'static [Parameter] = &[
         INITIAL_WINDOW,
-        Parameter::number("increase", 1.0, 0.0, 1e6, "packets added per round trip; TCP's (1)"),
-        Parameter::number("decrease", 0.5, 0.0, 1.0, "what a loss multiplies the window by; TCP's (0.5)"),
+        Parameter::number("increase", 1.0, 0.0, 1e6, "additive increase in packets per round trip; TCP's (1)"),
+        Parameter::number("decrease", 0.5, 0.0, 1.0, "factor by which a loss multiplies the window; TCP's (0.5)"),
     ];
 
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<AimdParams, String> {

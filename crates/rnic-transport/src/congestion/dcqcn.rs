@@ -1,28 +1,32 @@
-//! DCQCN ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015): the RP of section 3.1. The CP is a switch's
-//! [`Marking`], the NP lies in the receiving half of a flow.
+//! DCQCN ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015): the reaction point (RP) of section 3.1.
 //!
-//! Where the text leaves a choice:
+//! The congestion point (CP) is the ECN [`Marking`] of a switch. The notification point (NP) is
+//! [`Notifier`](crate::Notifier), a part of the receiver of a flow.
 //!
-//! - an increase event compares the stages *before* it with F, so that exactly F fast recoveries precede the first additive
-//!   increase, as the text ("F = 5 successive iterations") and the fluid model (section 5) have it. The first author's simulator
-//!   counts the event first and comes to F - 1;
-//! - the k-th hyper increase adds k times R_HAI, where k counts by the slower of the two stages (that simulator again);
-//! - R_T is capped at line rate like R_C: beyond, it would only delay the next event's effect;
-//! - what a packet sends beyond B bytes counts for the next B.
+//! Where the paper leaves a choice:
 //!
-//! Timers cost events, so as few as possible run, without a trace in any result:
+//! - An increase event compares the stages *before* the event with F, so exactly F fast recovery events precede the
+//!   first additive increase. This agrees with the paper's text ("F = 5 successive iterations") and fluid model
+//!   (section 5). The first author's simulator counts the event first, which gives F - 1 fast recovery events.
+//! - The k-th hyper increase adds k R_HAI to R_T, where k follows from the smaller of the two stages, as in the first
+//!   author's simulator.
+//! - R_T is capped at line rate, like R_C. A larger R_T would only delay the effect of the next event.
+//! - Bytes of a packet beyond the end of the byte counter's period count for the next period.
 //!
-//! - before the first CNP there are none: R_C is line rate, and no event could raise it;
-//! - the alpha timer never runs. Nothing reads alpha but the next CNP; by then `floor((now - last CNP) / K)` periods are over
-//!   (one that ends at the very instant of a CNP is not: arrivals come before timers), and as many multiplications are made up for;
-//! - the rate timer stops once R_C = R_T = line rate. From there an event of either kind moves neither rate, and the stages that
-//!   it would count are reset by the CNP that changes anything next.
+//! Every timer costs simulation events. The implementation avoids timers where that does not change any result:
+//!
+//! - Before the first CNP no timer runs, because R_C is line rate and no event can raise it.
+//! - The alpha timer never runs. Only the next CNP reads alpha; it applies the decay of all `floor((now - last CNP) /
+//!   K)` periods that have ended by then. A period that ends at the instant of the CNP does not count, because arrivals
+//!   precede timers.
+//! - The rate timer stops when R_C = R_T = line rate. From then on an increase event changes neither rate, and the next
+//!   CNP resets the stages.
 
 use super::{CongestionControl, LossSignal, Marking, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
 
-/// DCQCN's parameters.
+/// Parameters of DCQCN.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DcqcnParams {
     g: f64,
@@ -34,55 +38,58 @@ pub struct DcqcnParams {
     r_ai: u64,
     r_hai: u64,
     min_rate: u64,
-    /// Line rate, or what caps the flow below it.
+    /// Maximum rate of the flow (see [`ceiling`]), in bits per second.
     line: u64,
     alpha_first: bool,
     loss_backoff: bool,
 }
 
-/// Rate control from congestion notifications.
+/// The reaction point of DCQCN: controls the rate by congestion notification packets (CNPs).
 ///
-/// Rates are whole bits per second, halves rounded up, so that fast recovery arrives at its target.
+/// Rates are in whole bits per second. Averages round up, so that fast recovery reaches its target.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dcqcn {
-    /// R_C.
+    /// R_C, the current rate.
     current: u64,
-    /// R_T.
+    /// R_T, the target rate.
     target: u64,
-    /// Alpha just after the last CNP.
+    /// Alpha immediately after the last CNP.
     alpha: f64,
-    /// The last CNP: what the alpha timer runs from.
+    /// Time of the last CNP, from which alpha decays; [`Time::MAX`] before the first.
     since: Time,
-    /// When the rate timer fires next; [`Time::MAX`] while neither it nor the byte counter runs.
+    /// Next time at which the rate timer fires; [`Time::MAX`] while neither the timer nor the byte counter runs.
     timer: Time,
-    /// Bytes until the byte counter expires.
+    /// Number of bytes until the byte counter expires.
     bytes: u32,
+    /// Number of increase events of the rate timer since the last CNP.
     time_stage: u16,
+    /// Number of increase events of the byte counter since the last CNP.
     byte_stage: u16,
 }
 
 impl Dcqcn {
-    /// Alpha, as decayed by `now`.
+    /// Alpha at `now`, decay included; 0 to 1.
     pub fn alpha(&self, params: &DcqcnParams, now: Time) -> f64 {
         let idle = now.saturating_sub(self.since).as_ps().saturating_sub(1);
         let mut alpha = self.alpha;
         for _ in 0..idle / params.alpha_timer.as_ps() {
             let next = (1.0 - params.g) * alpha;
             if next == alpha {
-                break; // as small as it gets
+                break; // alpha no longer changes in floating point
             }
             alpha = next;
         }
         alpha
     }
 
-    /// R_T, the rate to which the current one recovers.
+    /// R_T, the target rate of the recovery.
     pub fn target(&self) -> BitRate {
         BitRate::from_bps(self.target)
     }
 
+    /// Reduces the rate and updates alpha (equation 1), and restarts timer, byte counter and stages.
     fn cut(&mut self, params: &DcqcnParams, now: Time) {
-        // Before the first CNP alpha keeps its initial value: its timer starts with the first.
+        // Before the first CNP alpha keeps its initial value, because its decay starts with the first CNP.
         let running = self.since != Time::MAX;
         let before = if running { self.alpha(params, now) } else { self.alpha };
         let after = (1.0 - params.g) * before + params.g;
@@ -97,17 +104,17 @@ impl Dcqcn {
         self.byte_stage = 0;
     }
 
-    /// The timer or the byte counter expired: fast recovery (equation 3), additive (equation 4) or hyper increase. Stages are
-    /// those before this event.
+    /// Handles an increase event, that is, the expiry of the rate timer or of the byte counter: fast recovery (equation
+    /// 3), additive increase (equation 4) or hyper increase. The stages do not count this event yet.
     fn increase(&mut self, params: &DcqcnParams) {
-        let most = self.time_stage.max(self.byte_stage);
-        let least = self.time_stage.min(self.byte_stage);
-        let step = if most < params.fast_recovery {
+        let max = self.time_stage.max(self.byte_stage);
+        let min = self.time_stage.min(self.byte_stage);
+        let step = if max < params.fast_recovery {
             0
-        } else if least < params.fast_recovery {
+        } else if min < params.fast_recovery {
             params.r_ai
         } else {
-            params.r_hai.saturating_mul(u64::from(least - params.fast_recovery) + 1)
+            params.r_hai.saturating_mul(u64::from(min - params.fast_recovery) + 1)
         };
         self.target = self.target.saturating_add(step).min(params.line);
         self.current = (self.current + self.target).div_ceil(2);
@@ -120,35 +127,54 @@ impl Dcqcn {
 impl CongestionControl for Dcqcn {
     type Params = DcqcnParams;
     const NAME: &'static str = "dcqcn";
-    const ABOUT: &'static str = "DCQCN (SIGCOMM 2015): rate from congestion notifications, which marked packets earn";
+    const ABOUT: &'static str =
+        "DCQCN (SIGCOMM 2015): rate controlled by congestion notifications, which CE-marked packets trigger";
     const NEEDS_ACKS: bool = false;
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number("g", 1.0 / 256.0, 0.0, 1.0, "gain of alpha; published (1/256)"),
-        Parameter::time("rate_timer", Time::from_us(55), "T: an increase event each; published (55 us)"),
-        Parameter::bytes("byte_counter", 10_000_000, "B: bytes sent for an increase event each; published (10 MB)"),
-        Parameter::count("fast_recovery", 5, 1, 1_000, "F: fast recoveries before additive increase; published (5)"),
-        Parameter::time("cnp_interval", Time::from_us(50), "N: shortest time between a flow's CNPs; published (50 us)"),
-        Parameter::time("alpha_timer", Time::from_us(55), "K: alpha decays without a CNP in it; published (55 us)"),
-        Parameter::rate("r_ai", BitRate::from_bps(40_000_000), "R_AI: additive increase of R_T; public (40 Mbps)"),
+        Parameter::number("g", 1.0 / 256.0, 0.0, 1.0, "gain of the moving average alpha; published (1/256)"),
+        Parameter::time("rate_timer", Time::from_us(55), "T: time between two increase events; published (55 us)"),
+        Parameter::bytes("byte_counter", 10_000_000, "B: bytes sent between two increase events; published (10 MB)"),
+        Parameter::count(
+            "fast_recovery",
+            5,
+            1,
+            1_000,
+            "F: number of fast recovery events before additive increase; published (5)",
+        ),
+        Parameter::time(
+            "cnp_interval",
+            Time::from_us(50),
+            "N: minimum time between two CNPs of a flow; published (50 us)",
+        ),
+        Parameter::time(
+            "alpha_timer",
+            Time::from_us(55),
+            "K: time without a CNP after which alpha decays; published (55 us)",
+        ),
+        Parameter::rate(
+            "r_ai",
+            BitRate::from_bps(40_000_000),
+            "R_AI: additive increase of R_T per increase event; public (40 Mbps)",
+        ),
         Parameter::rate(
             "r_hai",
             BitRate::from_bps(200_000_000),
-            "R_HAI: hyper increase of R_T; public code (200 Mbps)",
+            "R_HAI: hyper increase of R_T per increase event; public code (200 Mbps)",
         ),
         Parameter::rate(
             "min_rate",
             BitRate::from_bps(100_000_000),
-            "no rate below it; not stated, first author's simulator (100 Mbps)",
+            "minimum rate of a flow; not stated, first author's simulator (100 Mbps)",
         ),
         Parameter::flag(
             "alpha_first",
             false,
-            "update alpha before the cut, not after; published (equation 1: cut first), first author's simulator has true",
+            "whether a CNP updates alpha before it reduces the rate; published (equation 1: no), first author's simulator has true",
         ),
         Parameter::flag(
             "loss_backoff",
             false,
-            "a noticed loss acts as a CNP; published (no), tried in the IRN paper (section 4.3)",
+            "whether the sender reacts to a detected loss like to a CNP; published (no), tried in the IRN paper (section 4.3)",
         ),
     ];
 

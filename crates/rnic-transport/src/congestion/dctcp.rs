@@ -1,16 +1,20 @@
-//! DCTCP ("Data Center TCP", SIGCOMM 2010, section 3) on a window of packets.
+//! DCTCP ("Data Center TCP", SIGCOMM 2010, section 3) with a window in packets.
 //!
-//! Every ACK and NACK stands for the one data packet that caused it, so the marked fraction F of a window is counted over replies.
-//! A window of observation ends when what was in flight at its start is acknowledged; then alpha takes F in, and a window with
-//! marks is cut. Losses are TCP's (RFC 5681): a NACK halves the window, at most once for what was in flight; a timeout leaves one
-//! packet and slow start up to half of what was. There is no slow start at the beginning: flows begin with one BDP.
+//! Every ACK and NACK echoes the CE mark of the data packet that caused it, so the fraction F of marked packets is the
+//! fraction of ACKs and NACKs with an ECN echo. An observation window ends when all packets that were in flight at its
+//! start are acknowledged. At its end, alpha = (1 - g) alpha + g F; if F > 0, the congestion window is multiplied by 1
+//! - alpha/2.
+//!
+//! The reaction to losses is that of TCP (RFC 5681): a NACK halves the window, if all packets that were in flight at
+//! the last reduction are acknowledged; a timeout reduces the window to one packet, with slow start up to half of the
+//! old window. Flows begin with a window of one BDP, without slow start.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Marking, Parameter, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
 
-/// DCTCP's parameters.
+/// Parameters of DCTCP.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DctcpParams {
     initial_window: f64,
@@ -18,22 +22,23 @@ pub struct DctcpParams {
     initial_alpha: f64,
 }
 
-/// Window control from the fraction of marked packets.
+/// DCTCP: controls the window by the fraction of CE-marked packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dctcp {
     window: Window,
     alpha: f64,
-    /// Below it, slow start: set by a timeout.
+    /// Slow start threshold in packets, which a timeout sets; 0 means no slow start.
     threshold: u32,
-    /// Packets to be acknowledged before this window of observation ends.
+    /// Number of packets to be acknowledged before this observation window ends.
     left: u32,
-    /// Replies in it, and those of marked packets.
+    /// Number of ACKs and NACKs in this observation window.
     replies: u32,
+    /// Number of ACKs and NACKs with an ECN echo in this observation window.
     marked: u32,
 }
 
 impl Dctcp {
-    /// The estimate of the marked fraction.
+    /// Alpha, the moving average of the fraction of marked packets, 0 to 1.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
@@ -54,7 +59,7 @@ impl Dctcp {
 impl CongestionControl for Dctcp {
     type Params = DctcpParams;
     const NAME: &'static str = "dctcp";
-    const ABOUT: &'static str = "DCTCP (SIGCOMM 2010): window from the fraction of marked packets";
+    const ABOUT: &'static str = "DCTCP (SIGCOMM 2010): window controlled by the fraction of CE-marked packets";
     const PACED: bool = false;
     const PARAMETERS: &'static [Parameter] = &[
         INITIAL_WINDOW,
@@ -69,7 +74,8 @@ impl CongestionControl for Dctcp {
             initial_alpha: settings.number("initial_alpha")?,
         })
     }
-    /// K = 160 KB at 40 Gbps, as the DCQCN paper sets it for comparison (figure 19); in proportion elsewhere.
+    /// Threshold K = 160 KB at 40 Gbps, the value that the DCQCN paper uses for DCTCP (figure 19), and in proportion to
+    /// the line rate.
     fn marking(flow: &FlowConfig) -> Option<Marking> {
         let k = Bytes((flow.line_rate.as_bps() / 250_000).max(1));
         Some(Marking { kmin: k, kmax: k, pmax: 1.0 })
@@ -85,7 +91,7 @@ impl CongestionControl for Dctcp {
         self.window.note(sample);
         if self.window.was_full(sample) {
             if self.window.whole() < self.threshold {
-                // RFC 5681: one packet per acknowledgement, however much it covers.
+                // RFC 5681: at most one packet per acknowledgement, however many packets it acknowledges.
                 self.window.packets += f64::from(sample.acked.min(1));
             } else {
                 self.window.grow(1.0, sample.acked);

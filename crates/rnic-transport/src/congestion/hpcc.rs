@@ -1,87 +1,97 @@
-//! HPCC ("High Precision Congestion Control", SIGCOMM 2019, algorithm 1): a window from what switches say of themselves.
+//! HPCC ("High Precision Congestion Control", SIGCOMM 2019, algorithm 1): a window controlled by in-band telemetry from
+//! switches.
 //!
-//! Every data packet collects a [`HopRecord`] at each hop, and its ACK brings them back. From two consecutive records of a link follows how
-//! much of it is in use: the rate at which it sent, and its queue as what it would send in a round trip. The most used link counts. Above
-//! `eta`, or after `max_stage` additive steps, the window is set to what would use `eta` of that link; below, it grows by one step. Both
-//! start from the reference window, which is replaced once per round trip, so that the ACKs of one round trip do not add up.
+//! Every data packet collects a [`HopRecord`] at each hop, and its ACK returns the records to the sender. From two
+//! consecutive records of a link, the sender computes the link's utilization: its transmission rate divided by its
+//! capacity, plus its queue divided by its bandwidth-delay product. The link with the highest utilization U determines
+//! the window. If U is at least `eta`, or after `max_stage` additive steps, the window is the reference window times
+//! `eta` / U, plus `w_ai`; otherwise it is the reference window plus `w_ai`. The reference window is replaced by the
+//! window once per round trip, so that several ACKs of one round trip do not accumulate.
 //!
-//! Where the text leaves a choice, as in the first author's public simulator:
+//! Where the paper leaves a choice, the implementation follows the first author's public simulator:
 //!
-//! - the first ACK has no predecessor, and the reference window is not replaced before the second round trip;
-//! - the window never exceeds that of line rate;
-//! - a loss changes nothing.
+//! - The first ACK has no predecessor and only stores its records. The reference window is first replaced in the second
+//!   round trip.
+//! - The window never exceeds the bandwidth-delay product at line rate.
+//! - A loss does not change the window.
 //!
-//! The records of a path of another length are of other links: they are kept for the next ACK, and change nothing. So do those of a
-//! packet that passed some link no later than the one before.
+//! If an ACK has another number of records than the previous ACK, the records belong to another path. The sender stores
+//! them for the next ACK, but does not change the window. The same holds if the records of a link are not newer than
+//! those of the previous ACK.
 
 use super::{AckSample, CongestionControl, Kind, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
 use crate::telemetry::{HopRecord, Telemetry};
 use crate::{BitRate, Psn, Time};
 
-/// HPCC's parameters.
+/// Parameters of HPCC.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HpccParams {
     eta: f64,
     max_stage: u32,
-    /// Bytes.
+    /// W_AI, in bytes.
     w_ai: f64,
     /// T, in nanoseconds.
     base_rtt: f64,
-    /// The window of line rate, in bytes.
-    most: f64,
-    /// Line rate, or what caps the flow below it.
+    /// Maximum window: the bandwidth-delay product at line rate, in bytes.
+    max_window: f64,
+    /// Maximum rate of the flow (see [`ceiling`]).
     line: BitRate,
-    /// Bytes of a full packet.
+    /// Length of a full packet in bytes, headers included.
     packet: f64,
 }
 
-/// Window and rate from in-band telemetry.
+/// HPCC: controls window and rate by in-band telemetry.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hpcc {
-    /// W and W^c, in bytes.
+    /// W, the window, in bytes.
     window: f64,
+    /// W^c, the reference window, in bytes.
     reference: f64,
-    /// U: smoothed use of the most used link; 1 is all of it, without a queue.
-    usage: f64,
+    /// U: moving average of the utilization of the most utilized link; 1 is a fully utilized link without a queue.
+    utilization: f64,
+    /// Number of additive steps since the last multiplicative one.
     stage: u32,
-    /// Packets to be acknowledged before the reference is replaced.
+    /// Number of packets to be acknowledged before the reference window is replaced.
     left: u32,
-    /// Whether `usage` has been measured since the last ACK.
+    /// Whether the utilization has been measured since the last ACK.
     measured: bool,
-    /// What the last ACK brought.
+    /// Telemetry records of the last ACK.
     last: Telemetry,
     rate: BitRate,
     packets: u32,
 }
 
 impl Hpcc {
-    /// The estimate of how much of the most used link is in use.
-    pub fn usage(&self) -> f64 {
-        self.usage
+    /// U: the estimated utilization of the most utilized link. It exceeds 1 if the link has a queue.
+    pub fn utilization(&self) -> f64 {
+        self.utilization
     }
 
-    /// Algorithm 1, MeasureInflight: use of the most used link, and the nanoseconds over which it was measured.
+    /// MeasureInflight of algorithm 1: returns the utilization of the most utilized link, and the time in nanoseconds
+    /// over which it was measured.
     fn inflight(&self, params: &HpccParams, telemetry: &Telemetry) -> Option<(f64, f64)> {
         let (before, now) = (self.last.hops(), telemetry.hops());
         if before.is_empty() || before.len() != now.len() {
             return None;
         }
-        let mut most = (0.0, 0.0);
+        let mut max = (0.0, 0.0);
         for (before, now) in before.iter().zip(now) {
-            let (usage, elapsed) = link_usage(params, before, now)?;
-            if usage > most.0 {
-                most = (usage, elapsed);
+            let (utilization, elapsed) = link_utilization(params, before, now)?;
+            if utilization > max.0 {
+                max = (utilization, elapsed);
             }
         }
-        Some(most)
+        Some(max)
     }
 
-    /// Algorithm 1, ComputeWind.
+    /// ComputeWind of algorithm 1; `replace` says whether to replace the reference window.
     fn compute_window(&mut self, params: &HpccParams, replace: bool) {
-        let multiplicative = self.usage >= params.eta || self.stage >= params.max_stage;
-        // An unused link allows any window.
-        let scaled = if multiplicative { self.reference * params.eta / self.usage.max(1e-9) } else { self.reference };
+        let multiplicative = self.utilization >= params.eta || self.stage >= params.max_stage;
+        let scaled = match multiplicative {
+            true => self.reference * params.eta / self.utilization.max(1e-9), // a minimum, to avoid division by 0
+            false => self.reference,
+        };
         self.set_window(params, scaled + params.w_ai);
         if replace {
             self.stage = if multiplicative { 0 } else { self.stage + 1 };
@@ -90,16 +100,17 @@ impl Hpcc {
     }
 
     fn set_window(&mut self, params: &HpccParams, bytes: f64) {
-        self.window = bytes.min(params.most);
-        // A flow may send while less than its window is in flight.
+        self.window = bytes.min(params.max_window);
+        // Round up, because a flow may send a packet while less than its window is in flight.
         self.packets = ((self.window / params.packet).ceil() as u32).clamp(1, Psn::MAX_WINDOW);
         let bps = self.window * 8e9 / params.base_rtt;
         self.rate = BitRate::from_bps((bps as u64).max(1)).min(params.line);
     }
 }
 
-/// Use of a link between two of its records, and the nanoseconds between them; `None` if they are not in this order.
-fn link_usage(params: &HpccParams, before: &HopRecord, now: &HopRecord) -> Option<(f64, f64)> {
+/// The utilization of a link between two of its records, and the time between them in nanoseconds; `None` if `now` is
+/// not later than `before`.
+fn link_utilization(params: &HpccParams, before: &HopRecord, now: &HopRecord) -> Option<(f64, f64)> {
     let elapsed = now.timestamp_ns.wrapping_sub(before.timestamp_ns) as i32;
     if elapsed <= 0 || now.rate_mbps == 0 {
         return None;
@@ -114,20 +125,26 @@ fn link_usage(params: &HpccParams, before: &HopRecord, now: &HopRecord) -> Optio
 impl CongestionControl for Hpcc {
     type Params = HpccParams;
     const NAME: &'static str = "hpcc";
-    const ABOUT: &'static str = "HPCC (SIGCOMM 2019): window from in-band telemetry of the switches";
+    const ABOUT: &'static str = "HPCC (SIGCOMM 2019): window controlled by in-band telemetry from switches";
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number("eta", 0.95, 0.01, 1.0, "target use of the most used link; published (95 %)"),
+        Parameter::number("eta", 0.95, 0.01, 1.0, "target utilization of the most utilized link; published (95 %)"),
         Parameter::count("max_stage", 5, 0, 1_000, "additive steps before a multiplicative one; published (5)"),
         Parameter::derived(
             "w_ai",
             Kind::Bytes,
-            "W_AI: additive step, the window of line rate times (1 - `eta`) / `flows`, at least 1 B; published (the formula)",
+            "W_AI: additive step, by default the BDP at line rate times (1 - `eta`) / `flows`, at least 1 B; published (the formula)",
         ),
-        Parameter::count("flows", 16, 1, 1_000_000, "N: flows expected on a link, for `w_ai`; not stated (16)"),
+        Parameter::count(
+            "flows",
+            16,
+            1,
+            1_000_000,
+            "N: expected number of flows on a link, for `w_ai`; not stated (16)",
+        ),
         Parameter::derived(
             "base_rtt",
             Kind::Time,
-            "T: round trip of the longest path when empty; published (as derived)",
+            "T: round-trip time of the longest path without queueing; published (as derived)",
         ),
     ];
 
@@ -138,17 +155,17 @@ impl CongestionControl for Hpcc {
             None => flow.base_rtt,
         };
         let base_rtt = (base_rtt.as_ps() as f64 / 1e3).max(1.0);
-        let most = line.as_bps() as f64 * base_rtt / 8e9;
+        let max_window = line.as_bps() as f64 * base_rtt / 8e9;
         let w_ai = match settings.value("w_ai") {
             Some(_) => settings.bytes("w_ai")? as f64,
-            None => (most * (1.0 - eta) / settings.count("flows")? as f64).max(1.0),
+            None => (max_window * (1.0 - eta) / settings.count("flows")? as f64).max(1.0),
         };
         Ok(HpccParams {
             eta,
             max_stage: settings.count("max_stage")? as u32,
             w_ai,
             base_rtt,
-            most,
+            max_window,
             line,
             packet: f64::from(flow.mtu + flow.header),
         })
@@ -156,9 +173,9 @@ impl CongestionControl for Hpcc {
 
     fn new(params: &HpccParams, _flow: &FlowConfig, _now: Time) -> Hpcc {
         let mut control = Hpcc {
-            window: params.most,
-            reference: params.most,
-            usage: 1.0,
+            window: params.max_window,
+            reference: params.max_window,
+            utilization: 1.0,
             stage: 0,
             left: 0,
             measured: false,
@@ -166,14 +183,14 @@ impl CongestionControl for Hpcc {
             rate: params.line,
             packets: 1,
         };
-        control.set_window(params, params.most);
+        control.set_window(params, params.max_window);
         control
     }
 
     fn on_telemetry(&mut self, params: &HpccParams, _now: Time, telemetry: &Telemetry) {
-        if let Some((usage, elapsed)) = self.inflight(params, telemetry) {
+        if let Some((utilization, elapsed)) = self.inflight(params, telemetry) {
             let weight = elapsed.min(params.base_rtt) / params.base_rtt;
-            self.usage = (1.0 - weight) * self.usage + weight * usage;
+            self.utilization = (1.0 - weight) * self.utilization + weight * utilization;
             self.measured = true;
         }
         self.last = *telemetry;
@@ -186,7 +203,7 @@ impl CongestionControl for Hpcc {
             self.compute_window(params, round_over && !first);
         }
         if round_over {
-            // What is in flight, and the first packet after it.
+            // The packets in flight, and the first packet after them.
             self.left = sample.in_flight + 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Congestion control: how fast a flow may send, and how much it may have in flight.
+//! Congestion control: limits the rate of a flow and its number of packets in flight.
 
 mod aimd;
 mod dcqcn;
@@ -21,106 +21,149 @@ use crate::config::FlowConfig;
 use crate::telemetry::Telemetry;
 use crate::{BitRate, Bytes, Time};
 
-/// What one ACK or NACK tells the sender.
+/// The measurements that an ACK or NACK gives to the congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckSample {
-    /// When it arrived.
+    /// Arrival time of the ACK or NACK.
     pub now: Time,
-    /// Time since the departure of the data packet that caused it.
+    /// Round-trip time: time since the departure of the data packet that caused the ACK or NACK.
     pub rtt: Time,
-    /// Packets that it newly acknowledges cumulatively.
+    /// Number of packets that are newly acknowledged cumulatively.
     pub acked: u32,
-    /// Packets in flight after it.
+    /// Number of packets in flight after the ACK or NACK.
     pub in_flight: u32,
-    /// Whether the data packet bore a congestion mark.
+    /// ECN echo: whether the data packet that caused the ACK or NACK was CE-marked.
     pub marked: bool,
 }
 
-/// How a loss was noticed.
+/// How the sender detected a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossSignal {
-    /// The receiver asked for a packet: once per recovery episode.
+    /// By a NACK, or by duplicate or selective acknowledgements; signalled once per recovery episode.
     Nack,
-    /// A retransmission timer fired.
+    /// The retransmission timer fired.
     Timeout,
 }
 
-/// When a switch marks packets "congestion experienced" (RED over ECN, the CP of DCQCN section 3.1): never while its queue is
-/// at most `kmin`, with a probability that grows linearly to `pmax` at `kmax`, always above `kmax`.
+/// Thresholds at which a switch CE-marks packets (RED with ECN, the CP of DCQCN section 3.1).
+///
+/// The switch marks no packet while the queue is at most `kmin`, and every packet while it is above `kmax`. Between
+/// them the marking probability grows linearly from 0 to `pmax`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Marking {
-    /// No packet is marked up to this queue.
+    /// Queue length up to which no packet is marked.
     pub kmin: Bytes,
-    /// Every packet is marked above this queue.
+    /// Queue length above which every packet is marked.
     pub kmax: Bytes,
-    /// Probability at `kmax`, from 0 to 1.
+    /// Marking probability at `kmax`, 0 to 1.
     pub pmax: f64,
 }
 
-/// The highest rate that a flow can have: its host's link, or the flow's own cap below it.
+/// The maximum rate of a flow: the line rate, or the smaller `max_rate` of `flow`.
 pub fn ceiling(flow: &FlowConfig) -> BitRate {
     flow.max_rate.map_or(flow.line_rate, |rate| rate.min(flow.line_rate))
 }
 
-/// One flow's congestion control.
+/// The congestion control of one flow.
 ///
-/// Of the constants, `NAME` and `ABOUT` are required; of the functions `params`, `new`, `rate` and `window`. The rest have defaults:
-/// implement what the algorithm listens to.
+/// An implementation must define the constants `NAME` and `ABOUT` and the functions `params`, `new`, `rate` and
+/// `window`. Everything else has a default: implement only the events that the algorithm uses.
 ///
-/// An implementation is a plain value without clocks, sockets or randomness of its own, so that a run is reproducible; the
-/// flow that owns it is compiled for it, so nothing here is dispatched at run time.
+/// An implementation is a plain value that reads no clock and has no random numbers of its own, so that runs are
+/// reproducible. Flows are generic over their congestion control, so there is no dynamic dispatch.
+///
+/// ```
+/// use rnic_transport::congestion::{CongestionControl, LossSignal, Settings};
+/// use rnic_transport::{BitRate, FlowConfig, Sender, Time, conformance, recovery::Irn};
+///
+/// /// Halves the rate on a loss and never raises it.
+/// #[derive(Clone)]
+/// struct Halving(u64);
+///
+/// impl CongestionControl for Halving {
+///     type Params = ();
+///     const NAME: &'static str = "halving";
+///     const ABOUT: &'static str = "example: halves the rate on a loss";
+///
+///     fn params(_: &Settings, _: &FlowConfig) -> Result<(), String> {
+///         Ok(())
+///     }
+///     fn new(_: &(), flow: &FlowConfig, _: Time) -> Halving {
+///         Halving(flow.line_rate.as_bps())
+///     }
+///     fn on_loss(&mut self, _: &(), _: Time, _: LossSignal) {
+///         self.0 = (self.0 / 2).max(1_000_000);
+///     }
+///     fn rate(&self) -> BitRate {
+///         BitRate::from_bps(self.0)
+///     }
+///     fn window(&self) -> u32 {
+///         u32::MAX
+///     }
+/// }
+///
+/// conformance::check_declaration::<Halving>().unwrap();
+/// let cfg = FlowConfig::default();
+/// let mut sender = Sender::<Irn, Halving>::new(&cfg, &(), 1_000, Time::ZERO);
+/// sender.poll_transmit(&cfg, &(), Time::ZERO).unwrap();
+/// sender.on_deadline(&cfg, &(), Time::from_us(100)); // the retransmission timer fires
+/// assert_eq!(sender.congestion().rate(), BitRate::from_gbps(20));
+/// ```
 pub trait CongestionControl: Clone + Send + 'static {
-    /// Parameters, shared by all flows of a run.
+    /// The parameters, which all flows of a run share.
     type Params: Clone + Send + Sync + 'static;
 
-    /// What a scenario's `cc` calls it.
+    /// The name of the algorithm, which a scenario's key `cc` takes.
     const NAME: &'static str;
-    /// One line for `rnic list`.
+    /// Description of one line for `rnic list`.
     const ABOUT: &'static str;
-    /// The keys that a scenario may set, under the algorithm's name.
+    /// The parameters that a scenario may set, in a table with the algorithm's name.
     const PARAMETERS: &'static [Parameter] = &[];
-    /// Whether [`rate`](CongestionControl::rate) can be below the link's, so that packets need pacing.
+    /// Whether [`rate`](CongestionControl::rate) can be below the line rate, so that packets need pacing.
     const PACED: bool = true;
-    /// Whether it works only if data packets are acknowledged.
+    /// Whether the algorithm works only if the receiver acknowledges data packets.
     const NEEDS_ACKS: bool = true;
 
-    /// The parameters of a run, from what its scenario says.
+    /// Computes the parameters of a run from the scenario's settings.
     ///
     /// # Errors
-    /// One sentence when the settings contradict each other; each alone has been checked before.
+    /// One sentence if settings contradict each other. Each setting by itself is in its declared range.
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<Self::Params, String>;
-    /// The switches' default marking thresholds; `None` if it does not listen to marks: then its packets are never marked.
+    /// Default ECN marking thresholds of switches. `None`: the algorithm does not use ECN, and switches do not mark its
+    /// packets.
     fn marking(_flow: &FlowConfig) -> Option<Marking> {
         None
     }
-    /// Shortest time between two congestion notification packets from the receiver; `None` if it needs none.
+    /// Minimum time between two congestion notification packets (CNPs) that a receiver sends. `None`: receivers send no
+    /// CNPs.
     fn cnp_interval(_params: &Self::Params) -> Option<Time> {
         None
     }
 
-    /// A flow begins. Flows start at line rate unless the algorithm says otherwise.
+    /// The state of a flow that begins at `now`. Its rate is the line rate unless the algorithm specifies another.
     fn new(params: &Self::Params, flow: &FlowConfig, now: Time) -> Self;
 
-    /// A packet of `bytes` (headers included) left.
+    /// Handles the transmission of a packet of `bytes` bytes, headers included.
     fn on_send(&mut self, _params: &Self::Params, _now: Time, _bytes: u32) {}
-    /// What switches wrote into a data packet came back with its ACK or NACK, of which [`on_ack`](CongestionControl::on_ack) tells next. Only
-    /// algorithms that are registered as such ([`Visitor::visit_with_telemetry`](crate::registry::Visitor::visit_with_telemetry)) are told.
+    /// Handles the telemetry records that an ACK or NACK brings back; a call of [`on_ack`](CongestionControl::on_ack)
+    /// for the same ACK or NACK follows. It is called only for algorithms that are registered with
+    /// [`Visitor::visit_with_telemetry`](crate::registry::Visitor::visit_with_telemetry).
     fn on_telemetry(&mut self, _params: &Self::Params, _now: Time, _telemetry: &Telemetry) {}
-    /// An ACK or NACK arrived.
+    /// Handles the arrival of an ACK or NACK.
     fn on_ack(&mut self, _params: &Self::Params, _sample: &AckSample) {}
-    /// A congestion notification packet arrived.
+    /// Handles the arrival of a congestion notification packet.
     fn on_cnp(&mut self, _params: &Self::Params, _now: Time) {}
-    /// A loss was noticed.
+    /// Handles the detection of a loss.
     fn on_loss(&mut self, _params: &Self::Params, _now: Time, _signal: LossSignal) {}
-    /// When [`on_timer`](CongestionControl::on_timer) wants to be called next.
+    /// The time of the next call of [`on_timer`](CongestionControl::on_timer); `None` if no timer runs.
     fn next_timer(&self) -> Option<Time> {
         None
     }
-    /// The time that [`next_timer`](CongestionControl::next_timer) named has come.
+    /// Handles the timer: the time that [`next_timer`](CongestionControl::next_timer) returned has come.
     fn on_timer(&mut self, _params: &Self::Params, _now: Time) {}
 
-    /// Rate at which the flow may send now, headers included.
+    /// The current rate limit of the flow, headers included.
     fn rate(&self) -> BitRate;
-    /// Packets that it may have in flight now, at least 1; `u32::MAX` for no limit.
+    /// The current maximum number of packets in flight, at least 1; `u32::MAX` for no limit.
     fn window(&self) -> u32;
 }

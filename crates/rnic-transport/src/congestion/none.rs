@@ -1,17 +1,17 @@
-//! No congestion control: line rate, no window.
+//! No congestion control: flows send at line rate without a congestion window.
 
 use super::{CongestionControl, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Time};
 
-/// Sends at line rate; what limits a flow is its recovery (BDP-FC) and the network.
+/// No congestion control: only the transport's own limit (BDP-FC) and the network limit a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct NoCongestionControl;
 
 impl CongestionControl for NoCongestionControl {
     type Params = ();
     const NAME: &'static str = "none";
-    const ABOUT: &'static str = "no congestion control: line rate, bounded only by the transport's own flow control";
+    const ABOUT: &'static str = "no congestion control: line rate, limited only by the transport's own flow control";
     const PACED: bool = false;
     const NEEDS_ACKS: bool = false;
 

@@ -1,16 +1,18 @@
-//! TIMELY ("RTT-based Congestion Control for the Datacenter", SIGCOMM 2015, algorithm 1) and the fix of "ECN or Delay: Lessons
-//! Learnt from Analysis of DCQCN and TIMELY" (CoNEXT 2016).
+//! TIMELY ("RTT-based Congestion Control for the Datacenter", SIGCOMM 2015, algorithm 1) and the fix of "ECN or Delay:
+//! Lessons Learnt from Analysis of DCQCN and TIMELY" (CoNEXT 2016).
 //!
-//! One update for each completed segment, from the round-trip time of the acknowledgement that completes it. An acknowledgement
-//! that completes several brings one update: it holds one sample. Packets are paced one by one, as a NIC does.
+//! The rate is updated once per completed segment, from the round-trip time (RTT) sample of the acknowledgement that
+//! completes it. An acknowledgement that completes several segments carries one sample and causes one update. The NIC
+//! paces single packets, not bursts of a segment.
 //!
-//! Where the text leaves a choice:
+//! Where the papers leave a choice:
 //!
-//! - the first sample has no predecessor: its difference is zero;
-//! - hyperactive increase (HAI) counts completions that come to the gradient and find it not positive; any other completion
-//!   starts the count again. The five that must precede it get single steps, the sixth the first large one;
-//! - a steep gradient makes `1 - beta * gradient` negative. The code that TIMELY's first author released bounds a decrease to one
-//!   half, and so does `halve_at_most` here; without it such a rate falls to `min_rate`.
+//! - The first RTT sample has no predecessor; its RTT difference is zero.
+//! - Hyperactive increase (HAI) counts consecutive updates with an RTT between `t_low` and `t_high` and a gradient that
+//!   is not positive; any other update resets the count. The first five such updates add `delta` each, the sixth is the
+//!   first to add `hai_factor` times `delta`.
+//! - A steep gradient makes `1 - beta * gradient` negative. The code that TIMELY's first author released limits a
+//!   decrease to one half, and so does `halve_at_most` here. Without the limit the rate falls to `min_rate`.
 
 use super::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
@@ -18,13 +20,14 @@ use crate::{BitRate, Bytes, Time};
 
 /// TIMELY.
 pub type Timely = DelayGradient<false>;
-/// TIMELY with the gradient's weight bounded and an absolute reference, so that it has a unique fixed point.
+/// Patched TIMELY of "ECN or Delay": the decrease depends on the absolute RTT and on a bounded weight of the gradient,
+/// which gives the algorithm a unique fixed point.
 pub type PatchedTimely = DelayGradient<true>;
 
-/// Parameters of both.
+/// Parameters of TIMELY and of patched TIMELY.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TimelyParams {
-    /// Picoseconds, like all round-trip times here.
+    /// In picoseconds, like all round-trip times here.
     t_low: f64,
     t_high: f64,
     min_rtt: f64,
@@ -35,32 +38,34 @@ pub struct TimelyParams {
     hai_factor: f64,
     segment: u32,
     min_rate: f64,
-    /// Line rate, or what caps the flow below it.
+    /// Maximum rate of the flow (see [`ceiling`]), in bits per second.
     line: f64,
-    least_factor: f64,
+    /// Minimum ratio of the rates after and before a decrease.
+    min_factor: f64,
     loss_backoff: bool,
     mtu: u32,
     base_rtt: Time,
 }
 
-/// Rate control from round-trip times and their gradient.
+/// TIMELY, or patched TIMELY if `PATCHED`: controls the rate by the round-trip time and its gradient.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DelayGradient<const PATCHED: bool> {
-    /// Bits per second.
+    /// In bits per second.
     rate: f64,
-    /// Smoothed difference between consecutive samples, in picoseconds.
+    /// Moving average of the difference between consecutive RTT samples, in picoseconds.
     rtt_diff: f64,
-    /// The last sample; zero before the first.
+    /// The last RTT sample; zero before the first.
     last_rtt: Time,
-    /// A loss before this instant belongs to one already answered.
+    /// With `loss_backoff`: losses before this time do not reduce the rate again.
     backoff_after: Time,
-    /// Bytes of the segment under way that are acknowledged.
+    /// Number of acknowledged bytes of the current segment.
     acked: u32,
-    /// Consecutive completions with a gradient that is not positive.
+    /// Number of consecutive updates with a gradient that is not positive, for hyperactive increase.
     calm: u16,
 }
 
-/// The weight of the gradient in patched TIMELY (w in "ECN or Delay"): 0 up to -1/4, 1 from 1/4 on, linear between.
+/// The weight of the gradient in patched TIMELY (w in "ECN or Delay"): 0 for gradients up to -1/4, 1 from 1/4 on,
+/// linear between.
 fn weight(gradient: f64) -> f64 {
     if gradient <= -0.25 {
         0.0
@@ -72,7 +77,7 @@ fn weight(gradient: f64) -> f64 {
 }
 
 impl<const PATCHED: bool> DelayGradient<PATCHED> {
-    /// A segment is complete.
+    /// Updates the rate with an RTT sample, at the completion of a segment.
     fn update(&mut self, params: &TimelyParams, sample: Time) {
         let rtt = sample.as_ps() as f64;
         let first = self.last_rtt == Time::ZERO;
@@ -85,17 +90,17 @@ impl<const PATCHED: bool> DelayGradient<PATCHED> {
         let rate = if rtt < params.t_low {
             self.rate + params.delta
         } else if rtt > params.t_high {
-            self.rate * (1.0 - params.beta * (1.0 - params.t_high / rtt)).max(params.least_factor)
+            self.rate * (1.0 - params.beta * (1.0 - params.t_high / rtt)).max(params.min_factor)
         } else if PATCHED {
             let weight = weight(gradient);
             let error = (rtt - params.t_low) / params.t_low;
-            params.delta * (1.0 - weight) + self.rate * (1.0 - params.beta * weight * error).max(params.least_factor)
+            params.delta * (1.0 - weight) + self.rate * (1.0 - params.beta * weight * error).max(params.min_factor)
         } else if gradient <= 0.0 {
             self.calm = calm.saturating_add(1);
             let steps = if calm >= params.hai_threshold { params.hai_factor } else { 1.0 };
             self.rate + steps * params.delta
         } else {
-            self.rate * (1.0 - params.beta * gradient).max(params.least_factor)
+            self.rate * (1.0 - params.beta * gradient).max(params.min_factor)
         };
         self.set_rate(params, rate);
     }
@@ -105,59 +110,71 @@ impl<const PATCHED: bool> DelayGradient<PATCHED> {
     }
 }
 
-const T_LOW: Parameter =
-    Parameter::time("t_low", Time::from_us(50), "below it the rate grows whatever the gradient; published (50 us)");
+const T_LOW: Parameter = Parameter::time(
+    "t_low",
+    Time::from_us(50),
+    "RTT below which the rate grows regardless of the gradient; published (50 us)",
+);
 const T_HIGH: Parameter = Parameter::time(
     "t_high",
     Time::from_us(500),
-    "above it the rate falls whatever the gradient; published (500 us), first author's released code has 1 ms",
+    "RTT above which the rate falls regardless of the gradient; published (500 us), first author's released code has 1 ms",
 );
-const MIN_RTT: Parameter =
-    Parameter::time("min_rtt", Time::from_us(20), "what the gradient is relative to; published (20 us)");
+const MIN_RTT: Parameter = Parameter::time(
+    "min_rtt",
+    Time::from_us(20),
+    "RTT by which the RTT difference is divided to get the gradient; published (20 us)",
+);
 const DELTA: Parameter = Parameter::derived(
     "delta",
     Kind::Rate,
-    "additive step, a thousandth of line rate; published for 10 Gbps (10 Mbps), scaled like a later public simulator",
+    "additive increase, by default a thousandth of line rate; published for 10 Gbps (10 Mbps), scaled like in a later public simulator",
 );
 const ALPHA: Parameter = Parameter::number(
     "alpha",
     0.875,
     0.0,
     1.0,
-    "weight of the newest difference; uncertain (0.875), first author's released code has 0.02",
+    "weight of the newest RTT difference in its moving average; uncertain (0.875), first author's released code has 0.02",
 );
 const SEGMENT: Parameter =
-    Parameter::bytes("segment", 16_000, "acknowledged bytes for an update each; published (16 KB to 64 KB)");
+    Parameter::bytes("segment", 16_000, "acknowledged bytes between two rate updates; published (16 KB to 64 KB)");
 const MIN_RATE: Parameter = Parameter::rate(
     "min_rate",
     BitRate::from_bps(100_000_000),
-    "no rate below it; not stated, our choice (as for DCQCN)",
+    "minimum rate of a flow; not stated, our choice (as for DCQCN)",
 );
 const HALVE_AT_MOST: Parameter = Parameter::flag(
     "halve_at_most",
     true,
-    "no update lowers the rate to less than half; not stated, first author's released code (yes)",
+    "whether an update lowers the rate by at most one half; not stated, first author's released code (yes)",
 );
 const LOSS_BACKOFF: Parameter = Parameter::flag(
     "loss_backoff",
     false,
-    "halve the rate on a loss, once per round trip; published (no), tried in the IRN paper (section 4.3; the half is our choice)",
+    "whether a loss halves the rate, at most once per round trip; published (no), tried in the IRN paper (section 4.3; halving is our choice)",
 );
 
 impl<const PATCHED: bool> CongestionControl for DelayGradient<PATCHED> {
     type Params = TimelyParams;
     const NAME: &'static str = if PATCHED { "patched-timely" } else { "timely" };
     const ABOUT: &'static str = if PATCHED {
-        "TIMELY with the fix of \"ECN or Delay\" (CoNEXT 2016): rate from delay, with a unique fixed point"
+        "TIMELY with the fix of \"ECN or Delay\" (CoNEXT 2016): rate controlled by delay, with a unique fixed point"
     } else {
-        "TIMELY (SIGCOMM 2015): rate from the round-trip time and its gradient"
+        "TIMELY (SIGCOMM 2015): rate controlled by the round-trip time and its gradient"
     };
     const PARAMETERS: &'static [Parameter] = if PATCHED {
         &[
             T_LOW,
             T_HIGH,
             MIN_RTT,
-            Parameter::number("beta", 0.008, 0.0, 1.0, "multiplicative decrease; published with the fix (0.008)"),
+            Parameter::number(
+                "beta",
+                0.008,
+                0.0,
+                1.0,
+                "factor of multiplicative decrease; published with the fix (0.008)",
+            ),
             DELTA,
             ALPHA,
             SEGMENT,
@@ -170,11 +187,17 @@ impl<const PATCHED: bool> CongestionControl for DelayGradient<PATCHED> {
             T_LOW,
             T_HIGH,
             MIN_RTT,
-            Parameter::number("beta", 0.8, 0.0, 1.0, "multiplicative decrease; published (0.8)"),
+            Parameter::number("beta", 0.8, 0.0, 1.0, "factor of multiplicative decrease; published (0.8)"),
             DELTA,
             ALPHA,
-            Parameter::count("hai_threshold", 5, 1, 1_000, "calm completions before large steps; published (5)"),
-            Parameter::count("hai_factor", 5, 1, 1_000, "N: `delta`s in a large step; published (5)"),
+            Parameter::count(
+                "hai_threshold",
+                5,
+                1,
+                1_000,
+                "consecutive updates without a positive gradient before hyperactive increase (HAI); published (5)",
+            ),
+            Parameter::count("hai_factor", 5, 1, 1_000, "N: factor of `delta` in hyperactive increase; published (5)"),
             SEGMENT,
             MIN_RATE,
             HALVE_AT_MOST,
@@ -205,13 +228,13 @@ impl<const PATCHED: bool> CongestionControl for DelayGradient<PATCHED> {
                 .map_err(|_| format!("`segment` cannot be {}: at most 4 GB", Bytes(segment)))?,
             min_rate: settings.rate("min_rate")?.min(line).as_bps() as f64,
             line: line.as_bps() as f64,
-            least_factor: if settings.flag("halve_at_most")? { 0.5 } else { 0.0 },
+            min_factor: if settings.flag("halve_at_most")? { 0.5 } else { 0.0 },
             loss_backoff: settings.flag("loss_backoff")?,
             mtu: flow.mtu,
             base_rtt: flow.base_rtt,
         };
         if params.t_low > params.t_high {
-            return Err("`t_low` cannot be above `t_high`".to_string());
+            return Err("`t_low` must not be greater than `t_high`".to_string());
         }
         Ok(params)
     }

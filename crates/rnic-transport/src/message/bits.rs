@@ -1,24 +1,25 @@
-//! A set of packet numbers of one message.
+//! A bitmap of the packets of one message.
 
 use smallvec::{SmallVec, smallvec};
 
-/// A bitmap of fixed length over two levels: a summary bit says whether a word of 64 bits has any set, so that the lowest set bit
-/// of a long message is found in few steps. Messages of up to 64 packets lie inside the struct.
+/// A two-level bitmap. A summary bit says whether a word of 64 bits has any set bit, so that the lowest set bit of a
+/// long message is found in few steps. The bitmap of a message of up to 64 packets is stored inline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits {
     words: SmallVec<[u64; 1]>,
-    /// Bit w: word w is not zero.
+    /// Bit w says whether word w is not zero.
     summary: SmallVec<[u64; 1]>,
+    /// Number of set bits.
     set: u32,
-    /// Every word of the summary below this one is zero.
+    /// All words of `summary` before this index are zero.
     low: u32,
 }
 
-/// Words that a set keeps for the next message; more are given back.
+/// Maximum number of allocated words that a bitmap keeps for a next message that needs fewer.
 const KEPT_WORDS: usize = 1_024;
 
 impl Bits {
-    /// Empties it and makes room for `bits` bits. What was allocated before is used again.
+    /// Clears all bits and changes the length to `bits` bits. Reuses the allocated memory.
     pub(super) fn reset(&mut self, bits: u32) {
         let words = (bits as usize).div_ceil(64);
         if self.words.capacity() > KEPT_WORDS && words <= KEPT_WORDS {
@@ -31,7 +32,7 @@ impl Bits {
         (self.set, self.low) = (0, 0);
     }
 
-    /// Number of bits set.
+    /// Number of set bits.
     #[inline]
     pub(super) fn count(&self) -> u32 {
         self.set
@@ -43,13 +44,13 @@ impl Bits {
         self.words[(at >> 6) as usize] & 1 << (at & 63) != 0
     }
 
-    /// The 64 bits from bit `64 * word` on.
+    /// The 64 bits that begin with bit `64 * word`.
     #[inline]
     pub(super) fn word(&self, word: u32) -> u64 {
         self.words[word as usize]
     }
 
-    /// Sets those bits of a word that `mask` names; returns how many were clear.
+    /// Sets the bits in `mask` of a word; returns how many of them were clear.
     #[inline]
     pub(super) fn set_mask(&mut self, word: u32, mask: u64) -> u32 {
         if mask == 0 {
@@ -64,7 +65,7 @@ impl Bits {
         new
     }
 
-    /// Clears those bits of a word that `mask` names.
+    /// Clears the bits in `mask` of a word.
     #[inline]
     pub(super) fn clear_mask(&mut self, word: u32, mask: u64) {
         let old = self.words[word as usize];
@@ -87,7 +88,7 @@ impl Bits {
         self.clear_mask(at >> 6, 1 << (at & 63));
     }
 
-    /// The lowest bit set.
+    /// The index of the lowest set bit.
     #[inline]
     pub(super) fn lowest(&mut self) -> Option<u32> {
         if self.set == 0 {
@@ -100,7 +101,7 @@ impl Bits {
         Some(word << 6 | self.words[word as usize].trailing_zeros())
     }
 
-    /// The first clear bit from bit `at` on, at most `end`.
+    /// The index of the first clear bit from bit `at` on; `end` if all bits before `end` are set.
     #[inline]
     pub(super) fn first_clear(&self, at: u32, end: u32) -> u32 {
         let mut at = at;
@@ -115,7 +116,7 @@ impl Bits {
     }
 }
 
-/// The words and masks of the bits from `first` to before `end`.
+/// The words, and the masks in them, that make up the bits from `first` (inclusive) to `end` (exclusive).
 pub(super) fn runs(first: u32, end: u32) -> impl Iterator<Item = (u32, u64)> {
     let words = if first < end { first >> 6..((end - 1) >> 6) + 1 } else { 0..0 };
     words.map(move |word| {

@@ -1,54 +1,70 @@
-//! Message buffers: a few fixed sizes, a free list for each.
+//! Message buffers in a few fixed sizes, with a free list for each size.
 
-/// Buffers of one size.
+/// A class of buffers of the same size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferClass {
-    /// Size of each in bytes.
+    /// Size of each buffer in bytes.
     pub bytes: u32,
-    /// How many there are.
+    /// Number of buffers.
     pub count: u32,
 }
 
-/// Why a message cannot be taken.
+/// The reason why no buffer could be allocated for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoBuffer {
-    /// It is longer than every buffer: it will never be taken.
-    #[error("a message of {bytes} bytes is longer than the largest buffer; {largest} bytes would fit")]
+    /// The message is longer than the largest buffer, so it can never be sent or received.
+    #[error("a message of {bytes} bytes is longer than the largest buffer of {largest} bytes")]
     TooLong {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: u32,
-        /// Size of the largest buffer.
+        /// Size of the largest buffer in bytes.
         largest: u32,
     },
-    /// All buffers that it would fit into are in use: try again when a message is done.
-    #[error("all buffers for a message of {bytes} bytes are in use; one is free when a message is done")]
+    /// All buffers that are large enough are in use; one becomes free when another message ends.
+    #[error("all buffers for a message of {bytes} bytes are in use; try again when another message is complete")]
     NoneFree {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: u32,
     },
 }
 
-/// The free lists of one direction. There is no payload, so a list is its length.
+/// The free lists of the buffers of one direction. Buffers hold no payload here, so a free list is just a number.
+///
+/// ```
+/// use rnic_transport::message::buffers::Buffers;
+/// use rnic_transport::message::{BufferClass, NoBuffer};
+///
+/// let mut buffers = Buffers::new(&[BufferClass { bytes: 1_024, count: 1 }, BufferClass { bytes: 65_536, count: 1 }]);
+/// let small = buffers.allocate(1_000)?;
+/// buffers.allocate(1_000)?; // only the large buffer is left
+/// assert_eq!(buffers.allocate(1_000), Err(NoBuffer::NoneFree { bytes: 1_000 }));
+/// buffers.release(small);
+/// assert_eq!(buffers.allocate(1_000), Ok(small));
+/// # Ok::<(), NoBuffer>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Buffers {
-    /// By size, smallest first: size, free ones. Empty: no limit.
+    /// Classes by size, smallest first, each with its number of free buffers. Without classes there is no limit.
     classes: Vec<(BufferClass, u32)>,
     in_use: usize,
 }
 
-/// The class of a buffer that was given out.
+/// An allocated buffer, identified by its class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Buffer(u16);
 
 impl Buffers {
-    /// All of them free; without classes there is no limit.
+    /// Buffers of these classes, all free. Without classes there is no limit.
     pub fn new(classes: &[BufferClass]) -> Buffers {
         let mut classes: Vec<_> = classes.iter().map(|class| (*class, class.count)).collect();
         classes.sort_by_key(|(class, _)| class.bytes);
         Buffers { classes, in_use: 0 }
     }
 
-    /// The smallest free buffer that a message of `bytes` fits into.
+    /// Allocates the smallest free buffer for a message of `bytes` bytes.
+    ///
+    /// # Errors
+    /// If the message is longer than the largest buffer, or no buffer that is large enough is free.
     pub fn allocate(&mut self, bytes: u32) -> Result<Buffer, NoBuffer> {
         let Some((largest, _)) = self.classes.last() else {
             self.in_use += 1;
@@ -57,14 +73,14 @@ impl Buffers {
         if bytes > largest.bytes {
             return Err(NoBuffer::TooLong { bytes, largest: largest.bytes });
         }
-        let place = self.classes.iter().position(|(class, free)| class.bytes >= bytes && *free > 0);
-        let place = place.ok_or(NoBuffer::NoneFree { bytes })?;
-        self.classes[place].1 -= 1;
+        let class = self.classes.iter().position(|(class, free)| class.bytes >= bytes && *free > 0);
+        let class = class.ok_or(NoBuffer::NoneFree { bytes })?;
+        self.classes[class].1 -= 1;
         self.in_use += 1;
-        Ok(Buffer(place as u16))
+        Ok(Buffer(class as u16))
     }
 
-    /// Takes a buffer back.
+    /// Frees a buffer.
     pub fn release(&mut self, buffer: Buffer) {
         if let Some((_, free)) = self.classes.get_mut(usize::from(buffer.0)) {
             *free += 1;
@@ -72,7 +88,7 @@ impl Buffers {
         self.in_use -= 1;
     }
 
-    /// Whether every buffer is free.
+    /// Whether all buffers are free.
     pub fn all_free(&self) -> bool {
         self.in_use == 0 && self.classes.iter().all(|(class, free)| class.count == *free)
     }

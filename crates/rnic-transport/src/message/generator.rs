@@ -1,23 +1,26 @@
-//! The packet generator: control packets, at once or at the pace of the receiving link.
+//! The packet generator: sends control packets, immediately or paced to the rate of the receiving link.
 
 use super::{CtrlPktEvent, Departure};
 use crate::Time;
 use std::collections::VecDeque;
 
-/// Control packets that wait for the wire, and those that wait for the pacer.
+/// The queues of control packets that wait for the link, and of control packets that wait for the pacer.
 ///
-/// The pacer lets one packet pass every `pace`: as much data as each of them asks for then arrives at the rate of the link. A packet that it lets
-/// pass while the wire is busy does not hold up the ones behind it.
+/// The pacer releases one packet per interval `pace`. Each such packet requests one data packet, so the requested data
+/// arrive at the rate of the receiving link. The pacer continues while the link is busy: a released packet that waits
+/// for the link does not delay the release of further packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Generator {
+    /// Packets that wait for the link, with the flags to send.
     ready: VecDeque<(CtrlPktEvent, u8)>,
+    /// Packets that wait for the pacer.
     paced: VecDeque<CtrlPktEvent>,
-    /// From then on the pacer lets the next packet pass.
+    /// Earliest time at which the pacer releases the next packet.
     pacer_free: Time,
 }
 
 impl Generator {
-    /// Moves what the pacer has let pass by `now` to where packets wait for the wire.
+    /// Moves the packets that the pacer releases by `now` into the queue for the link.
     #[inline]
     fn release(&mut self, now: Time, pace: Time) {
         while self.pacer_free <= now
@@ -28,7 +31,7 @@ impl Generator {
         }
     }
 
-    /// `CtrlPktEvent`.
+    /// Handles a `CtrlPktEvent`.
     pub(super) fn ctrl_pkt(&mut self, event: &CtrlPktEvent, now: Time, pace: Time) {
         self.release(now, pace);
         if event.paced != 0 && self.pacer_free <= now {
@@ -44,7 +47,7 @@ impl Generator {
         }
     }
 
-    /// When a packet may leave: [`Time::ZERO`] if one waits for the wire alone.
+    /// The earliest time at which a packet may be sent; [`Time::ZERO`] if one waits only for the link.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         if !self.ready.is_empty() {
@@ -53,7 +56,7 @@ impl Generator {
         (!self.paced.is_empty()).then_some(self.pacer_free)
     }
 
-    /// The next control packet.
+    /// Takes the next control packet to send.
     #[inline]
     pub(super) fn poll(&mut self, now: Time, pace: Time) -> Option<Departure> {
         self.release(now, pace);
@@ -73,7 +76,7 @@ impl Generator {
         })
     }
 
-    /// Whether nothing waits.
+    /// Whether no packet waits.
     pub(super) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.paced.is_empty()
     }
@@ -94,9 +97,10 @@ mod tests {
         generator.poll(Time::from_ns(ns), PACE).map(|packet| (packet.pkt_offset, packet.flags))
     }
 
-    /// Three packets at 0, 10 and 20 ns: the first is whole, the others' paced halves leave at 40 and 80 ns.
+    /// Three events at 0, 10 and 20 ns: the first becomes one packet; the paced packets of the others are sent at 40
+    /// and 80 ns.
     #[test]
-    fn one_packet_bears_both_flags_if_the_pacer_is_free() {
+    fn one_packet_carries_both_flags_if_the_pacer_is_free() {
         let mut generator = Generator::default();
         for (number, ns, flags) in [(1, 0, ACK | PULL), (2, 10, ACK), (3, 20, NACK)] {
             let immediate = if number == 3 { NACK } else { ACK };
@@ -109,7 +113,7 @@ mod tests {
         assert_eq!((poll(&mut generator, 79), generator.next()), (None, Some(Time::from_ns(80))));
         assert_eq!(poll(&mut generator, 80), Some((3, PULL)));
         assert!(generator.is_empty());
-        // Idle time is not saved up: the next may leave at 120 ns, not before.
+        // The pacer does not accumulate idle time: the next packet may be sent at 120 ns, not before.
         generator.ctrl_pkt(&event(4, 0, PULL), Time::from_ns(100), PACE);
         assert_eq!((poll(&mut generator, 100), poll(&mut generator, 120)), (None, Some((4, PULL))));
         generator.ctrl_pkt(&event(5, 0, PULL), Time::from_ns(1_000), PACE);
@@ -117,9 +121,10 @@ mod tests {
         assert_eq!((poll(&mut generator, 1_000), poll(&mut generator, 1_039)), (Some((5, PULL)), None));
     }
 
-    /// The wire is busy from 40 to 130 ns: what the pacer let pass meanwhile leaves then, and the pace goes on as if it had not been.
+    /// The link is busy from 40 to 130 ns. The packets that the pacer released meanwhile are sent then, and the pacer
+    /// was not delayed.
     #[test]
-    fn a_busy_wire_does_not_slow_the_pace() {
+    fn a_busy_link_does_not_slow_the_pacer() {
         let mut generator = Generator::default();
         for number in 0..5 {
             generator.ctrl_pkt(&event(number, 0, PULL), Time::ZERO, PACE);

@@ -1,10 +1,41 @@
-//! Message transports: what the NanoTransport architecture has in common for all of them, and the programs that differ.
+//! Message transports on the NanoTransport architecture ("NanoTransport", SOSR 2021): a NIC with fixed-function blocks,
+//! and the transport programs that control it.
 //!
-//! A NIC of this kind takes messages and delivers messages: one-way, reliable, without connections. Fixed-function blocks keep the
-//! state of each message (packetization, reassembly, timers, packet generator, arbiter). A [`Pipeline`] decides what
-//! an arriving packet means (ingress) and what a departing one says (egress). It is written in Rust or in P4.
+//! Such a NIC sends and delivers one-way, reliable messages without connections. Its fixed-function blocks
+//! (packetization, reassembly, timers, packet generator, arbiter) keep the state of each message. A transport program,
+//! the [`Pipeline`], processes each arriving packet (ingress) and fills in the header of each departing packet
+//! (egress). Programs are written in Rust ([`programs`]) or in P4.
 //!
-//! Everything is a state machine without sockets, clocks or payload bytes, in the pull style of the whole crate.
+//! Everything is a state machine without sockets, clocks or payload bytes, with the pull interface of the whole crate.
+//!
+//! ```
+//! use rnic_transport::Time;
+//! use rnic_transport::message::programs::Ndp;
+//! use rnic_transport::message::{Arrival, Message, MessageNic, NicConfig, NicEvent};
+//!
+//! // Two NICs with addresses 0 and 1. NIC 0 sends a message of 3,000 bytes to NIC 1.
+//! let cfg = NicConfig::default();
+//! let mut nics = [0, 1].map(|ip| MessageNic::new(&cfg, Ndp::new(ip, cfg.mtu, cfg.rtt_pkts)));
+//! let message = Message { dst_ip: 1, bytes: 3_000, tag: 42, ..Message::default() };
+//! nics[0].send(&cfg, Time::ZERO, &message)?;
+//!
+//! let mut delivered = None;
+//! for ns in 0..1_000 {
+//!     let now = Time::from_ns(ns);
+//!     for from in [0, 1] {
+//!         while let Some(packet) = nics[from].poll_transmit(&cfg, now) {
+//!             let frame_bytes = 64 + packet.payload as u16;
+//!             let arrival =
+//!                 Arrival { now, frame_bytes, trimmed: false, returned: false, marked: false, telemetry: None };
+//!             let received = nics[1 - from].receive(&cfg, &packet.header, &arrival);
+//!             delivered = delivered.or(received.completed);
+//!         }
+//!     }
+//! }
+//! assert_eq!(delivered.map(|message| message.bytes), Some(3_000));
+//! assert_eq!(nics[0].poll_event(), Some(NicEvent::Sent { tag: 42 }));
+//! # Ok::<(), rnic_transport::message::NoBuffer>(())
+//! ```
 
 mod bits;
 pub mod buffers;
@@ -23,226 +54,236 @@ pub use nic::{Completed, Counters, Message, MessageNic, NicConfig, NicEvent, Ord
 use crate::Time;
 use crate::telemetry::Telemetry;
 
-/// What a packet is, as bits; those of the public NanoTransport prototype.
+/// The flags of a packet; their values are those of the public NanoTransport prototype.
 pub mod flags {
-    /// It carries a segment of a message.
+    /// The packet carries a segment of a message.
     pub const DATA: u8 = 1;
-    /// It acknowledges.
+    /// The packet is an acknowledgement.
     pub const ACK: u8 = 2;
-    /// It says that a packet was lost.
+    /// The packet reports the loss of a packet.
     pub const NACK: u8 = 4;
-    /// NDP: it asks for more packets (PULL). Homa: it allows more packets (GRANT).
+    /// NDP: the packet requests further packets (PULL). Homa: it grants further packets (GRANT).
     pub const PULL: u8 = 8;
-    /// A switch has cut off its payload.
+    /// A switch has trimmed the packet: it has removed the payload.
     pub const CHOP: u8 = 16;
-    /// It asks for a packet to be sent again.
+    /// The packet requests the retransmission of a packet.
     pub const RESEND: u8 = 32;
-    /// Its sender is busy with other messages.
+    /// The sender is busy with other messages.
     pub const BUSY: u8 = 64;
-    /// It makes no sense.
+    /// The packet is invalid.
     pub const BOGUS: u8 = 128;
 }
 
-/// What the NIC knows of a packet that arrives, beside its header.
+/// Information about a received packet, apart from its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// When its last bit arrived.
+    /// Arrival time of the packet's last bit.
     pub now: Time,
     /// Frame length in bytes, after trimming.
     pub frame_bytes: u16,
-    /// A switch has cut off its payload.
+    /// Whether a switch has trimmed the packet, that is, removed its payload.
     pub trimmed: bool,
-    /// A switch sends it back: it is this NIC's own packet, without payload.
+    /// Whether a switch has returned the packet, without payload, to its sender, which is this NIC.
     pub returned: bool,
-    /// A switch marked it "congestion experienced".
+    /// Whether a switch CE-marked the packet (ECN "congestion experienced").
     pub marked: bool,
-    /// What switches wrote into it, if they did.
+    /// In-band telemetry that switches wrote into the packet, if they did.
     pub telemetry: Option<&'a Telemetry>,
 }
 
-/// `GetRxMsgInfo`: which message a packet belongs to.
+/// The input of `GetRxMsgInfo`: identifies a packet and its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxMsgInfoRequest {
     /// Address of the sending NIC.
     pub src_ip: u32,
-    /// Its context (port).
+    /// Context (port) at the sending NIC.
     pub src_context: u16,
-    /// The number that it gave the message: the same for all packets of the message, and different from those of its other messages.
+    /// Message id that the sending NIC assigned: equal for all packets of a message, and different from the ids of its
+    /// other current messages.
     pub tx_msg_id: u32,
     /// Length of the message in bytes.
     pub msg_len: u32,
-    /// Number of the packet in the message.
+    /// Index of the packet in the message, from 0.
     pub pkt_offset: u32,
-    /// Whether the packet counts as received.
+    /// Whether to mark the packet as received.
     pub mark_received: bool,
 }
 
-/// What `GetRxMsgInfo` says.
+/// The output of `GetRxMsgInfo`: the state of the message that a packet belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxMsgInfo {
-    /// There is no buffer for the message, or it was given up: the other fields mean nothing.
+    /// Whether the request failed: there is no buffer for the message, or its reception has expired. The other fields
+    /// are then invalid.
     pub fail: bool,
-    /// Local number of the message, below the number of messages that can be received at once; [`RxMsgInfo::COMPLETE`] for a message
-    /// that has been delivered.
+    /// Local id of the message, less than the maximum number of concurrently received messages; [`RxMsgInfo::COMPLETE`]
+    /// if the message has been delivered.
     pub rx_msg_id: u16,
-    /// This packet is the first one of its message.
+    /// Whether this packet is the first to arrive of its message.
     pub is_new_msg: bool,
-    /// This packet has not been received before.
+    /// Whether this packet had not been received before.
     pub is_new_pkt: bool,
-    /// With this packet the message is complete.
+    /// Whether the message is complete with this packet.
     pub is_last_pkt: bool,
-    /// First packet of the message that has not been received; the number of its packets if there is none.
+    /// Index of the first packet of the message that has not been received; the number of packets if all have been
+    /// received.
     pub ack_no: u32,
 }
 
 impl RxMsgInfo {
-    /// `rx_msg_id` of a message that has been delivered and has no state any more.
+    /// The `rx_msg_id` of a message that has been delivered and whose state has been freed.
     pub const COMPLETE: u16 = u16::MAX;
 }
 
-/// `DeliveredEvent`: packets of a message are known to have arrived.
+/// `DeliveredEvent`: the receiver has acknowledged packets of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeliveredEvent {
-    /// The message.
+    /// Id of the message.
     pub tx_msg_id: u32,
-    /// Every packet before this one has arrived: a cumulative acknowledgement; 0 says nothing.
+    /// Cumulative acknowledgement: all packets before this index have arrived. 0 acknowledges nothing.
     pub before: u32,
-    /// Number of the packet that bit 0 of `bitmap` stands for.
+    /// Index of the packet that bit 0 of `bitmap` stands for.
     pub pkt_offset: u32,
-    /// Packets that have arrived.
+    /// Selective acknowledgement: a bitmap of packets that have arrived.
     pub bitmap: u64,
 }
 
-/// `CreditToBtxEvent`: packets of a message may be sent, for the first time or again.
+/// `CreditToBtxEvent`: allows packets of a message to be sent or retransmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CreditToBtxEvent {
-    /// The message.
+    /// Id of the message.
     pub tx_msg_id: u32,
-    /// This packet is to be sent again, unless it is known to have arrived.
+    /// Index of a packet to retransmit, unless it has been acknowledged.
     pub rtx: Option<u32>,
-    /// Packets before this one may be sent; less than what was allowed before changes nothing.
+    /// The sender may send all packets before this index. A value below the current credit has no effect.
     pub credit: Option<u32>,
 }
 
-/// `CtrlPktEvent`: what the packet generator is to send. The fields are those of the egress metadata.
+/// `CtrlPktEvent`: a control packet for the packet generator to send. Its fields are passed on to the egress pipeline
+/// ([`Departure`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtrlPktEvent {
-    /// Address of the NIC that it goes to.
+    /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) there.
+    /// Context (port) at the destination NIC.
     pub dst_context: u16,
-    /// Context (port) here.
+    /// Context (port) at this NIC.
     pub src_context: u16,
-    /// Number of the message that it is about, as given by its sender.
+    /// Id of the message that the control packet refers to, assigned by the message's sender.
     pub tx_msg_id: u32,
     /// Length of that message in bytes.
     pub msg_len: u32,
-    /// Packet of that message that it is about.
+    /// Index of the packet of that message that the control packet refers to.
     pub pkt_offset: u32,
-    /// Credit, pull offset, or first packet missing: the program's to say.
+    /// A value that the program defines, for example a credit, a pull offset, or the index of the first missing packet.
     pub credit: u32,
-    /// The program's to say; Homa: the priority that it grants.
+    /// A value that the program defines; in Homa, the granted priority.
     pub rank: u8,
-    /// Flags to send at once.
+    /// Flags to send immediately.
     pub immediate: u8,
-    /// Flags to send at the pace of the receiving link. If that allows it now, one packet bears both; else a packet of their own does, later.
+    /// Flags to send when the pacer allows it. If it allows it now, one packet carries `immediate` and `paced`;
+    /// otherwise a second packet carries `paced` later.
     pub paced: u8,
 }
 
-/// What packetization or the packet generator hands to the egress pipeline with a packet.
+/// The metadata of a packet that packetization or the packet generator passes to the egress pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Departure {
-    /// When its first bit leaves.
+    /// Departure time of the packet's first bit.
     pub now: Time,
-    /// Address of the NIC that it goes to.
+    /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) there.
+    /// Context (port) at the destination NIC.
     pub dst_context: u16,
-    /// Context (port) here.
+    /// Context (port) at this NIC.
     pub src_context: u16,
-    /// Number of the message.
+    /// Id of the message.
     pub tx_msg_id: u32,
     /// Length of the message in bytes.
     pub msg_len: u32,
-    /// Number of the packet in the message.
+    /// Index of the packet in the message, from 0.
     pub pkt_offset: u32,
-    /// Data: the message's credit. Control: what the [`CtrlPktEvent`] said.
+    /// Data packet: the message's credit. Control packet: [`CtrlPktEvent::credit`].
     pub credit: u32,
-    /// Data: 0. Control: what the [`CtrlPktEvent`] said.
+    /// Data packet: 0. Control packet: [`CtrlPktEvent::rank`].
     pub rank: u8,
-    /// What it is: [`flags`].
+    /// The [`flags`] of the packet.
     pub flags: u8,
-    /// It is the first packet of its message that is sent.
+    /// Whether it is the first packet that is sent of its message.
     pub is_new_msg: bool,
-    /// It has been sent before.
+    /// Whether it is a retransmission.
     pub is_rtx: bool,
-    /// Bytes of payload: 0 in a control packet.
+    /// Payload in bytes; 0 in a control packet.
     pub payload: u32,
 }
 
-/// What the ingress pipeline says of a packet.
+/// The ingress pipeline's decision about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is finished with: a control packet, a trimmed one, a duplicate, or one that is to be forgotten.
+    /// The NIC needs no payload of the packet: it is a control packet, trimmed, a duplicate, or to be discarded.
     Consumed,
-    /// Its payload goes to reassembly: the packet that `GetRxMsgInfo` was asked about with `mark_received`.
+    /// The NIC writes the packet's payload to its message's buffer. The program must have called `GetRxMsgInfo` with
+    /// `mark_received` for this packet.
     Reassemble {
-        /// Local number of its message.
+        /// Local id of the message.
         rx_msg_id: u16,
-        /// Number of the packet in the message.
+        /// Index of the packet in the message.
         pkt_offset: u32,
-        /// With it the message is complete.
+        /// Whether the message is complete with this packet.
         is_last_pkt: bool,
     },
 }
 
-/// What the egress pipeline makes of a packet: its header, and the priority that it travels in.
+/// The result of the egress pipeline: a packet's header and its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Framed<H> {
-    /// The header.
+    /// Header of the packet.
     pub header: H,
-    /// Priority, 0 served first.
-    pub band: u8,
+    /// Priority of the packet in the network; 0 is served first.
+    pub priority: u8,
 }
 
-/// The fixed-function blocks as the ingress pipeline sees them: the externs of NanoTransport.
+/// The interface of the fixed-function blocks to the ingress pipeline: the externs of NanoTransport.
 pub trait Blocks {
-    /// Finds, or begins, the message that a packet belongs to.
+    /// Finds the message that a packet belongs to, or begins its reception.
     fn get_rx_msg_info(&mut self, request: &RxMsgInfoRequest) -> RxMsgInfo;
-    /// Packets of a message being sent have arrived.
+    /// Tells packetization that packets of a message have arrived.
     fn delivered(&mut self, event: &DeliveredEvent);
-    /// Packets of a message being sent may leave.
+    /// Allows packetization to send or retransmit packets of a message.
     fn credit_to_btx(&mut self, event: &CreditToBtxEvent);
-    /// A control packet is to be sent.
+    /// Makes the packet generator send a control packet.
     fn ctrl_pkt(&mut self, event: &CtrlPktEvent);
 }
 
-/// A transport program: the two programmable pipelines of a NIC, and the state that they share.
+/// A transport program: the ingress and egress pipelines of a NIC, and the state that they share.
 ///
-/// One value per NIC. Registers live in it; what is kept per message is indexed by the low 16 bits of `tx_msg_id`
-/// ([`slot`]) on the sending side and by `rx_msg_id` on the receiving side, both dense and small.
+/// Each NIC has its own value, which contains the program's registers. State per sent message is indexed by the low 16
+/// bits of `tx_msg_id` ([`slot`]), and state per received message by `rx_msg_id`; both indices are dense and small.
 pub trait Pipeline: Send {
-    /// What a packet bears.
+    /// The header of the transport's packets.
     type Header: Copy + Default + Send;
 
-    /// A packet has arrived.
+    /// Processes an arriving packet.
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &Self::Header, arrival: &Arrival<'_>) -> Verdict;
-    /// Bytes of a header, where they differ from packet to packet; frames have room for at least the run's usual header.
+    /// Length of a header in bytes, if it differs between packets; a frame has room for at least the run's usual
+    /// header.
     #[inline]
     fn header_bytes(_header: &Self::Header) -> u32 {
         0
     }
-    /// How often something went wrong that the program's author should know of, and what: "packets ...".
+    /// Errors of the program that its author should know about: how often each occurred, and a description that begins
+    /// with "packets".
     fn faults(&self) -> Vec<(u64, &'static str)> {
         Vec::new()
     }
-    /// A packet is about to leave.
+    /// Fills in the header of a departing packet and chooses its priority.
     fn egress(&mut self, departure: &Departure) -> Framed<Self::Header>;
-    /// A message is no longer waited for; its number will be used again. A scheduler must not keep a place for it.
+    /// Handles the expiry of a received message: the NIC no longer waits for it and will reuse its id. A program with a
+    /// scheduler must remove the message from it.
     fn expired(&mut self, _rx_msg_id: u16) {}
 }
 
-/// The dense part of a message's number: which of the sender's messages of this moment it is.
+/// The slot of a message, which is the low 16 bits of its id: different for all messages that a NIC is currently
+/// sending.
 #[inline]
 pub fn slot(tx_msg_id: u32) -> usize {
     (tx_msg_id & 0xffff) as usize

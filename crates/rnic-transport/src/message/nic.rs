@@ -1,4 +1,4 @@
-//! A NIC that takes messages and delivers messages: the blocks, and the program between them.
+//! A NIC of a message transport: the fixed-function blocks and the transport program.
 
 use super::buffers::{BufferClass, NoBuffer};
 use super::generator::Generator;
@@ -11,58 +11,60 @@ use super::{
 use crate::Time;
 use std::collections::VecDeque;
 
-/// Which message sends next.
+/// The order in which a NIC sends the packets of its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// One packet of each in turn.
+    /// One packet of each message in turn.
     #[default]
     RoundRobin,
-    /// The one with the fewest packets that were never sent; of several, the one in the lowest slot.
+    /// The message with the fewest unsent packets first; of several such messages, the one in the lowest slot.
     ShortestFirst,
 }
 
-/// What is the same for all NICs of a kind.
+/// The configuration of a NIC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NicConfig {
-    /// Most payload of a packet, in bytes; at least 1.
+    /// Maximum payload of a packet in bytes; at least 1.
     pub mtu: u32,
-    /// Packets that a new message may send before it hears of the receiver; at least 1.
+    /// Initial credit of a message: number of packets that it may send before the receiver responds; at least 1.
     pub rtt_pkts: u32,
-    /// Time between two looks at a message being sent.
+    /// Retransmission timeout of a message.
     pub timeout: Time,
-    /// A message is given up when this many timeouts in a row passed without a word of its receiver.
-    pub most_timeouts: u32,
-    /// A message of which nothing has arrived for so long is no longer waited for.
-    pub garbage: Time,
-    /// After a silent timeout with nothing to send, the last packet goes out once more: the answer brings credit that was lost.
+    /// Number of consecutive timeouts without a response from the receiver after which the sender aborts a message.
+    pub max_timeouts: u32,
+    /// Time without an arriving packet of a message after which its reception expires.
+    pub rx_timeout: Time,
+    /// Whether to retransmit a message's last packet after a timeout without a response, if the message has nothing to
+    /// send. The response to this probe replaces credit that was lost.
     pub probe: bool,
-    /// Which message sends next.
+    /// Order in which the messages send their packets.
     pub order: Order,
-    /// Time between two paced control packets: that of a full data frame on the receiving link.
+    /// Time between two paced control packets: the serialisation time of a full data frame on the receiving link.
     pub pace: Time,
-    /// Buffers for messages being sent; none: as many as it takes.
+    /// Buffers for messages that are being sent; if empty, there is no limit.
     pub tx_buffers: Vec<BufferClass>,
-    /// Buffers for messages being received; none: as many as it takes.
+    /// Buffers for messages that are being received; if empty, there is no limit.
     pub rx_buffers: Vec<BufferClass>,
-    /// Timers are looked at whenever so much time has passed; zero: they are exact.
-    pub timer_scan: Time,
+    /// Granularity of the timers: they fire at multiples of this time. Zero: they fire exactly when they expire.
+    pub timer_granularity: Time,
 }
 
 impl Default for NicConfig {
-    /// The incast of the NanoTransport paper: 200 Gbps, segments of 1,024 bytes in frames of 1,088, 7 us.
+    /// The incast experiment of the NanoTransport paper: 200 Gbps, segments of 1,024 bytes in frames of 1,088 bytes, a
+    /// timeout of 7 us.
     fn default() -> NicConfig {
         NicConfig {
             mtu: 1_024,
             rtt_pkts: 9,
             timeout: Time::from_us(7),
-            most_timeouts: 5,
-            garbage: Time::from_us(49),
+            max_timeouts: 5,
+            rx_timeout: Time::from_us(49),
             probe: true,
             order: Order::RoundRobin,
             pace: Time::from_ps(43_520),
             tx_buffers: Vec::new(),
             rx_buffers: Vec::new(),
-            timer_scan: Time::ZERO,
+            timer_granularity: Time::ZERO,
         }
     }
 }
@@ -70,106 +72,109 @@ impl Default for NicConfig {
 /// A message to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Message {
-    /// Address of the NIC that it goes to.
+    /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) there.
+    /// Context (port) at the destination NIC.
     pub dst_context: u16,
-    /// Context (port) here.
+    /// Context (port) at this NIC.
     pub src_context: u16,
-    /// Length in bytes; a message without bytes is one packet.
+    /// Length in bytes; a message of 0 bytes takes one packet.
     pub bytes: u32,
-    /// The owner's own number for it; it comes back in [`NicEvent`] and [`Outgoing`].
+    /// An identifier that the owner chooses; it is returned in [`NicEvent`] and [`Outgoing`].
     pub tag: u32,
 }
 
-/// A packet to put on the wire.
+/// A packet to transmit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing<H> {
-    /// Address of the NIC that it goes to.
+    /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Its header.
+    /// Header of the packet.
     pub header: H,
-    /// Priority, 0 served first.
-    pub band: u8,
-    /// Bytes of payload: 0 in a control packet.
+    /// Priority of the packet in the network; 0 is served first.
+    pub priority: u8,
+    /// Payload in bytes; 0 in a control packet.
     pub payload: u32,
-    /// A data packet that has been sent before.
+    /// Whether it is a retransmitted data packet.
     pub is_rtx: bool,
-    /// It comes from the packet generator.
+    /// Whether it is a control packet.
     pub is_control: bool,
-    /// Data: the message's tag. Control: 0.
+    /// Data packet: the message's tag. Control packet: 0.
     pub tag: u32,
 }
 
-/// A message that has arrived whole.
+/// A message that has been received completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completed {
-    /// Address of the NIC that sent it.
+    /// Address of the sending NIC.
     pub src_ip: u32,
-    /// Number that it gave the message.
+    /// Message id that the sending NIC assigned.
     pub tx_msg_id: u32,
     /// Length in bytes.
     pub bytes: u32,
 }
 
-/// What an arriving packet brought.
+/// The effect of a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Payload bytes that had not been received before.
+    /// Number of payload bytes that had not been received before.
     pub new_bytes: u32,
-    /// The message that it completed.
+    /// The message that the packet completed, if any.
     pub completed: Option<Completed>,
-    /// It carried payload that had been received before, or for which there is no place.
+    /// Whether the packet's payload was discarded, because it had been received before or there was no buffer for it.
     pub useless: bool,
 }
 
-/// What the owner of a NIC should know.
+/// A notification for the owner of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NicEvent {
-    /// Every packet of the message is known to have arrived; its buffer is free.
+    /// The receiver has acknowledged all packets of the message; its buffer is free.
     Sent {
         /// The message's tag.
         tag: u32,
     },
-    /// A timeout makes packets of the message leave again.
+    /// A timeout of the message expired, and packets of it will be retransmitted.
     Timeout {
         /// The message's tag.
         tag: u32,
     },
-    /// The message was given up after [`NicConfig::most_timeouts`]; its buffer is free. It may have arrived all the same.
-    GaveUp {
+    /// The sender aborted the message after [`NicConfig::max_timeouts`]; its buffer is free. The receiver may have
+    /// received it nevertheless.
+    Aborted {
         /// The message's tag.
         tag: u32,
     },
-    /// A message is no longer waited for: nothing of it arrived for [`NicConfig::garbage`], or its sender has given it up.
+    /// The reception of a message expired: no packet of it arrived for [`NicConfig::rx_timeout`], or its sender has
+    /// begun a newer message in the same slot.
     ReceiveExpired {
-        /// Address of the NIC that sent it.
+        /// Address of the sending NIC.
         src_ip: u32,
-        /// Number that it gave the message.
+        /// Message id that the sending NIC assigned.
         tx_msg_id: u32,
     },
 }
 
-/// What a NIC has counted.
+/// The counters of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Timeouts of messages being sent, with or without an effect.
+    /// Expired retransmission timeouts, with or without a retransmission.
     pub timeouts: u64,
-    /// Packets sent once more because nothing else was left to do.
+    /// Probes: last packets of messages that were retransmitted because nothing else was left to send
+    /// ([`NicConfig::probe`]).
     pub probes: u64,
-    /// Messages for which there was no buffer to send from.
+    /// Messages that could not be sent because no buffer was free.
     pub tx_failures: u64,
-    /// Packets for whose message there was no buffer to receive into.
+    /// Packets that were discarded because no receive buffer was free for their message.
     pub rx_failures: u64,
-    /// Messages that were given up.
-    pub given_up: u64,
-    /// Messages no longer waited for.
+    /// Messages that were aborted by the sender.
+    pub aborted: u64,
+    /// Messages whose reception expired.
     pub expired: u64,
-    /// Packets of which the program said something else than the blocks.
+    /// Packets for which the program's [`Verdict`] contradicted its call of `GetRxMsgInfo`.
     pub program_errors: u64,
 }
 
-/// The blocks of a NIC.
+/// The fixed-function blocks of a NIC.
 #[derive(Clone, Debug)]
 struct Engine {
     packetization: Packetization,
@@ -179,14 +184,15 @@ struct Engine {
     counters: Counters,
 }
 
-/// The blocks, while the ingress pipeline has a packet.
+/// The blocks as the ingress pipeline sees them while it processes a packet.
 struct Call<'a> {
     engine: &'a mut Engine,
     cfg: &'a NicConfig,
     now: Time,
-    /// The packet counts as received, and did not before.
+    /// The packet, if the program has newly marked it as received.
     marked: Option<Marked>,
-    /// The program wanted to count it as received, and it did not become so.
+    /// Whether the program tried to mark the packet as received, but it had been received before or there was no
+    /// buffer.
     useless: bool,
 }
 
@@ -221,7 +227,29 @@ impl Blocks for Call<'_> {
     }
 }
 
-/// One NIC: its blocks and its program.
+/// A NIC of a message transport, with program `P`.
+///
+/// ```
+/// use rnic_transport::Time;
+/// use rnic_transport::message::programs::Ndp;
+/// use rnic_transport::message::{Message, MessageNic, NicConfig, NicEvent};
+///
+/// let cfg = NicConfig { max_timeouts: 2, ..NicConfig::default() };
+/// let mut nic = MessageNic::new(&cfg, Ndp::new(0, cfg.mtu, cfg.rtt_pkts));
+/// nic.send(&cfg, Time::ZERO, &Message { dst_ip: 1, bytes: 20_000, tag: 7, ..Message::default() })?;
+///
+/// // The NIC sends `rtt_pkts` packets of the message without waiting for the receiver.
+/// let sent = std::iter::from_fn(|| nic.poll_transmit(&cfg, Time::ZERO)).count();
+/// assert_eq!(sent, 9);
+///
+/// // The receiver never responds, so the NIC aborts the message.
+/// while let Some(deadline) = nic.deadline() {
+///     nic.on_deadline(&cfg, deadline);
+///     while nic.poll_transmit(&cfg, deadline).is_some() {}
+/// }
+/// assert!(std::iter::from_fn(|| nic.poll_event()).any(|event| event == NicEvent::Aborted { tag: 7 }));
+/// # Ok::<(), rnic_transport::message::NoBuffer>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct MessageNic<P> {
     program: P,
@@ -229,9 +257,9 @@ pub struct MessageNic<P> {
 }
 
 impl<P: Pipeline> MessageNic<P> {
-    /// A NIC without messages. The program knows the NIC's address.
+    /// A NIC without messages. The program holds the NIC's address.
     pub fn new(cfg: &NicConfig, program: P) -> MessageNic<P> {
-        debug_assert!(cfg.mtu > 0, "a packet has room for payload");
+        debug_assert!(cfg.mtu > 0, "the MTU must be at least 1");
         let engine = Engine {
             packetization: Packetization::new(cfg),
             reassembly: Reassembly::new(cfg),
@@ -242,14 +270,18 @@ impl<P: Pipeline> MessageNic<P> {
         MessageNic { program, engine }
     }
 
-    /// Takes a message to send; returns its `tx_msg_id`: its slot in the low 16 bits, the slot's generation in the high ones.
+    /// Begins to send a message. Returns its `tx_msg_id`: the message's slot in the low 16 bits, the slot's generation
+    /// in the high 16 bits.
+    ///
+    /// # Errors
+    /// If no transmit buffer that fits the message is free.
     pub fn send(&mut self, cfg: &NicConfig, now: Time, message: &Message) -> Result<u32, NoBuffer> {
         let sent = self.engine.packetization.send(cfg, now, message);
         self.engine.counters.tx_failures += u64::from(sent.is_err());
         sent
     }
 
-    /// A packet has arrived; `arrival.now` is the time.
+    /// Handles a received packet; `arrival.now` is the current time.
     pub fn receive(&mut self, cfg: &NicConfig, header: &P::Header, arrival: &Arrival<'_>) -> Received {
         let mut call = Call { engine: &mut self.engine, cfg, now: arrival.now, marked: None, useless: false };
         let verdict = self.program.ingress(&mut call, header, arrival);
@@ -260,7 +292,8 @@ impl<P: Pipeline> MessageNic<P> {
         self.reassemble(cfg, verdict, marked, useless)
     }
 
-    /// Puts a packet's payload into its message's buffer, if program and block agree about it.
+    /// Writes a packet's payload to its message's buffer, if the program's verdict agrees with its call of
+    /// `GetRxMsgInfo`.
     #[inline]
     fn reassemble(&mut self, cfg: &NicConfig, verdict: Verdict, marked: Option<Marked>, useless: bool) -> Received {
         let wanted = match verdict {
@@ -294,14 +327,14 @@ impl<P: Pipeline> MessageNic<P> {
         self.program.expired(rx_msg_id);
     }
 
-    /// When there will be a packet to send, if nothing else happens: [`Time::ZERO`] if there is one now.
-    /// [`MessageNic::poll_transmit`] may find none at that time: it became unnecessary.
+    /// The earliest time at which the NIC has a packet to send; [`Time::ZERO`] if it has one now.
+    /// [`MessageNic::poll_transmit`] may return `None` at that time, if the packet has become unnecessary.
     #[inline]
     pub fn next_transmit(&self) -> Option<Time> {
         if self.engine.packetization.may_send() { Some(Time::ZERO) } else { self.engine.generator.next() }
     }
 
-    /// The next packet to send: control before data.
+    /// The next packet to send; control packets precede data packets.
     pub fn poll_transmit(&mut self, cfg: &NicConfig, now: Time) -> Option<Outgoing<P::Header>> {
         let control = self.engine.generator.poll(now, cfg.pace);
         let is_control = control.is_some();
@@ -309,32 +342,32 @@ impl<P: Pipeline> MessageNic<P> {
             Some(departure) => (departure, 0),
             None => self.engine.packetization.poll(cfg, now)?,
         };
-        let Framed { header, band } = self.program.egress(&departure);
+        let Framed { header, priority } = self.program.egress(&departure);
         let Departure { dst_ip, payload, is_rtx, .. } = departure;
-        Some(Outgoing { dst_ip, header, band, payload, is_rtx, is_control, tag })
+        Some(Outgoing { dst_ip, header, priority, payload, is_rtx, is_control, tag })
     }
 
-    /// When [`MessageNic::on_deadline`] wants to be called; there may turn out to be nothing to do.
+    /// The time at which the owner must call [`MessageNic::on_deadline`]; the call may find that no timer has expired.
     pub fn deadline(&self) -> Option<Time> {
         let engine = &self.engine;
         [engine.packetization.deadline(), engine.reassembly.deadline()].into_iter().flatten().min()
     }
 
-    /// Lets timers that have expired by `now` have their effect.
+    /// Fires all timers that have expired by `now`.
     pub fn on_deadline(&mut self, cfg: &NicConfig, now: Time) {
         let Engine { packetization, events, counters, .. } = &mut self.engine;
         while let Some(timeout) = packetization.timeout(cfg, now) {
             counters.timeouts += 1;
             match timeout {
                 Timeout::Idle => {}
-                Timeout::Resends(tag) => events.push_back(NicEvent::Timeout { tag }),
+                Timeout::Retransmits(tag) => events.push_back(NicEvent::Timeout { tag }),
                 Timeout::Probes(tag) => {
                     counters.probes += 1;
                     events.push_back(NicEvent::Timeout { tag });
                 }
-                Timeout::GaveUp(tag) => {
-                    counters.given_up += 1;
-                    events.push_back(NicEvent::GaveUp { tag });
+                Timeout::Aborted(tag) => {
+                    counters.aborted += 1;
+                    events.push_back(NicEvent::Aborted { tag });
                 }
             }
         }
@@ -343,22 +376,22 @@ impl<P: Pipeline> MessageNic<P> {
         }
     }
 
-    /// What has happened to messages since the last call, oldest first.
+    /// Takes the oldest pending event.
     pub fn poll_event(&mut self) -> Option<NicEvent> {
         self.engine.events.pop_front()
     }
 
-    /// What it has counted.
+    /// The NIC's counters.
     pub fn counters(&self) -> Counters {
         self.engine.counters
     }
 
-    /// Messages being sent and messages being received.
+    /// Number of messages that are being sent, and number of messages that are being received.
     pub fn active(&self) -> (usize, usize) {
         (self.engine.packetization.active(), self.engine.reassembly.active())
     }
 
-    /// Whether no message and no control packet is under way and every buffer is back in its free list.
+    /// Whether the NIC has no messages and no control packets to send, and all its buffers are free.
     pub fn is_idle(&self) -> bool {
         let engine = &self.engine;
         engine.packetization.all_free() && engine.reassembly.all_free() && engine.generator.is_empty()
@@ -369,7 +402,7 @@ impl<P: Pipeline> MessageNic<P> {
         &self.program
     }
 
-    /// The program, for instance to change its tables.
+    /// The program, for example to change its tables.
     pub fn program_mut(&mut self) -> &mut P {
         &mut self.program
     }

@@ -1,8 +1,9 @@
-//! Packetization: messages being sent, and which of their packets may leave.
+//! Packetization: the state of messages that are being sent; chooses the next data packet.
 //!
-//! The document's state of a message: `deliveredBitmap`, `credit`, `toBtx`, `maxTxPktOffset`, `timeoutCnt`, and its three events. `toBtx`
-//! begins with every bit set, and the lowest one below the credit leaves first. So it is kept in two parts: packets to be sent again
-//! (`rtx`), all of which were sent before, and those never sent, which are all packets from `sent` on.
+//! In the NanoTransport paper the state of a message consists of `deliveredBitmap`, `credit`, `toBtx`, `maxTxPktOffset`
+//! and `timeoutCnt`, and three events change it (algorithms 1 to 3). `toBtx` is a bitmap of the packets to send; all
+//! its bits are set at first, and the lowest set bit below the credit is sent first. Here `toBtx` consists of two
+//! parts: the bitmap `rtx` of packets to retransmit, and all packets from `sent` on, which have never been sent.
 
 use super::bits::{Bits, runs};
 use super::buffers::{Buffer, Buffers, NoBuffer};
@@ -14,37 +15,39 @@ use crate::Time;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// A message being sent, or the place for one.
+/// The state of a message that is being sent, or a free slot for one.
 #[derive(Clone, Debug, Default)]
 struct TxMessage {
     message: Message,
-    /// Its number: slot and generation. Old events name another one.
+    /// Id of the message: slot and generation. Events for an earlier message in the slot have another id.
     tx_msg_id: u32,
-    /// There is a message here.
+    /// Whether the slot is in use.
     live: bool,
     buffer: Buffer,
-    /// Its packets.
+    /// Number of packets.
     packets: u32,
-    /// Packets before this one may be sent.
+    /// Packets before this index may be sent.
     credit: u32,
-    /// Packets before this one have been sent: `maxTxPktOffset` + 1.
+    /// Packets before this index have been sent: `maxTxPktOffset` + 1.
     sent: u32,
-    /// Packets before this one have arrived.
+    /// All packets before this index have arrived.
     delivered_to: u32,
+    /// Packets that have arrived.
     delivered: Bits,
-    /// Packets to be sent again.
+    /// Packets to retransmit.
     rtx: Bits,
-    /// The last packet sent is to be sent again, whether it has arrived or not.
+    /// Whether to retransmit the last packet sent, even if it has arrived.
     probe: bool,
-    /// `sent` when the timer was set, but at least 1: what the timeout is about.
+    /// The value of `sent` when the timer was set, but at least 1. The timeout retransmits only packets before this
+    /// index.
     timed: u32,
-    /// Timeouts in a row without a word of the receiver.
+    /// Number of consecutive timeouts without a response from the receiver.
     timeouts: u32,
-    /// There was an event from the receiver since the timer was set.
+    /// Whether an event from the receiver has arrived since the timer was set.
     heard: bool,
-    /// A packet has left since the timer was set.
+    /// Whether a packet has been sent since the timer was set.
     left: bool,
-    /// It is among those that may send.
+    /// Whether the message is in the queue of messages that may send.
     listed: bool,
 }
 
@@ -54,12 +57,12 @@ impl TxMessage {
         self.live && (self.rtx.count() > 0 || self.sent < self.credit || self.probe)
     }
 
-    /// The next packet: the lowest bit of `toBtx` below the credit; else the probe.
+    /// The index of the next packet to send: the lowest bit of `toBtx` below the credit, or the probe.
     #[inline]
     fn next_packet(&mut self) -> Option<u32> {
-        if let Some(again) = self.rtx.lowest() {
-            self.rtx.clear(again);
-            return Some(again);
+        if let Some(packet) = self.rtx.lowest() {
+            self.rtx.clear(packet);
+            return Some(packet);
         }
         if self.sent < self.credit {
             self.sent += 1;
@@ -68,26 +71,28 @@ impl TxMessage {
         std::mem::take(&mut self.probe).then(|| self.sent - 1)
     }
 
-    /// Algorithm 1 for the packets of one word.
+    /// Algorithm 1 for the packets in one word of the bitmaps.
     #[inline]
     fn deliver(&mut self, word: u32, mask: u64) {
         self.delivered.set_mask(word, mask);
         self.rtx.clear_mask(word, mask);
     }
 
-    /// Algorithm 3: what was sent when the timer was set and has not arrived is to be sent again.
-    fn send_again(&mut self) {
+    /// Algorithm 3: marks for retransmission all packets that had been sent when the timer was set and have not
+    /// arrived.
+    fn retransmit_timed(&mut self) {
         for (word, mask) in runs(self.delivered_to, self.timed.min(self.sent)) {
             self.rtx.set_mask(word, mask & !self.delivered.word(word));
         }
     }
 }
 
-/// Messages that may send, by number: one that has been freed is found out by that.
+/// The queue of messages that may send. It holds message ids; the id of a message that has been freed no longer matches
+/// its slot's id.
 #[derive(Clone, Debug, Default)]
 struct Ready {
     ring: VecDeque<u32>,
-    /// Packets never sent, slot, number.
+    /// Number of unsent packets, slot, message id.
     shortest: BinaryHeap<Reverse<(u32, usize, u32)>>,
 }
 
@@ -110,37 +115,41 @@ impl Ready {
     }
 }
 
-/// What a timeout led to.
+/// The effect of a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timeout {
-    /// It changes nothing.
+    /// No effect.
     Idle,
-    /// Packets of the message with this tag are to be sent again.
-    Resends(u32),
-    /// The last packet of the message with this tag is sent again to get an answer.
+    /// Packets of the message with this tag will be retransmitted.
+    Retransmits(u32),
+    /// The last packet of the message with this tag will be retransmitted as a probe, to get a response.
     Probes(u32),
-    /// The message with this tag was given up.
-    GaveUp(u32),
+    /// The message with this tag was aborted.
+    Aborted(u32),
 }
 
-/// Messages being sent.
+/// All messages that a NIC is sending.
 #[derive(Clone, Debug)]
 pub(super) struct Packetization {
+    /// By slot.
     messages: Vec<TxMessage>,
     slots: Slots,
-    /// Generation of the latest message of each slot.
+    /// By slot: the generation of its latest message.
     generations: Vec<u16>,
-    /// (receiver, slot) to its number in `latest`.
+    /// Maps (receiver, slot) to an index into `latest`.
     receivers: Directory,
-    /// Generation of the latest message that a receiver was sent in a slot.
+    /// By (receiver, slot): the generation of the latest message in the slot that went to the receiver.
     latest: Vec<u16>,
     buffers: Buffers,
     timers: Timers,
     ready: Ready,
 }
 
-/// The generation of a slot's next message: the one after `previous`, unless a receiver that has heard of `known` last would
-/// take that for an old one. Then it is one that the receiver takes for new and that the slot has not used for its last 2^14 messages.
+/// The generation of the next message in a slot whose previous message had generation `previous`. `known` is the
+/// generation of the slot's latest message to the same receiver.
+///
+/// Normally the result is `previous` + 1. If the receiver would consider this generation older than `known`, the result
+/// is one that the receiver considers newer and that the slot has not used for its last 2^14 messages.
 fn next_generation(previous: u16, known: Option<u16>) -> u16 {
     let next = previous.wrapping_add(1);
     match known {
@@ -149,7 +158,7 @@ fn next_generation(previous: u16, known: Option<u16>) -> u16 {
     }
 }
 
-/// Whether generation `a` comes after `b`: up to 2^15 - 1 steps count as after.
+/// Whether generation `a` is newer than `b`, that is, 1 to 2^15 - 1 steps after it.
 #[inline]
 pub(super) fn is_newer(a: u16, b: u16) -> bool {
     (a.wrapping_sub(b) as i16) > 0
@@ -169,22 +178,22 @@ impl Packetization {
         }
     }
 
-    /// A message to send; returns its number.
+    /// Begins to send a message; returns its id.
     pub(super) fn send(&mut self, cfg: &NicConfig, now: Time, message: &Message) -> Result<u32, NoBuffer> {
         let buffer = self.buffers.allocate(message.bytes)?;
         let Some(slot) = self.slots.allocate() else {
             self.buffers.release(buffer);
             return Err(NoBuffer::NoneFree { bytes: message.bytes });
         };
-        let place = usize::from(slot);
-        if place == self.messages.len() {
+        let index = usize::from(slot);
+        if index == self.messages.len() {
             self.messages.push(TxMessage::default());
             self.generations.push(0);
         }
         let generation = self.generation(message.dst_ip, slot);
         let tx_msg_id = u32::from(generation) << 16 | u32::from(slot);
         let packets = message.bytes.div_ceil(cfg.mtu).max(1);
-        let state = &mut self.messages[place];
+        let state = &mut self.messages[index];
         let (mut delivered, mut rtx) = (std::mem::take(&mut state.delivered), std::mem::take(&mut state.rtx));
         delivered.reset(packets);
         rtx.reset(packets);
@@ -201,56 +210,56 @@ impl Packetization {
             timed: 1,
             ..TxMessage::default()
         };
-        self.timers.set(slot, now.saturating_add(cfg.timeout), cfg.timer_scan);
-        self.list(cfg.order, place);
+        self.timers.set(slot, now.saturating_add(cfg.timeout), cfg.timer_granularity);
+        self.list(cfg.order, index);
         Ok(tx_msg_id)
     }
 
     fn generation(&mut self, dst_ip: u32, slot: u16) -> u16 {
-        let (number, is_new) = self.receivers.number(dst_ip, slot);
+        let (pair, is_new) = self.receivers.index(dst_ip, slot);
         if is_new {
             self.latest.push(0);
         }
         let previous = &mut self.generations[usize::from(slot)];
-        let generation = next_generation(*previous, (!is_new).then_some(self.latest[number]));
+        let generation = next_generation(*previous, (!is_new).then_some(self.latest[pair]));
         *previous = previous.wrapping_add(1);
-        self.latest[number] = generation;
+        self.latest[pair] = generation;
         generation
     }
 
-    /// The place of a message that is still being sent.
+    /// The slot of message `tx_msg_id`, if it is still being sent.
     #[inline]
     fn find(&self, tx_msg_id: u32) -> Option<usize> {
-        let place = slot(tx_msg_id);
-        self.messages.get(place).filter(|state| state.live && state.tx_msg_id == tx_msg_id).map(|_| place)
+        let index = slot(tx_msg_id);
+        self.messages.get(index).filter(|state| state.live && state.tx_msg_id == tx_msg_id).map(|_| index)
     }
 
-    /// Puts the message among those that may send, if it may and is not there.
+    /// Puts the message into the queue of messages that may send, if it may send and is not in the queue.
     #[inline]
-    fn list(&mut self, order: Order, place: usize) {
-        let state = &mut self.messages[place];
+    fn list(&mut self, order: Order, index: usize) {
+        let state = &mut self.messages[index];
         if state.may_send() && !state.listed {
             state.listed = true;
             self.ready.push(order, state.packets - state.sent, state.tx_msg_id);
         }
     }
 
-    /// Frees the slot, the buffer and the timer of a message; returns its tag.
-    fn free(&mut self, place: usize) -> u32 {
-        let state = &mut self.messages[place];
+    /// Frees the slot, the buffer and the timer of a message; returns the message's tag.
+    fn free(&mut self, index: usize) -> u32 {
+        let state = &mut self.messages[index];
         state.live = false;
-        self.timers.cancel(place as u16);
+        self.timers.cancel(index as u16);
         self.buffers.release(state.buffer);
-        self.slots.release(place as u16);
+        self.slots.release(index as u16);
         state.message.tag
     }
 
-    /// `DeliveredEvent` (algorithm 1); returns the message's tag if now all of it has arrived. A packet that was never sent cannot have
-    /// arrived, whatever the event says.
+    /// Handles a `DeliveredEvent` (algorithm 1); returns the message's tag if all its packets have arrived. Ignores
+    /// packets that have not been sent yet.
     #[inline]
     pub(super) fn delivered(&mut self, event: &DeliveredEvent) -> Option<u32> {
-        let place = self.find(event.tx_msg_id)?;
-        let state = &mut self.messages[place];
+        let index = self.find(event.tx_msg_id)?;
+        let state = &mut self.messages[index];
         state.heard = true;
         let before = event.before.min(state.sent);
         for (word, mask) in runs(state.delivered_to, before) {
@@ -267,34 +276,34 @@ impl Packetization {
             }
         }
         state.delivered_to = state.delivered.first_clear(state.delivered_to, state.packets);
-        (state.delivered.count() == state.packets).then(|| self.free(place))
+        (state.delivered.count() == state.packets).then(|| self.free(index))
     }
 
-    /// `CreditToBtxEvent` (algorithm 2).
+    /// Handles a `CreditToBtxEvent` (algorithm 2).
     #[inline]
     pub(super) fn credit_to_btx(&mut self, event: &CreditToBtxEvent, order: Order) {
-        let Some(place) = self.find(event.tx_msg_id) else { return };
-        let state = &mut self.messages[place];
+        let Some(index) = self.find(event.tx_msg_id) else { return };
+        let state = &mut self.messages[index];
         state.heard = true;
-        if let Some(again) = event.rtx
-            && again < state.sent
-            && !state.delivered.get(again)
+        if let Some(packet) = event.rtx
+            && packet < state.sent
+            && !state.delivered.get(packet)
         {
-            state.rtx.set(again);
+            state.rtx.set(packet);
         }
         state.credit = state.credit.max(event.credit.unwrap_or(0).min(state.packets));
-        self.list(order, place);
+        self.list(order, index);
     }
 
-    /// The next data packet.
+    /// The next data packet to send, and its message's tag.
     pub(super) fn poll(&mut self, cfg: &NicConfig, now: Time) -> Option<(Departure, u32)> {
         loop {
             let tx_msg_id = self.ready.pop()?;
-            let Some(place) = self.find(tx_msg_id) else { continue };
-            let state = &mut self.messages[place];
+            let Some(index) = self.find(tx_msg_id) else { continue };
+            let state = &mut self.messages[index];
             state.listed = false;
             let before = state.sent;
-            // There is none if what it had to send has become unnecessary.
+            // The message has nothing to send if its packets have been acknowledged since it entered the queue.
             let Some(offset) = state.next_packet() else { continue };
             state.left = true;
             let message = &state.message;
@@ -314,58 +323,59 @@ impl Packetization {
                 payload: (message.bytes - offset * cfg.mtu).min(cfg.mtu),
             };
             let tag = message.tag;
-            self.list(cfg.order, place);
+            self.list(cfg.order, index);
             return Some((departure, tag));
         }
     }
 
-    /// Whether a packet may be waiting.
+    /// Whether a message may have a packet to send.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// When the next timer expires, or earlier.
+    /// A time at or before the expiry of the next timer.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// `TimeoutEvent` (algorithm 3) of the next message whose timer has expired by `now`.
+    /// Handles the `TimeoutEvent` (algorithm 3) of the next message whose timer has expired by `now`.
     pub(super) fn timeout(&mut self, cfg: &NicConfig, now: Time) -> Option<Timeout> {
         let slot = self.timers.expired(now)?;
-        let place = usize::from(slot);
-        let state = &mut self.messages[place];
+        let index = usize::from(slot);
+        let state = &mut self.messages[index];
         if state.heard || state.sent > state.timed {
             state.timeouts = 0;
         } else if state.left || !state.may_send() {
-            // Silence says nothing of the receiver while all that there is to send waits in this very NIC.
+            // A timeout does not count while all packets of the message still wait in this NIC: the receiver has
+            // nothing to respond to.
             state.timeouts += 1;
-            if state.timeouts >= cfg.most_timeouts {
-                return Some(Timeout::GaveUp(self.free(place)));
+            if state.timeouts >= cfg.max_timeouts {
+                return Some(Timeout::Aborted(self.free(index)));
             }
         }
         let waiting = state.rtx.count();
-        state.send_again();
-        let resends = state.rtx.count() > waiting;
+        state.retransmit_timed();
+        let retransmits = state.rtx.count() > waiting;
         let tag = state.message.tag;
         let stuck = cfg.probe && !state.heard && !state.may_send();
         state.probe |= stuck;
         (state.heard, state.left, state.timed) = (false, false, state.sent.max(1));
-        self.timers.set(slot, now.saturating_add(cfg.timeout), cfg.timer_scan);
-        self.list(cfg.order, place);
-        Some(match (stuck, resends) {
+        self.timers.set(slot, now.saturating_add(cfg.timeout), cfg.timer_granularity);
+        self.list(cfg.order, index);
+        Some(match (stuck, retransmits) {
             (true, _) => Timeout::Probes(tag),
-            (false, true) => Timeout::Resends(tag),
+            (false, true) => Timeout::Retransmits(tag),
             (false, false) => Timeout::Idle,
         })
     }
 
-    /// Messages being sent.
+    /// Number of messages that are being sent.
     pub(super) fn active(&self) -> usize {
         self.slots.in_use()
     }
 
-    /// Whether every buffer is free.
+    /// Whether all buffers and slots are free.
     pub(super) fn all_free(&self) -> bool {
         self.buffers.all_free() && self.slots.in_use() == 0
     }
@@ -375,9 +385,9 @@ impl Packetization {
 mod tests {
     use super::*;
 
-    /// Segments of 100 bytes, 4 unscheduled packets, 10 us.
+    /// Segments of 100 bytes, an initial credit of 4 packets, a timeout of 10 us.
     fn cfg() -> NicConfig {
-        NicConfig { mtu: 100, rtt_pkts: 4, timeout: us(10), most_timeouts: 3, probe: false, ..NicConfig::default() }
+        NicConfig { mtu: 100, rtt_pkts: 4, timeout: us(10), max_timeouts: 3, probe: false, ..NicConfig::default() }
     }
 
     const fn us(us: u64) -> Time {
@@ -390,7 +400,7 @@ mod tests {
         (block, id)
     }
 
-    /// All packets that may leave: number, again.
+    /// All packets that may be sent: index, and whether it is a retransmission.
     fn drain(block: &mut Packetization, cfg: &NicConfig) -> Vec<(u32, bool)> {
         std::iter::from_fn(|| block.poll(cfg, Time::ZERO))
             .map(|(packet, _)| (packet.pkt_offset, packet.is_rtx))
@@ -428,7 +438,7 @@ mod tests {
         assert!(block.all_free());
     }
 
-    /// Algorithm 1: bits add up whatever the order, and the last one frees the message.
+    /// Algorithm 1: acknowledgements accumulate in any order, and the last one frees the message.
     #[test]
     fn delivered_packets_add_up() {
         let cfg = NicConfig { rtt_pkts: 200, ..cfg() };
@@ -441,14 +451,18 @@ mod tests {
         assert_eq!((block.messages[0].delivered_to, block.messages[0].delivered.count()), (126, 126));
         assert_eq!(block.delivered(&ack(id ^ 1 << 16, 130, 0, 0)), None, "another generation");
         assert_eq!(block.delivered(&ack(id + 1, 130, 0, 0)), None, "no such slot");
-        assert_eq!(block.delivered(&ack(id, 0, 126, u64::MAX)), Some(42), "bits beyond the end mean nothing");
+        assert_eq!(
+            block.delivered(&ack(id, 0, 126, u64::MAX)),
+            Some(42),
+            "bits beyond the end of the message are ignored"
+        );
         assert!(block.all_free());
         assert_eq!(block.delivered(&ack(id, 130, 0, 0)), None);
         assert_eq!(block.deadline(), None);
     }
 
     #[test]
-    fn what_was_never_sent_has_not_arrived() {
+    fn acknowledgements_of_unsent_packets_are_ignored() {
         let cfg = cfg();
         let (mut block, id) = block(&cfg, 1_000);
         assert_eq!(drain(&mut block, &cfg).len(), 4);
@@ -459,9 +473,10 @@ mod tests {
         assert_eq!(drain(&mut block, &cfg), (4..10).map(|packet| (packet, false)).collect::<Vec<_>>());
     }
 
-    /// Algorithm 2: the lowest packet first; credit never shrinks; what has arrived is not sent again.
+    /// Algorithm 2: the lowest packet is sent first; credit never shrinks; packets that have arrived are not
+    /// retransmitted.
     #[test]
-    fn credit_and_packets_to_send_again() {
+    fn credit_and_retransmissions() {
         let cfg = cfg();
         let (mut block, id) = block(&cfg, 1_000);
         assert_eq!(drain(&mut block, &cfg), [(0, false), (1, false), (2, false), (3, false)]);
@@ -472,41 +487,42 @@ mod tests {
         credit(&mut block, id, Some(2), None);
         credit(&mut block, id, Some(3), None);
         block.delivered(&ack(id, 0, 3, 1));
-        assert_eq!(drain(&mut block, &cfg), [], "2 had arrived; 3 arrived while it waited");
+        assert_eq!(drain(&mut block, &cfg), [], "2 had arrived; 3 arrived before its retransmission was sent");
         credit(&mut block, id, None, Some(10));
         assert_eq!(drain(&mut block, &cfg).len(), 4);
     }
 
-    /// Algorithm 3. Ten packets, credit 4. The timer of the start is about packet 0 alone, as `maxTxPktOffset` was 0 then.
+    /// Algorithm 3 with ten packets and credit 4. The first timeout concerns packet 0 only, as `maxTxPktOffset` was 0
+    /// when its timer was set.
     #[test]
-    fn timeouts_send_again_what_was_sent_before_the_timer_was_set() {
+    fn timeouts_retransmit_packets_sent_before_the_timer_was_set() {
         let cfg = cfg();
         let (mut block, id) = block(&cfg, 1_000);
         drain(&mut block, &cfg);
         assert_eq!((block.deadline(), block.timeout(&cfg, us(9))), (Some(us(10)), None));
-        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Resends(42)));
+        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Retransmits(42)));
         assert_eq!(drain(&mut block, &cfg), [(0, true)]);
         credit(&mut block, id, None, Some(6));
         drain(&mut block, &cfg);
         block.delivered(&ack(id, 0, 1, 0b11));
-        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Resends(42)));
-        assert_eq!(drain(&mut block, &cfg), [(0, true), (3, true)], "4 and 5 left after the timer was set");
-        // Now it is about all six. Three timeouts in silence end it.
-        assert_eq!(block.timeout(&cfg, us(30)), Some(Timeout::Resends(42)));
+        assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Retransmits(42)));
+        assert_eq!(drain(&mut block, &cfg), [(0, true), (3, true)], "4 and 5 were sent after the timer was set");
+        // The next timeout concerns all six packets. The third timeout without a response aborts the message.
+        assert_eq!(block.timeout(&cfg, us(30)), Some(Timeout::Retransmits(42)));
         assert_eq!(drain(&mut block, &cfg), [(0, true), (3, true), (4, true), (5, true)]);
-        assert_eq!(block.timeout(&cfg, us(40)), Some(Timeout::Resends(42)));
+        assert_eq!(block.timeout(&cfg, us(40)), Some(Timeout::Retransmits(42)));
         drain(&mut block, &cfg);
-        assert_eq!(block.timeout(&cfg, us(50)), Some(Timeout::GaveUp(42)));
+        assert_eq!(block.timeout(&cfg, us(50)), Some(Timeout::Aborted(42)));
         assert!(block.all_free() && block.deadline().is_none());
     }
 
     #[test]
-    fn a_word_of_the_receiver_starts_the_count_anew() {
+    fn a_response_of_the_receiver_resets_the_count_of_timeouts() {
         let cfg = cfg();
         let (mut block, id) = block(&cfg, 400);
         drain(&mut block, &cfg);
         for round in 1..10 {
-            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Resends(42)));
+            assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Retransmits(42)));
             drain(&mut block, &cfg);
             if round % 2 == 0 {
                 credit(&mut block, id, None, Some(1));
@@ -514,32 +530,36 @@ mod tests {
         }
     }
 
-    /// While another message has the wire, silence is not the receiver's: the count stands still.
+    /// Timeouts do not count while the message's packets wait in the NIC because other messages use the link.
     #[test]
-    fn waiting_in_the_nic_is_not_silence() {
+    fn timeouts_do_not_count_while_packets_wait_in_the_nic() {
         let cfg = cfg();
         let (mut block, _) = block(&cfg, 400);
         for round in 1..20 {
             assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Idle));
         }
-        // Now its packets leave. The first timeout sees that more was sent than before, the next three are silence.
+        // Now its packets are sent. The first timeout does not count, because packets were sent since the one before;
+        // the next three count.
         let ends: Vec<_> = (20..24)
             .filter_map(|round| {
                 drain(&mut block, &cfg);
                 block.timeout(&cfg, us(10 * round))
             })
             .collect();
-        assert_eq!(ends, [Timeout::Resends(42), Timeout::Resends(42), Timeout::Resends(42), Timeout::GaveUp(42)]);
+        assert_eq!(
+            ends,
+            [Timeout::Retransmits(42), Timeout::Retransmits(42), Timeout::Retransmits(42), Timeout::Aborted(42)]
+        );
     }
 
-    /// All that the credit allows has arrived, and the credit for the rest is lost.
+    /// All packets that the credit allows have arrived, and the packet with further credit was lost.
     #[test]
-    fn a_probe_is_the_last_packet_once_more() {
+    fn a_probe_retransmits_the_last_packet() {
         let cfg = NicConfig { probe: true, ..cfg() };
         let (mut block, id) = block(&cfg, 1_000);
         drain(&mut block, &cfg);
         block.delivered(&ack(id, 4, 0, 0));
-        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Idle), "the receiver was heard of");
+        assert_eq!(block.timeout(&cfg, us(10)), Some(Timeout::Idle), "the receiver has responded");
         assert_eq!(block.timeout(&cfg, us(20)), Some(Timeout::Probes(42)));
         assert_eq!(drain(&mut block, &cfg), [(3, true)]);
         credit(&mut block, id, None, Some(5));
@@ -547,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_take_turns_or_the_shortest_goes_first() {
+    fn messages_send_round_robin_or_shortest_first() {
         for (order, expected) in
             [(Order::RoundRobin, [0, 1, 2, 0, 1, 0, 1, 1]), (Order::ShortestFirst, [2, 0, 0, 0, 1, 1, 1, 1])]
         {
@@ -562,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again_in_a_new_generation() {
+    fn slots_are_reused_with_a_new_generation() {
         let cfg = cfg();
         let mut block = Packetization::new(&cfg);
         let message = Message { bytes: 1, dst_ip: 5, ..Message::default() };
@@ -575,15 +595,15 @@ mod tests {
         assert!(block.timers.next().is_none() && block.messages.len() == 1);
     }
 
-    /// A receiver last heard of generation 10. What it takes for newer reaches up to 10 + 32,767.
+    /// The receiver has seen generation 10 last. It considers the generations up to 10 + 32,767 newer.
     #[test]
-    fn a_generation_is_new_to_its_receiver() {
+    fn the_receiver_considers_the_next_generation_newer() {
         assert_eq!(next_generation(0, None), 1);
         assert_eq!(next_generation(50_000, None), 50_001);
         assert_eq!(next_generation(10, Some(10)), 11);
         assert_eq!(next_generation(32_776, Some(10)), 32_777);
         assert_eq!(next_generation(32_777, Some(10)), 16_394, "32,778 would look old");
-        assert_eq!(next_generation(9, Some(10)), 16_394, "a whole turn later");
+        assert_eq!(next_generation(9, Some(10)), 16_394, "after a wrap-around");
         assert_eq!(next_generation(u16::MAX, Some(u16::MAX)), 0);
         assert!(is_newer(0, u16::MAX) && !is_newer(7, 7) && !is_newer(7, 8));
     }

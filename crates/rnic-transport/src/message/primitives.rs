@@ -1,15 +1,17 @@
-//! State primitives: what a program keeps between packets. Native programs and P4 programs use the same ones.
+//! State primitives: the state that a transport program keeps between packets. Programs in Rust and in P4 use the same
+//! primitives.
 //!
-//! Register arrays grow as they are written; what was never written is 0. A simulated NIC that has seen few messages is small.
+//! Register arrays grow when they are written, and an entry that was never written is 0. So a simulated NIC that has
+//! processed few messages needs little memory.
 
-/// What a predicated register does with its entry.
+/// The operation of a predicated register on its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Leaves it.
+    /// Leaves the entry unchanged.
     Read,
-    /// Replaces it by the operand.
+    /// Sets the entry to the operand.
     Write,
-    /// Adds the operand, modulo 2^64.
+    /// Adds the operand to the entry, modulo 2^64.
     Add,
 }
 
@@ -21,14 +23,25 @@ fn entry(values: &mut Vec<u64>, at: usize) -> &mut u64 {
     &mut values[at]
 }
 
-/// `ifElseRaw`: a register array in which a predicate picks one of two operations, and which returns what the entry is then.
+/// `ifElseRaw`: a register array with predicated read-modify-write operations. A predicate selects one of two
+/// operations on an entry.
+///
+/// ```
+/// use rnic_transport::message::primitives::{IfElseRaw, Op};
+///
+/// // A counter per message, which the first packet sets to 1 and later packets increment.
+/// let mut packets = IfElseRaw::default();
+/// assert_eq!(packets.apply(3, true, (Op::Write, 1), (Op::Add, 1)), 1);
+/// assert_eq!(packets.apply(3, false, (Op::Write, 1), (Op::Add, 1)), 2);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct IfElseRaw {
     values: Vec<u64>,
 }
 
 impl IfElseRaw {
-    /// Does `then` with its operand if `predicate` holds, else `otherwise` with its own; returns the new value.
+    /// Applies the operation and operand `then` to entry `at` if `predicate` holds, else `otherwise`; returns the
+    /// entry's new value.
     #[inline]
     pub fn apply(&mut self, at: usize, predicate: bool, then: (Op, u64), otherwise: (Op, u64)) -> u64 {
         let (op, operand) = if predicate { then } else { otherwise };
@@ -47,36 +60,37 @@ impl IfElseRaw {
     }
 }
 
-/// A register array that two stages, or the two pipelines, use: one reads, one writes.
+/// A register array with two ports: one pipeline stage reads it, and another stage, possibly of the other pipeline,
+/// writes it.
 #[derive(Clone, Debug, Default)]
 pub struct DualPort {
     values: Vec<u64>,
 }
 
 impl DualPort {
-    /// The entry's value.
+    /// The value of entry `at`.
     #[inline]
     pub fn read(&self, at: usize) -> u64 {
         self.values.get(at).copied().unwrap_or(0)
     }
 
-    /// Replaces the entry's value.
+    /// Sets the value of entry `at`.
     #[inline]
     pub fn write(&mut self, at: usize, value: u64) {
         *entry(&mut self.values, at) = value;
     }
 }
 
-/// What a scheduler compares.
+/// An entry of a priority scheduler: a message that waits for grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
-    /// Whose it is: the local number of a message.
+    /// Local id of the message.
     pub id: u16,
-    /// The least goes first; of equal ones, the lesser `id`.
+    /// Rank of the entry. The entry with the smallest rank is first; of equal ranks, the entry with the smallest `id`.
     pub rank: u32,
-    /// What has been granted.
+    /// Credit that has been granted.
     pub granted: u32,
-    /// What may be granted.
+    /// Credit that may be granted.
     pub grantable: u32,
 }
 
@@ -87,74 +101,88 @@ impl Entry {
     }
 }
 
-/// What a scheduler chose.
+/// The selection of a priority scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selected {
-    /// Whose entry it is.
+    /// Local id of the selected message.
     pub id: u16,
-    /// Entries that go before it, of those compared.
+    /// Number of compared entries that are before the selected one; 0 for the first.
     pub level: u32,
-    /// What is granted now.
+    /// Credit that is granted to the message now.
     pub credit: u32,
 }
 
-/// Where the entry of an id is.
+/// Location of the entry of an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Place {
+enum Location {
+    /// The id has no entry.
     #[default]
-    Nowhere,
-    /// Compared with the others.
+    Absent,
+    /// The entry is among the compared entries.
     Compared,
-    /// In the FIFO.
-    Waiting,
+    /// The entry waits in the FIFO.
+    Queued,
 }
 
-/// An id's place, and its entry while that waits.
+/// The state of an id: the location of its entry, and the entry itself while it waits in the FIFO.
 #[derive(Clone, Copy, Debug, Default)]
-struct Home {
-    place: Place,
-    /// The FIFO still holds the id, whether it waits or not.
+struct IdState {
+    location: Location,
+    /// Whether the FIFO contains the id. It may still do so after the entry was removed.
     in_fifo: bool,
     entry: Entry,
 }
 
-/// The priority scheduler: compares up to 16 entries at once; those for which there is no room wait in a FIFO.
+/// A priority scheduler, which compares up to 16 entries; further entries wait in a FIFO.
+///
+/// ```
+/// use rnic_transport::message::primitives::{Entry, PriorityScheduler};
+///
+/// let mut scheduler = PriorityScheduler::default();
+/// scheduler.upsert(Entry { id: 1, rank: 9_000, granted: 9, grantable: 10 });
+/// scheduler.upsert(Entry { id: 2, rank: 2_000, granted: 9, grantable: 12 });
+///
+/// let selected = scheduler.select(1).unwrap(); // only the first entry may be granted
+/// assert_eq!((selected.id, selected.level, selected.credit), (2, 0, 12));
+/// assert_eq!(scheduler.select(1), None, "message 2 has all that may be granted");
+/// assert_eq!(scheduler.select(2).map(|selected| selected.id), Some(1));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct PriorityScheduler {
-    /// In order: software has no 16 comparators, but an update seldom moves an entry far.
+    /// The compared entries in order. Software has no 16 parallel comparators, but an update rarely moves an entry far.
     compared: [Entry; PriorityScheduler::COMPARED],
     count: usize,
     fifo: std::collections::VecDeque<u16>,
     /// By id.
-    homes: Vec<Home>,
+    ids: Vec<IdState>,
 }
 
 impl PriorityScheduler {
-    /// Entries that are compared at once.
+    /// Number of entries that are compared.
     pub const COMPARED: usize = 16;
 
-    /// Inserts the entry, or puts it in the place of the one with the same id.
+    /// Inserts an entry, or replaces the entry with the same id.
     pub fn upsert(&mut self, entry: Entry) {
         let id = usize::from(entry.id);
-        if id >= self.homes.len() {
-            self.homes.resize((id + 1).next_power_of_two(), Home::default());
+        if id >= self.ids.len() {
+            self.ids.resize((id + 1).next_power_of_two(), IdState::default());
         }
-        let home = &mut self.homes[id];
-        match home.place {
-            Place::Compared => {
+        let state = &mut self.ids[id];
+        match state.location {
+            Location::Compared => {
                 let at = self.find(entry.id);
                 self.put(at, entry);
             }
-            Place::Waiting => home.entry = entry,
-            Place::Nowhere if self.count < Self::COMPARED => {
-                home.place = Place::Compared;
+            Location::Queued => state.entry = entry,
+            Location::Absent if self.count < Self::COMPARED => {
+                state.location = Location::Compared;
                 self.count += 1;
                 self.put(self.count - 1, entry);
             }
-            Place::Nowhere => {
-                (home.place, home.entry) = (Place::Waiting, entry);
-                if !home.in_fifo {
-                    home.in_fifo = true;
+            Location::Absent => {
+                (state.location, state.entry) = (Location::Queued, entry);
+                if !state.in_fifo {
+                    state.in_fifo = true;
                     self.fifo.push_back(entry.id);
                 }
             }
@@ -163,20 +191,20 @@ impl PriorityScheduler {
 
     /// The entry of `id`, if there is one.
     pub fn get(&self, id: u16) -> Option<Entry> {
-        let home = self.homes.get(usize::from(id))?;
-        match home.place {
-            Place::Nowhere => None,
-            Place::Waiting => Some(home.entry),
-            Place::Compared => Some(self.compared[self.find(id)]),
+        let state = self.ids.get(usize::from(id))?;
+        match state.location {
+            Location::Absent => None,
+            Location::Queued => Some(state.entry),
+            Location::Compared => Some(self.compared[self.find(id)]),
         }
     }
 
     fn find(&self, id: u16) -> usize {
         let at = self.compared[..self.count].iter().position(|entry| entry.id == id);
-        at.expect("an id whose place is among the compared entries has one")
+        at.expect("an id in state Compared has an entry among the compared entries")
     }
 
-    /// Puts the entry at `at` and moves it to where it belongs.
+    /// Writes the entry at index `at` and moves it to its position in the order.
     fn put(&mut self, mut at: usize, entry: Entry) {
         let compared = &mut self.compared[..self.count];
         while at > 0 && entry.key() < compared[at - 1].key() {
@@ -190,22 +218,22 @@ impl PriorityScheduler {
         compared[at] = entry;
     }
 
-    /// Removes the entry of `id`, if there is one. The first in the FIFO takes the room.
+    /// Removes the entry of `id`, if there is one. If it was a compared entry, the first entry in the FIFO replaces it.
     pub fn remove(&mut self, id: u16) {
-        let Some(home) = self.homes.get_mut(usize::from(id)) else { return };
-        let place = std::mem::take(&mut home.place);
-        if place != Place::Compared {
+        let Some(state) = self.ids.get_mut(usize::from(id)) else { return };
+        let location = std::mem::take(&mut state.location);
+        if location != Location::Compared {
             return;
         }
         let at = self.find(id);
         self.compared.copy_within(at + 1..self.count, at);
         self.count -= 1;
         while let Some(next) = self.fifo.pop_front() {
-            let home = &mut self.homes[usize::from(next)];
-            home.in_fifo = false;
-            if home.place == Place::Waiting {
-                home.place = Place::Compared;
-                let entry = home.entry;
+            let state = &mut self.ids[usize::from(next)];
+            state.in_fifo = false;
+            if state.location == Location::Queued {
+                state.location = Location::Compared;
+                let entry = state.entry;
                 self.count += 1;
                 self.put(self.count - 1, entry);
                 return;
@@ -213,8 +241,8 @@ impl PriorityScheduler {
         }
     }
 
-    /// Of the entries compared with `granted` < `grantable`, the one that goes first, if fewer than `levels` of all go before it. What may be
-    /// granted to it is granted.
+    /// Selects the first compared entry with `granted` < `grantable`, if it is among the first `levels` compared
+    /// entries. Sets its `granted` to its `grantable`.
     pub fn select(&mut self, levels: u32) -> Option<Selected> {
         let compared = self.compared[..self.count].iter_mut().take(levels as usize);
         let (level, entry) = compared.enumerate().find(|(_, entry)| entry.granted < entry.grantable)?;
@@ -229,7 +257,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_predicate_picks_the_operation() {
+    fn a_predicate_selects_the_operation() {
         let mut register = IfElseRaw::default();
         assert_eq!(register.apply(9, false, (Op::Write, 1), (Op::Read, 5)), 0, "never written");
         assert_eq!(register.apply(9, true, (Op::Write, 10), (Op::Add, 1)), 10);
@@ -240,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ports_of_one_memory() {
+    fn dual_port_reads_what_was_written() {
         let mut register = DualPort::default();
         register.write(65_534, 3);
         assert_eq!((register.read(65_534), register.read(0), register.read(1 << 20)), (3, 0, 0));
@@ -255,11 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_can_be_granted_within_the_levels() {
+    fn the_first_grantable_entry_within_the_levels_is_selected() {
         let mut scheduler = PriorityScheduler::default();
         assert_eq!(scheduler.select(3), None);
         scheduler.upsert(entry(5, 20, 9, 10));
-        scheduler.upsert(entry(2, 10, 9, 9)); // goes first, but has all that it can get
+        scheduler.upsert(entry(2, 10, 9, 9)); // first, but has all that may be granted
         scheduler.upsert(entry(7, 20, 9, 12));
         assert_eq!(select(&mut scheduler, 1), None, "the first that can be granted is at level 1");
         assert_eq!(select(&mut scheduler, 2), Some((5, 1, 10)));
@@ -274,14 +302,14 @@ mod tests {
         assert_eq!(select(&mut scheduler, 1), Some((5, 0, 11)));
     }
 
-    /// Ids 0 to 15 are compared, 16 to 19 wait in that order whatever their ranks.
+    /// Ids 0 to 15 are compared; 16 to 19 wait in this order, whatever their ranks.
     #[test]
-    fn what_finds_no_room_waits_first_in_first_out() {
+    fn excess_entries_wait_first_in_first_out() {
         let mut scheduler = PriorityScheduler::default();
         for id in 0..20 {
             scheduler.upsert(entry(id, 100 - u32::from(id), 0, 1));
         }
-        assert_eq!(select(&mut scheduler, 1), Some((15, 0, 1)), "19 has the least rank, but waits");
+        assert_eq!(select(&mut scheduler, 1), Some((15, 0, 1)), "19 has the smallest rank, but waits");
         scheduler.upsert(entry(16, 1, 0, 5)); // updated while it waits
         scheduler.remove(17);
         scheduler.remove(3);
@@ -300,7 +328,7 @@ mod tests {
     }
 
     proptest! {
-        /// With up to 16 ids, the scheduler chooses as a search through all entries does.
+        /// With up to 16 ids, the scheduler selects the same entry as a search through all entries.
         #[test]
         fn agrees_with_a_search(steps in prop::collection::vec((0u16..16, 0u32..6, 0u32..5, 0u32..8), 1..200)) {
             let mut scheduler = PriorityScheduler::default();

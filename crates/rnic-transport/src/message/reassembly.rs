@@ -1,4 +1,4 @@
-//! Reassembly: messages being received, which of their packets are there, and what is known of those that are over.
+//! Reassembly: the state of messages that are being received, and the fate of each sender's latest message per slot.
 
 use super::bits::Bits;
 use super::buffers::{Buffer, Buffers};
@@ -9,43 +9,45 @@ use super::timers::Timers;
 use super::{RxMsgInfo, RxMsgInfoRequest, slot};
 use crate::Time;
 
-/// What became of the newest message that a sender's slot is known to have held.
+/// The state of the newest message that has arrived from a sender's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
-    /// None is known: there was no buffer for the first.
+    /// No message has been accepted from the slot yet.
     Unknown,
-    /// It is being received.
+    /// The message with this `rx_msg_id` is being received.
     Active(u16),
-    /// It was delivered.
+    /// The message was delivered.
     Complete,
-    /// It is no longer waited for.
+    /// The reception of the message expired.
     Expired,
 }
 
-/// What is known of a sender's slot.
+/// The receiver's state of a sender's slot.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct SenderSlot {
+    /// Generation of the newest message.
     generation: u16,
     fate: Fate,
 }
 
-/// A message being received, or the place for one.
+/// The state of a message that is being received, or a free slot for one.
 #[derive(Clone, Debug, Default)]
 struct RxMessage {
+    /// Whether the slot is in use.
     live: bool,
     src_ip: u32,
     tx_msg_id: u32,
-    /// Number of what is known of its slot.
-    known: usize,
+    /// Index of its sender's slot in `sender_slots`.
+    sender_slot: usize,
     bytes: u32,
     packets: u32,
-    /// First packet that is missing.
+    /// Index of the first missing packet.
     ack_no: u32,
     received: Bits,
     buffer: Buffer,
 }
 
-/// A packet that was marked as received.
+/// A packet that has been marked as received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marked {
     pub(super) rx_msg_id: u16,
@@ -53,28 +55,30 @@ pub(super) struct Marked {
     pub(super) is_last_pkt: bool,
 }
 
-/// What `GetRxMsgInfo` did beside answering.
+/// The effect of `GetRxMsgInfo` on the receiver's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// Nothing.
+    /// No effect.
     None,
-    /// The packet counts as received, and did not before.
+    /// The packet has been newly marked as received.
     Marked(Marked),
-    /// There was no buffer for the message.
+    /// No buffer was free for the message.
     NoBuffer,
 }
 
-/// Messages being received.
+/// All messages that a NIC is receiving.
 #[derive(Clone, Debug)]
 pub(super) struct Reassembly {
+    /// By `rx_msg_id`.
     messages: Vec<RxMessage>,
     slots: Slots,
-    /// (sender, slot) to its number in `known`.
+    /// Maps (sender, slot) to an index into `sender_slots`.
     senders: Directory,
-    known: Vec<Known>,
+    sender_slots: Vec<SenderSlot>,
     buffers: Buffers,
     timers: Timers,
-    /// Messages that newer ones in their senders' slots ended: their local numbers and who they were.
+    /// Messages that were ended by a newer message in the same slot of their sender: `rx_msg_id`, and the event for the
+    /// owner.
     superseded: Vec<(u16, NicEvent)>,
 }
 
@@ -87,43 +91,46 @@ impl Reassembly {
             messages: Vec::new(),
             slots: Slots::default(),
             senders: Directory::default(),
-            known: Vec::new(),
+            sender_slots: Vec::new(),
             buffers: Buffers::new(&cfg.rx_buffers),
             timers: Timers::default(),
             superseded: Vec::new(),
         }
     }
 
-    /// `GetRxMsgInfo`.
+    /// Handles a `GetRxMsgInfo` request.
     pub(super) fn info(&mut self, cfg: &NicConfig, now: Time, request: &RxMsgInfoRequest) -> (RxMsgInfo, Effect) {
         let generation = (request.tx_msg_id >> 16) as u16;
-        let (number, is_new) = self.senders.number(request.src_ip, slot(request.tx_msg_id) as u16);
+        let (sender_slot, is_new) = self.senders.index(request.src_ip, slot(request.tx_msg_id) as u16);
         if is_new {
-            self.known.push(Known { generation, fate: Fate::Unknown });
+            self.sender_slots.push(SenderSlot { generation, fate: Fate::Unknown });
         }
-        let known = self.known[number];
+        let known = self.sender_slots[sender_slot];
         match known.fate {
-            Fate::Unknown => self.begin(cfg, now, request, number),
+            Fate::Unknown => self.begin(cfg, now, request, sender_slot),
             Fate::Active(rx_msg_id) if known.generation == generation => {
-                self.answer(cfg, now, request, rx_msg_id, false)
+                self.lookup(cfg, now, request, rx_msg_id, false)
             }
             Fate::Complete if known.generation == generation => (complete(cfg, request), Effect::None),
             Fate::Active(rx_msg_id) if is_newer(generation, known.generation) => {
-                // The sender has put another message into the slot: it is done with the one before. Its buffer may serve the new
-                // one, but not its number: the program has not heard yet that it is free.
+                // The sender has begun a newer message in the slot, so it has finished the older one. The new message
+                // may use the older one's buffer, but not its `rx_msg_id`, because the program has not been told yet
+                // that it is free.
                 let event = self.end(rx_msg_id, Fate::Expired);
                 self.superseded.push((rx_msg_id, event));
-                let begun = self.begin(cfg, now, request, number);
+                let begun = self.begin(cfg, now, request, sender_slot);
                 self.slots.release(rx_msg_id);
                 begun
             }
-            _ if is_newer(generation, known.generation) => self.begin(cfg, now, request, number),
+            _ if is_newer(generation, known.generation) => self.begin(cfg, now, request, sender_slot),
             _ => (FAIL, Effect::None),
         }
     }
 
-    /// The first packet of a message.
-    fn begin(&mut self, cfg: &NicConfig, now: Time, request: &RxMsgInfoRequest, known: usize) -> (RxMsgInfo, Effect) {
+    /// Begins the reception of a message with its first packet to arrive.
+    fn begin(
+        &mut self, cfg: &NicConfig, now: Time, request: &RxMsgInfoRequest, sender_slot: usize,
+    ) -> (RxMsgInfo, Effect) {
         let packets = request.msg_len.div_ceil(cfg.mtu).max(1);
         if request.pkt_offset >= packets {
             return (FAIL, Effect::None);
@@ -133,30 +140,31 @@ impl Reassembly {
             self.buffers.release(buffer);
             return (FAIL, Effect::NoBuffer);
         };
-        let place = usize::from(rx_msg_id);
-        if place == self.messages.len() {
+        let index = usize::from(rx_msg_id);
+        if index == self.messages.len() {
             self.messages.push(RxMessage::default());
         }
-        let mut received = std::mem::take(&mut self.messages[place].received);
+        let mut received = std::mem::take(&mut self.messages[index].received);
         received.reset(packets);
-        self.messages[place] = RxMessage {
+        self.messages[index] = RxMessage {
             live: true,
             src_ip: request.src_ip,
             tx_msg_id: request.tx_msg_id,
-            known,
+            sender_slot,
             bytes: request.msg_len,
             packets,
             ack_no: 0,
             received,
             buffer,
         };
-        self.known[known] = Known { generation: (request.tx_msg_id >> 16) as u16, fate: Fate::Active(rx_msg_id) };
-        self.answer(cfg, now, request, rx_msg_id, true)
+        let generation = (request.tx_msg_id >> 16) as u16;
+        self.sender_slots[sender_slot] = SenderSlot { generation, fate: Fate::Active(rx_msg_id) };
+        self.lookup(cfg, now, request, rx_msg_id, true)
     }
 
-    /// A packet of a message being received.
+    /// Looks up, and marks if requested, a packet of a message that is being received.
     #[inline]
-    fn answer(
+    fn lookup(
         &mut self, cfg: &NicConfig, now: Time, request: &RxMsgInfoRequest, rx_msg_id: u16, is_new_msg: bool,
     ) -> (RxMsgInfo, Effect) {
         let state = &mut self.messages[usize::from(rx_msg_id)];
@@ -171,25 +179,25 @@ impl Reassembly {
         state.ack_no = state.received.first_clear(state.ack_no, state.packets);
         let is_last_pkt = state.ack_no == state.packets;
         let info = RxMsgInfo { fail: false, rx_msg_id, is_new_msg, is_new_pkt, is_last_pkt, ack_no: state.ack_no };
-        self.timers.set(rx_msg_id, now.saturating_add(cfg.garbage), cfg.timer_scan);
+        self.timers.set(rx_msg_id, now.saturating_add(cfg.rx_timeout), cfg.timer_granularity);
         let marked = Marked { rx_msg_id, pkt_offset: request.pkt_offset, is_last_pkt };
         (info, if request.mark_received && is_new_pkt { Effect::Marked(marked) } else { Effect::None })
     }
 
-    /// Bytes of payload in a packet of a message being received.
+    /// Payload length in bytes of a packet of a message that is being received.
     pub(super) fn payload(&self, cfg: &NicConfig, packet: &Marked) -> u32 {
         let state = &self.messages[usize::from(packet.rx_msg_id)];
         (state.bytes - packet.pkt_offset * cfg.mtu).min(cfg.mtu)
     }
 
-    /// The packet does not count as received after all.
+    /// Undoes the marking of a packet as received.
     pub(super) fn unmark(&mut self, packet: &Marked) {
         let state = &mut self.messages[usize::from(packet.rx_msg_id)];
         state.received.clear(packet.pkt_offset);
         state.ack_no = state.ack_no.min(packet.pkt_offset);
     }
 
-    /// The whole message goes to the application.
+    /// Delivers a complete message and frees its state.
     pub(super) fn complete(&mut self, rx_msg_id: u16) -> Completed {
         let state = &self.messages[usize::from(rx_msg_id)];
         let done = Completed { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id, bytes: state.bytes };
@@ -198,28 +206,29 @@ impl Reassembly {
         done
     }
 
-    /// Frees all that a message has but its number; returns what to say if it was not delivered.
+    /// Frees the state of a message except its `rx_msg_id`; returns the event for the owner in case the message was not
+    /// delivered.
     fn end(&mut self, rx_msg_id: u16, fate: Fate) -> NicEvent {
         let state = &mut self.messages[usize::from(rx_msg_id)];
         state.live = false;
-        self.known[state.known].fate = fate;
+        self.sender_slots[state.sender_slot].fate = fate;
         self.buffers.release(state.buffer);
         self.timers.cancel(rx_msg_id);
         NicEvent::ReceiveExpired { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id }
     }
 
-    /// The next message that was ended by the packet just asked about.
+    /// Takes the next message that the last request superseded.
     #[inline]
     pub(super) fn superseded(&mut self) -> Option<(u16, NicEvent)> {
         self.superseded.pop()
     }
 
-    /// When the next timer expires, or earlier.
+    /// A time at or before the expiry of the next timer.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// The next message whose timer has expired by `now`.
+    /// Ends the next message whose timer has expired by `now`.
     pub(super) fn timeout(&mut self, now: Time) -> Option<(u16, NicEvent)> {
         let rx_msg_id = self.timers.expired(now)?;
         let event = self.end(rx_msg_id, Fate::Expired);
@@ -227,18 +236,18 @@ impl Reassembly {
         Some((rx_msg_id, event))
     }
 
-    /// Messages being received.
+    /// Number of messages that are being received.
     pub(super) fn active(&self) -> usize {
         self.slots.in_use()
     }
 
-    /// Whether every buffer is free.
+    /// Whether all buffers and slots are free.
     pub(super) fn all_free(&self) -> bool {
         self.buffers.all_free() && self.slots.in_use() == 0 && self.messages.iter().all(|state| !state.live)
     }
 }
 
-/// A packet of a message that has been delivered: its sender is to know of all packets.
+/// The response for a packet of a message that has been delivered: it acknowledges all packets.
 #[cold]
 fn complete(cfg: &NicConfig, request: &RxMsgInfoRequest) -> RxMsgInfo {
     let ack_no = request.msg_len.div_ceil(cfg.mtu).max(1);
@@ -251,20 +260,21 @@ mod tests {
     use super::*;
 
     fn cfg() -> NicConfig {
-        NicConfig { mtu: 100, garbage: us(50), ..NicConfig::default() }
+        NicConfig { mtu: 100, rx_timeout: us(50), ..NicConfig::default() }
     }
 
     const fn us(us: u64) -> Time {
         Time::from_us(us)
     }
 
-    /// Packet `pkt_offset` of the message of 250 bytes with generation `generation` in slot 3 of NIC 7.
+    /// Packet `pkt_offset` of a message of 250 bytes with generation `generation` in slot 3 of NIC 7.
     fn packet(generation: u32, pkt_offset: u32) -> RxMsgInfoRequest {
         let tx_msg_id = generation << 16 | 3;
         RxMsgInfoRequest { src_ip: 7, src_context: 1, tx_msg_id, msg_len: 250, pkt_offset, mark_received: true }
     }
 
-    /// rx_msg_id, new message, new packet, last packet, first packet missing.
+    /// rx_msg_id, whether the message is new, whether the packet is new, whether the message is complete, first missing
+    /// packet.
     type Short = (u16, bool, bool, bool, u32);
 
     fn ask(block: &mut Reassembly, at: u64, request: &RxMsgInfoRequest) -> Option<Short> {
@@ -289,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_marked_is_missing() {
+    fn an_unmarked_packet_is_missing() {
         let mut block = Reassembly::new(&cfg());
         ask(&mut block, 0, &packet(1, 0));
         let (_, effect) = block.info(&cfg(), us(0), &packet(1, 1));
@@ -299,28 +309,28 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_cannot_be() {
+    fn invalid_packets_are_refused() {
         let mut block = Reassembly::new(&cfg());
-        assert_eq!(ask(&mut block, 0, &packet(1, 3)), None, "beyond the message");
+        assert_eq!(ask(&mut block, 0, &packet(1, 3)), None, "beyond the end of the message");
         assert_eq!(block.active(), 0);
         ask(&mut block, 0, &packet(1, 0));
         assert_eq!(ask(&mut block, 0, &packet(1, u32::MAX)), None);
         assert_eq!(ask(&mut block, 0, &RxMsgInfoRequest { msg_len: 260, ..packet(1, 0) }), None, "another length");
     }
 
-    /// Generations 9, 10, 8 of one slot: 10 ends 9, and 8 and 9 are old from then on.
+    /// Generations 9, 8 and 10 of one slot: 8 is older than 9, and 10 ends 9.
     #[test]
     fn a_newer_message_of_the_slot_ends_the_older() {
         let mut block = Reassembly::new(&cfg());
         ask(&mut block, 0, &packet(9, 0));
         assert_eq!(ask(&mut block, 0, &packet(8, 0)), None);
         assert_eq!(block.superseded(), None);
-        assert_eq!(ask(&mut block, 0, &packet(10, 0)), Some((1, true, true, false, 1)), "another number");
+        assert_eq!(ask(&mut block, 0, &packet(10, 0)), Some((1, true, true, false, 1)), "another rx_msg_id");
         let event = NicEvent::ReceiveExpired { src_ip: 7, tx_msg_id: 9 << 16 | 3 };
         assert_eq!(block.superseded(), Some((0, event)));
         assert_eq!(ask(&mut block, 0, &packet(9, 0)), None);
         assert_eq!(block.active(), 1);
-        // Another sender's and another slot's messages are others.
+        // Messages of another sender, and of another slot, are independent.
         assert_eq!(
             ask(&mut block, 0, &RxMsgInfoRequest { src_ip: 8, ..packet(1, 0) }),
             Some((0, true, true, false, 1))
@@ -342,21 +352,21 @@ mod tests {
         }
     }
 
-    /// Every packet sets the timer anew; after 50 us of silence the message is over for good.
+    /// Every packet restarts the timer; 50 us after the last packet the reception of the message expires for good.
     #[test]
-    fn garbage_is_collected() {
+    fn incomplete_messages_expire() {
         let mut block = Reassembly::new(&cfg());
         ask(&mut block, 0, &packet(1, 0));
         ask(&mut block, 30, &packet(1, 0));
         assert_eq!((block.timeout(us(50)), block.deadline()), (None, Some(us(80))));
         assert_eq!(block.timeout(us(80)).map(|(number, _)| number), Some(0));
         assert!(block.all_free());
-        assert_eq!(ask(&mut block, 81, &packet(1, 1)), None, "its first packet is lost");
+        assert_eq!(ask(&mut block, 81, &packet(1, 1)), None, "the expired message is not received again");
         assert_eq!(ask(&mut block, 82, &packet(2, 1)), Some((0, true, true, false, 0)));
     }
 
     #[test]
-    fn without_a_buffer_the_packet_is_refused_and_a_later_one_may_do() {
+    fn without_a_free_buffer_a_packet_is_refused_and_a_later_one_accepted() {
         let cfg = NicConfig { rx_buffers: vec![BufferClass { bytes: 250, count: 1 }], ..cfg() };
         let mut block = Reassembly::new(&cfg);
         ask(&mut block, 0, &packet(1, 0));

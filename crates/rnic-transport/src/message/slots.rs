@@ -1,91 +1,93 @@
-//! Small numbers for what is alive at the moment, and what is known by address and number.
+//! Allocation of slots, and a hash table from (address, slot) to an index.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Numbers from 0 on, given out lowest free one first: what is indexed by them stays small.
+/// Allocates slots, numbered from 0. It always allocates the lowest free slot, so that arrays indexed by slot stay
+/// small.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     free: BinaryHeap<Reverse<u16>>,
-    /// Numbers that were ever given out.
+    /// Number of slots that were ever allocated.
     ever: u32,
 }
 
 impl Slots {
-    /// Numbers that exist: the greatest 16-bit value is none of them.
-    pub(super) const MOST: u32 = u16::MAX as u32;
+    /// Maximum number of slots; the largest 16-bit number is not a slot.
+    pub(super) const MAX: u32 = u16::MAX as u32;
 
-    /// The lowest free number.
+    /// Allocates the lowest free slot; `None` if all are in use.
     pub(super) fn allocate(&mut self) -> Option<u16> {
-        if let Some(Reverse(number)) = self.free.pop() {
-            return Some(number);
+        if let Some(Reverse(slot)) = self.free.pop() {
+            return Some(slot);
         }
-        (self.ever < Slots::MOST).then(|| {
+        (self.ever < Slots::MAX).then(|| {
             self.ever += 1;
             (self.ever - 1) as u16
         })
     }
 
-    /// Takes a number back.
-    pub(super) fn release(&mut self, number: u16) {
-        self.free.push(Reverse(number));
+    /// Frees a slot.
+    pub(super) fn release(&mut self, slot: u16) {
+        self.free.push(Reverse(slot));
     }
 
-    /// Numbers that are given out at the moment.
+    /// Number of slots in use.
     pub(super) fn in_use(&self) -> usize {
         self.ever as usize - self.free.len()
     }
 }
 
-/// Finds the number of what belongs to an address and a slot there. Entries are never removed: there are as many as
-/// pairs that were ever seen, and their numbers count up from 0.
+/// A hash table that assigns an index to each pair of an address and a slot at that address. Indices count up from 0 in
+/// the order in which the pairs were first seen. Entries are never removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directory {
-    /// Open addressing, linear probing; at most half full. Key and number + 1; 0 is empty.
-    places: Vec<(u64, u32)>,
+    /// Open addressing with linear probing, at most half full. An entry holds the key and the index + 1; 0 means that
+    /// it is empty.
+    table: Vec<(u64, u32)>,
     entries: u32,
 }
 
 impl Directory {
     #[inline]
-    fn first_place(&self, key: u64) -> usize {
-        // Multiplicative hashing: 2^64 divided by the golden ratio; the upper bits are the best mixed.
+    fn first_probe(&self, key: u64) -> usize {
+        // Multiplicative hashing with 2^64 divided by the golden ratio; the upper bits are mixed best.
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        hash as usize & (self.places.len() - 1)
+        hash as usize & (self.table.len() - 1)
     }
 
-    /// The number of (`ip`, `slot`), and whether the pair is new.
+    /// The index of (`ip`, `slot`), and whether the pair is new.
     #[inline]
-    pub(super) fn number(&mut self, ip: u32, slot: u16) -> (usize, bool) {
-        if self.places.len() <= 2 * self.entries as usize {
+    pub(super) fn index(&mut self, ip: u32, slot: u16) -> (usize, bool) {
+        if self.table.len() <= 2 * self.entries as usize {
             self.grow();
         }
         let key = u64::from(ip) << 16 | u64::from(slot);
-        let mask = self.places.len() - 1;
-        let mut place = self.first_place(key);
+        let mask = self.table.len() - 1;
+        let mut at = self.first_probe(key);
         loop {
-            match self.places[place] {
+            match self.table[at] {
                 (_, 0) => {
                     self.entries += 1;
-                    self.places[place] = (key, self.entries);
+                    self.table[at] = (key, self.entries);
                     return (self.entries as usize - 1, true);
                 }
-                (other, number) if other == key => return (number as usize - 1, false),
-                _ => place = (place + 1) & mask,
+                (other, index) if other == key => return (index as usize - 1, false),
+                _ => at = (at + 1) & mask,
             }
         }
     }
 
     #[cold]
     fn grow(&mut self) {
-        let size = (2 * self.places.len()).max(16);
-        let old = std::mem::replace(&mut self.places, vec![(0, 0); size]);
-        for (key, number) in old.into_iter().filter(|(_, number)| *number != 0) {
-            let mut place = self.first_place(key);
-            while self.places[place].1 != 0 {
-                place = (place + 1) & (size - 1);
+        let size = (2 * self.table.len()).max(16);
+        let old = std::mem::replace(&mut self.table, vec![(0, 0); size]);
+        for (key, index) in old.into_iter().filter(|(_, index)| *index != 0) {
+            let mut at = self.first_probe(key);
+            while self.table[at].1 != 0 {
+                at = (at + 1) & (size - 1);
             }
-            self.places[place] = (key, number);
+            self.table[at] = (key, index);
         }
     }
 }
@@ -95,9 +97,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_free_number_first() {
+    fn the_lowest_free_slot_is_allocated_first() {
         let mut slots = Slots::default();
-        assert!((0..4).all(|number| slots.allocate() == Some(number)));
+        assert!((0..4).all(|slot| slots.allocate() == Some(slot)));
         slots.release(2);
         slots.release(0);
         assert_eq!(slots.in_use(), 2);
@@ -105,25 +107,25 @@ mod tests {
     }
 
     #[test]
-    fn numbers_run_out() {
+    fn slots_run_out() {
         let mut slots = Slots::default();
-        assert!((0..u16::MAX).all(|number| slots.allocate() == Some(number)));
+        assert!((0..u16::MAX).all(|slot| slots.allocate() == Some(slot)));
         assert_eq!(slots.allocate(), None);
         slots.release(77);
         assert_eq!(slots.allocate(), Some(77));
     }
 
     #[test]
-    fn a_directory_knows_each_pair_once() {
+    fn a_directory_assigns_one_index_to_each_pair() {
         let mut directory = Directory::default();
         for round in 0..2 {
             for ip in 0..50u32 {
                 for slot in 0..40u16 {
-                    let number = (ip * 40 + u32::from(slot)) as usize;
-                    assert_eq!(directory.number(ip << 24, slot), (number, round == 0));
+                    let index = (ip * 40 + u32::from(slot)) as usize;
+                    assert_eq!(directory.index(ip << 24, slot), (index, round == 0));
                 }
             }
         }
-        assert!(directory.places.len() >= 4_000);
+        assert!(directory.table.len() >= 4_000);
     }
 }

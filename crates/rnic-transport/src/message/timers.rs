@@ -1,23 +1,23 @@
 //! One timer per message.
 //!
-//! The hardware of the paper has a table of expiry times and a scan in the background that finds those that have passed. Here a heap
-//! finds them. A timer that is set anew before it expires, as at every packet, costs one store: its entry in the heap stays where it is and is
-//! moved when it comes up.
+//! The hardware of the NanoTransport paper has a table of expiry times, and a background scan that finds expired
+//! timers. Here a heap finds them. To restart a timer before it expires, which every packet does, costs only one store:
+//! the timer's entry in the heap keeps its old time, and is moved when it reaches the top of the heap.
 
 use crate::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// One message's timer.
+/// The timer of one message.
 #[derive(Clone, Copy, Debug)]
 struct Timer {
-    /// When it expires; [`Time::MAX`]: it is off.
+    /// Expiry time; [`Time::MAX`] if the timer is off.
     expires: Time,
-    /// Time of its entry in the heap; [`Time::MAX`]: it has none.
+    /// Time of the timer's entry in the heap; [`Time::MAX`] if it has none.
     queued: Time,
 }
 
-/// The timers of one direction, by message number.
+/// The timers of all messages of one direction, by slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
@@ -25,40 +25,44 @@ pub(super) struct Timers {
     on: usize,
 }
 
-/// The next multiple of `scan` from `at` on: when a scan with this period sees it.
-fn seen(at: Time, scan: Time) -> Time {
-    if scan == Time::ZERO { at } else { Time::from_ps(at.as_ps().div_ceil(scan.as_ps()).saturating_mul(scan.as_ps())) }
+/// Rounds `at` up to a multiple of `granularity`; zero means no rounding.
+fn round_up(at: Time, granularity: Time) -> Time {
+    if granularity == Time::ZERO {
+        return at;
+    }
+    Time::from_ps(at.as_ps().div_ceil(granularity.as_ps()).saturating_mul(granularity.as_ps()))
 }
 
 impl Timers {
-    /// Makes the timer expire at `at`, or at the scan that follows; [`Time::MAX`] is never.
+    /// Sets the timer of `slot` to expire at `at`, rounded up to a multiple of `granularity`. [`Time::MAX`] turns it
+    /// off.
     #[inline]
-    pub(super) fn set(&mut self, number: u16, at: Time, scan: Time) {
-        let at = seen(at, scan);
-        let place = usize::from(number);
-        if place >= self.timers.len() {
-            self.timers.resize(place + 1, Timer { expires: Time::MAX, queued: Time::MAX });
+    pub(super) fn set(&mut self, slot: u16, at: Time, granularity: Time) {
+        let at = round_up(at, granularity);
+        let index = usize::from(slot);
+        if index >= self.timers.len() {
+            self.timers.resize(index + 1, Timer { expires: Time::MAX, queued: Time::MAX });
         }
-        let timer = &mut self.timers[place];
+        let timer = &mut self.timers[index];
         self.on += usize::from(timer.expires == Time::MAX);
         self.on -= usize::from(at == Time::MAX);
         timer.expires = at;
         if at < timer.queued {
             timer.queued = at;
-            self.heap.push(Reverse((at, number)));
+            self.heap.push(Reverse((at, slot)));
         }
     }
 
-    /// Turns the timer off.
+    /// Turns the timer of `slot` off.
     #[inline]
-    pub(super) fn cancel(&mut self, number: u16) {
-        if let Some(timer) = self.timers.get_mut(usize::from(number)) {
+    pub(super) fn cancel(&mut self, slot: u16) {
+        if let Some(timer) = self.timers.get_mut(usize::from(slot)) {
             self.on -= usize::from(timer.expires != Time::MAX);
             timer.expires = Time::MAX;
         }
     }
 
-    /// No timer expires before this; none is on if there is none.
+    /// A time before which no timer expires; `None` if no timer is on.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         if self.on == 0 {
@@ -67,25 +71,25 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next timer that has expired by `now`, in order of time and number; it is off from then on.
+    /// Takes the next timer that has expired by `now`, in order of expiry time and slot, and turns it off.
     pub(super) fn expired(&mut self, now: Time) -> Option<u16> {
-        while let Some(&Reverse((at, number))) = self.heap.peek()
+        while let Some(&Reverse((at, slot))) = self.heap.peek()
             && at <= now
         {
             self.heap.pop();
-            let timer = &mut self.timers[usize::from(number)];
+            let timer = &mut self.timers[usize::from(slot)];
             if timer.queued != at {
-                continue; // an earlier entry took its place
+                continue; // the timer has another, earlier entry
             }
             timer.queued = Time::MAX;
             if timer.expires <= now {
                 timer.expires = Time::MAX;
                 self.on -= 1;
-                return Some(number);
+                return Some(slot);
             }
             if timer.expires != Time::MAX {
                 timer.queued = timer.expires;
-                self.heap.push(Reverse((timer.expires, number)));
+                self.heap.push(Reverse((timer.expires, slot)));
             }
         }
         None
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_anew_keeps_one_entry() {
+    fn restarting_a_timer_keeps_one_entry() {
         let mut timers = Timers::default();
         for at in 1..100 {
             timers.set(0, us(at), Time::ZERO);
@@ -122,7 +126,7 @@ mod tests {
         assert_eq!(timers.expired(us(98)), None);
         assert_eq!(timers.next(), Some(us(99)));
         assert_eq!(timers.expired(us(99)), Some(0));
-        // Earlier than its entry: a second entry, and the first is found out.
+        // A time before the timer's entry adds a second entry, and the first is ignored later.
         timers.set(0, us(200), Time::ZERO);
         timers.set(0, us(150), Time::ZERO);
         assert_eq!(timers.next(), Some(us(150)));
@@ -130,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_timer_is_silent() {
+    fn a_cancelled_timer_does_not_expire() {
         let mut timers = Timers::default();
         timers.set(0, us(5), Time::ZERO);
         timers.cancel(0);
@@ -138,12 +142,12 @@ mod tests {
         timers.cancel(7);
         assert_eq!(timers.next(), None);
         timers.set(0, us(8), Time::ZERO);
-        assert_eq!(timers.heap.len(), 1, "the entry of the first time is used again");
+        assert_eq!(timers.heap.len(), 1, "the cancelled timer's entry is reused");
         assert_eq!((timers.expired(us(7)), timers.expired(us(8))), (None, Some(0)));
     }
 
     #[test]
-    fn a_scan_sees_an_expiry_at_its_next_round() {
+    fn expiry_times_are_rounded_up_to_the_granularity() {
         let mut timers = Timers::default();
         timers.set(0, Time::from_ns(2_100), us(1));
         timers.set(1, us(2), us(1));

@@ -1,11 +1,13 @@
 //! Go-back-N, the loss recovery of RoCE NICs (InfiniBand reliable connection).
 //!
-//! The receiver keeps packets only in order. The first packet out of order earns a NACK with the expected sequence number;
-//! no further one follows until order resumes. The sender goes back to that packet and sends everything from there again.
+//! The receiver accepts packets only in order. The first out-of-order packet triggers a NACK with the expected PSN; the
+//! receiver sends no other NACK until a packet arrives in order ([`NackPolicy::First`]). The sender goes back to the
+//! expected PSN and retransmits all packets from there on.
 //!
-//! Timeouts depend on who owns the transfer. With per-packet ACKs (Writes, Sends) the source has a timer that restarts
-//! whenever an acknowledgement makes progress. Without ACKs (the all-Reads extreme of IRN section 4.1) the sink is the
-//! requester: its timer restarts whenever a packet arrives in order, and asks for the expected packet again.
+//! Which side has the retransmission timer depends on which side is the requester. With ACKs (Writes, Sends) it is the
+//! sender, and the timer restarts whenever an acknowledgement makes progress. Without ACKs all flows are RDMA Reads
+//! (IRN section 4.1, its extreme case) and the receiver is the requester: its timer restarts whenever a packet arrives
+//! in order, and its expiry sends a NACK for the expected packet.
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::config::{FlowConfig, NackPolicy};
@@ -13,7 +15,7 @@ use crate::congestion::LossSignal;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
-/// Marker of the protocol.
+/// The go-back-N protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct GoBackN;
 
@@ -28,25 +30,27 @@ impl Protocol for GoBackN {
     }
 }
 
-/// The data source. Packets are counted from the start of the flow in 64 bits; sequence numbers follow from that.
+/// The go-back-N sender. It numbers packets from the start of the flow with 64 bits; packet n has the PSN `first` + n.
 #[derive(Clone, Debug)]
 pub struct GoBackNSender {
+    /// PSN of the first packet.
     first: Psn,
-    /// Packets known to have arrived.
+    /// Number of packets acknowledged cumulatively.
     acked: u64,
-    /// The packet to send next; falls back when a loss is noticed.
+    /// The packet to send next; a loss sets it back.
     next: u64,
-    /// One past the highest packet ever sent.
+    /// The packet after the highest packet ever sent.
     highest: u64,
+    /// Number of packets of the flow.
     packets: u64,
-    /// What the timer runs from.
+    /// Time from which the retransmission timeout counts.
     timer_start: Time,
-    /// Round-trip times, measured for a dynamic timeout only.
+    /// Round-trip times, measured only for a dynamic timeout.
     rtt: RttEstimator,
 }
 
 impl GoBackNSender {
-    /// The packet count that `psn` names, given that it is at most `highest`; `None` if it lies after.
+    /// The number of the packet with PSN `psn`; `None` if it is after `highest`.
     fn absolute(&self, psn: Psn) -> Option<u64> {
         let behind = self.first.plus(self.highest as u32).distance_from(psn);
         u64::try_from(behind).ok().and_then(|behind| self.highest.checked_sub(behind))
@@ -72,7 +76,7 @@ impl SendRecovery for GoBackNSender {
 
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
         let Some(expected) = self.absolute(pdu.psn()).filter(|expected| *expected >= self.acked) else {
-            return Progress::default(); // stale, or of packets never sent
+            return Progress::default(); // stale, or about packets that were never sent
         };
         let acked = (expected - self.acked) as u32;
         self.acked = expected;
@@ -93,7 +97,7 @@ impl SendRecovery for GoBackNSender {
 
     #[inline]
     fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool {
-        // Without ACKs nothing is known to be in flight, and nothing bounds it.
+        // Without ACKs the sender does not know how many packets are in flight, so no window limits it.
         let limit = if cfg.acks { window.min(cfg.bdp_cap).min(Psn::MAX_WINDOW - 1) } else { u32::MAX };
         self.next < self.packets && self.next - self.acked < u64::from(limit)
     }
@@ -152,7 +156,7 @@ impl StreamSender for GoBackNSender {
         (self.highest - self.acked) as u32
     }
 
-    /// Everything from there on: the receiver has dropped it.
+    /// Retransmits all unacknowledged packets, because the receiver has discarded them.
     fn resend(&mut self, now: Time) {
         self.next = self.acked;
         self.timer_start = now;
@@ -160,20 +164,23 @@ impl StreamSender for GoBackNSender {
 }
 
 impl GoBackNSender {
-    /// The packet just picked stands for `packets` more sequence numbers after its own (a Read request: its responses bear them).
+    /// Reserves `packets` more PSNs after the packet that [`poll`](SendRecovery::poll) just returned. A Read request
+    /// does so, because its response packets use these PSNs.
     pub fn claim(&mut self, packets: u32) {
         self.next = (self.next + u64::from(packets)).min(self.packets);
         self.highest = self.highest.max(self.next);
     }
 }
 
-/// The data sink.
+/// The go-back-N receiver.
 #[derive(Clone, Debug)]
 pub struct GoBackNReceiver {
     expected: Psn,
-    /// A NACK for `expected` is out.
+    /// Whether a NACK for `expected` has been sent.
     nack_sent: bool,
+    /// Number of packets of the flow that have not arrived.
     left: u64,
+    /// Time from which the retransmission timeout counts.
     timer_start: Time,
 }
 
@@ -239,7 +246,8 @@ impl StreamReceiver for GoBackNReceiver {
 }
 
 impl GoBackNReceiver {
-    /// The packet just taken in order stands for `packets` more sequence numbers after its own.
+    /// Skips `packets` more PSNs after the packet that just arrived in order: the counterpart of
+    /// [`GoBackNSender::claim`].
     pub fn claim(&mut self, packets: u32) {
         self.expected = self.expected.plus(packets);
     }

@@ -1,24 +1,30 @@
 //! IRN's loss recovery and BDP-FC ("Revisiting Network Support for RDMA", SIGCOMM 2018, sections 3.1 and 3.2).
 //!
-//! The receiver keeps packets out of order and answers every packet: ACK(expected) in order, NACK(expected, trigger) out of
-//! order. The sender keeps a bitmap of what is selectively acknowledged and, in recovery, retransmits exactly what is
-//! lost. Where the text leaves a choice, we take the one of the authors' published NIC logic:
+//! The receiver accepts out-of-order packets and responds to every packet: with ACK(expected) if the packet is in
+//! order, and with NACK(expected, trigger) otherwise, where `trigger` is the PSN of the packet that arrived. The sender
+//! keeps a bitmap of selectively acknowledged packets, and during recovery it retransmits only lost packets. A packet
+//! counts as lost if it is not acknowledged and a later packet is selectively acknowledged.
 //!
-//! - the recovery sequence is the last new packet sent before the latest retransmission of a lost packet: while selective
-//!   acknowledgements prove losses, it moves up with each retransmission;
-//! - a partial acknowledgement (progress, but not past the recovery sequence) retransmits the new first missing packet, if
-//!   this recovery has not already, and if a packet caused it that left no earlier than the retransmission which set the recovery
-//!   sequence: then the missing packet, which left before, has been overtaken. The echoed departure time tells. (The published
-//!   logic does not ask; there, after the loss of a NACK, every packet in flight is sent again as its predecessor arrives.);
-//! - a short timeout that fires with more than N packets in flight extends to the long one: here the deadline is a
-//!   function of the packets in flight when it is asked for.
+//! Where the paper leaves a choice, the implementation follows the NIC logic that the authors published:
 //!
-//! The published logic moves the recovery sequence up with *every* retransmission. Then one late packet or early timeout can
-//! keep a long flow in recovery to its end, sending one packet in vain for each new one; so retransmissions without proof of a
-//! loss do not move it here.
+//! - The recovery sequence is the last new packet sent before the latest retransmission of a lost packet. It moves up
+//!   with each retransmission of a packet that selective acknowledgements prove to be lost.
+//! - A partial acknowledgement makes progress, but not past the recovery sequence. The sender then retransmits the new
+//!   first missing packet, under two conditions: the current recovery has not retransmitted it yet, and the
+//!   acknowledgement was caused by a packet that departed no earlier than the retransmission that set the recovery
+//!   sequence (the acknowledgement echoes the departure time). In this case the missing packet departed before a packet
+//!   that has already arrived. The published logic lacks the second condition. There, after the loss of a NACK, the
+//!   sender retransmits every packet in flight when the packet before it arrives.
+//! - If `RTO_low` expires with more than N packets in flight, it is extended to `RTO_high`. Here
+//!   [`deadline`](SendRecovery::deadline) is a function of the current number of packets in flight.
 //!
-//! The timer runs from the latest of: cumulative progress, a first packet into an empty flight, a retransmission of the first
-//! missing packet, a timeout.
+//! In one respect the implementation differs from the published logic, which moves the recovery sequence up with
+//! *every* retransmission. With that logic a single late packet or early timeout can keep a long flow in recovery until
+//! its end, with one unnecessary retransmission for each new packet. Here retransmissions without proof of a loss do
+//! not move the recovery sequence.
+//!
+//! The retransmission timer restarts at cumulative progress, at the transmission of a packet while none is in flight,
+//! at a retransmission of the first missing packet, and at a timeout.
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::bitmap::BitWindow;
@@ -28,7 +34,7 @@ use crate::pdu::Stamp;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
-/// Marker of the protocol.
+/// The IRN protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Irn;
 
@@ -43,40 +49,43 @@ impl Protocol for Irn {
     }
 }
 
-/// The bitmap for a flow of `packets`, 0 for a stream: no larger than the flow or the cap needs.
+/// A bitmap for a flow of `packets` packets (0 for a stream), no larger than the flow or the BDP-FC cap requires.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
     let packets = if packets == 0 { u64::MAX } else { packets };
     BitWindow::new(u64::from(cfg.bdp_cap).min(packets) as u32)
 }
 
-/// The data source.
+/// The IRN sender.
 #[derive(Clone, Debug)]
 pub struct IrnSender {
     /// First packet not acknowledged cumulatively.
     first_missing: Psn,
     /// First packet never sent.
     next: Psn,
-    /// In recovery: packets before this one are retransmitted already, or not lost.
+    /// During recovery: every lost packet before this PSN has been retransmitted.
     retransmit_next: Psn,
-    /// In recovery: the recovery sequence.
+    /// During recovery: the recovery sequence.
     recover: Psn,
-    /// In recovery: departure of the retransmission before which `recover` was the last new packet.
+    /// During recovery: departure time of the retransmission that set `recover`.
     recover_since: Stamp,
-    /// Highest packet selectively acknowledged; meaningful while `sacked` has a bit set.
+    /// Highest selectively acknowledged packet; valid only while `sacked` has a set bit.
     highest_sacked: Psn,
     in_recovery: bool,
-    /// `first_missing` must be retransmitted, whatever the bitmap says.
+    /// Whether to retransmit `first_missing` next, even if the bitmap does not prove its loss.
     retransmit_first: bool,
-    /// Packets of the flow not acknowledged cumulatively, sent or not.
+    /// Number of packets of the flow, sent or not, that are not acknowledged cumulatively.
     left: u64,
+    /// Time from which the retransmission timeout counts.
     timer_start: Time,
-    /// Round-trip times, measured for a dynamic timeout only.
+    /// Round-trip times, measured only for a dynamic timeout.
     rtt: RttEstimator,
+    /// Selectively acknowledged packets.
     sacked: BitWindow,
 }
 
 impl IrnSender {
-    /// The next packet known to be lost: not acknowledged, below one that is, and not yet retransmitted.
+    /// The next lost packet: not acknowledged, before a selectively acknowledged packet, and not retransmitted in this
+    /// recovery.
     fn next_lost(&self) -> Option<Psn> {
         if self.sacked.count() == 0 {
             return None;
@@ -89,7 +98,8 @@ impl IrnSender {
         self.sacked.first_clear(from, below as u32)
     }
 
-    /// Acknowledges everything before `expected`, as a packet stamped `stamp` has made known; returns how many packets that is.
+    /// Handles a cumulative acknowledgement of all packets before `expected`, caused by a packet with timestamp
+    /// `stamp`. Returns how many packets it newly acknowledges.
     fn slide(&mut self, now: Time, expected: Psn, stamp: Stamp) -> u32 {
         let count = expected.since(self.first_missing);
         self.sacked.clear(self.first_missing, count);
@@ -120,7 +130,7 @@ impl IrnSender {
     }
 
     fn retransmit(&mut self, now: Time, psn: Psn) -> Pick {
-        // The first retransmission of a recovery, or of one packet after another without proof.
+        // A retransmission without proof of a loss: at the start of a recovery, or after a partial acknowledgement.
         if self.retransmit_first {
             self.recover_since = Stamp::at(now);
         }
@@ -169,7 +179,7 @@ impl SendRecovery for IrnSender {
         let expected = pdu.psn();
         let advance = expected.distance_from(self.first_missing);
         if advance < 0 || advance as u32 > self.in_flight() {
-            return Progress::default(); // stale, or of packets never sent
+            return Progress::default(); // stale, or about packets that were never sent
         }
         let acked = if advance > 0 { self.slide(now, expected, pdu.stamp()) } else { 0 };
         if acked > 0 && cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {
@@ -277,11 +287,13 @@ impl StreamSender for IrnSender {
     }
 }
 
-/// The data sink.
+/// The IRN receiver.
 #[derive(Clone, Debug)]
 pub struct IrnReceiver {
     expected: Psn,
+    /// Number of packets of the flow from `expected` on.
     left: u64,
+    /// Packets after `expected` that have arrived.
     arrived: BitWindow,
 }
 
@@ -306,7 +318,7 @@ impl ReceiveRecovery for IrnReceiver {
             return RxOutcome { reply, discarded: true, ..RxOutcome::default() };
         }
         if ahead as u32 >= self.arrived.capacity() || ahead as u64 >= self.left {
-            // Beyond the cap that both ends agreed on: no place to note it.
+            // The packet is beyond the BDP-FC cap that both ends agreed on, so the bitmap has no bit for it.
             return RxOutcome { discarded: true, ..RxOutcome::default() };
         }
         let new = self.arrived.set(pdu.psn());

@@ -1,7 +1,7 @@
-//! Loss recovery: which packet to send next, and what a receiver answers.
+//! Loss recovery: decides which packet the sender sends next, and which ACK or NACK the receiver returns.
 //!
-//! A protocol is two halves: [`SendRecovery`] at the data source and [`ReceiveRecovery`] at the data sink. Both are plain
-//! state machines over [`Pdu`]s; time comes in as an argument.
+//! A protocol has two halves: [`SendRecovery`] at the sender and [`ReceiveRecovery`] at the receiver. Both are plain
+//! state machines over [`Pdu`]s; the caller passes the time to each function.
 
 mod go_back_n;
 mod irn;
@@ -16,115 +16,120 @@ use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
 use crate::{Pdu, Psn, RxOutcome, Time};
 
-/// A packet that recovery chose to send.
+/// A packet that loss recovery chose to send next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pick {
-    /// Its sequence number.
+    /// PSN of the packet.
     pub psn: Psn,
-    /// Whether it is the flow's last packet.
+    /// Whether it is the last packet of the flow.
     pub last: bool,
-    /// Whether it was sent before.
+    /// Whether it is a retransmission.
     pub retransmission: bool,
-    /// Whether it sets up the connection, and carries no data.
+    /// Whether it is a SYN, which sets up a connection and carries no data.
     pub syn: bool,
 }
 
-/// What an ACK or NACK meant to the sender.
+/// The effect of an ACK or NACK on the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Packets newly acknowledged cumulatively.
+    /// Number of packets that are newly acknowledged cumulatively.
     pub acked: u32,
-    /// A loss was noticed that was not known before.
+    /// Set if the ACK or NACK begins a new recovery episode because of a loss.
     pub loss: Option<LossSignal>,
 }
 
-/// The data source's half of loss recovery.
+/// The sender's half of a loss recovery.
 pub trait SendRecovery: Clone + Send + 'static {
-    /// A flow of `packets` packets begins.
+    /// The state of a flow with `packets` packets.
     fn new(cfg: &FlowConfig, packets: u64) -> Self;
-    /// A flow of `packets` packets begins at `now` on this one's connection, with what this one has learnt of the path. Its first sequence
-    /// number is `cfg`'s, as that of every flow.
+    /// The state of the next flow on the same connection, with `packets` packets, that begins at `now`. It takes over
+    /// measurements of the path, such as the round-trip time. Its first PSN is `cfg.first_psn`, as for every flow.
     fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> Self;
-    /// An ACK or NACK arrived.
+    /// Handles the arrival of an ACK or NACK.
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress;
-    /// Whether [`poll`](SendRecovery::poll) would return a packet, with at most `window` packets in flight.
+    /// Whether [`poll`](SendRecovery::poll) with the same `window` would return a packet.
     fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool;
-    /// Takes the next packet to send.
+    /// Chooses the next packet to send. The congestion control allows at most `window` packets in flight.
     fn poll(&mut self, cfg: &FlowConfig, now: Time, window: u32) -> Option<Pick>;
-    /// When the retransmission timer fires.
+    /// The time at which the retransmission timer fires; `None` if it does not run.
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
-    /// The deadline has passed.
+    /// Handles the expiry of the retransmission timer.
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time);
-    /// Packets sent and not yet acknowledged cumulatively.
+    /// Number of packets sent and not acknowledged cumulatively.
     fn in_flight(&self) -> u32;
-    /// Whether every packet is acknowledged.
+    /// Whether all packets of the flow are acknowledged.
     fn is_complete(&self) -> bool;
 }
 
-/// A source whose flow has no end: it grows.
+/// A sender of a stream: a flow to which packets are added over time.
 pub trait StreamSender: SendRecovery {
-    /// There are `packets` more to send.
+    /// Adds `packets` packets to the end of the stream.
     fn extend(&mut self, packets: u64);
-    /// Only the first `keep` packets that are not acknowledged are to be sent; those after them are forgotten, sent or not.
+    /// Shortens the stream to the first `keep` unacknowledged packets. The sender forgets all packets after them, even
+    /// if it has sent them.
     fn truncate(&mut self, keep: u64);
-    /// Packets sent, at any time, and not acknowledged: those that a reply may speak of.
+    /// Number of packets that were ever sent and are not acknowledged; an ACK or NACK may refer to any of them.
     fn outstanding(&self) -> u32;
-    /// Sends the first packet that is not acknowledged again, though neither a loss nor a timeout says so: the receiver was not ready.
+    /// Retransmits from the first unacknowledged packet on without a loss or timeout, because the receiver was not
+    /// ready (RNR NAK).
     fn resend(&mut self, now: Time);
 }
 
-/// The data sink's half of loss recovery.
+/// The receiver's half of a loss recovery.
 pub trait ReceiveRecovery: Clone + Send + 'static {
-    /// A flow of `packets` packets begins at `now`.
+    /// The state of a flow with `packets` packets that begins at `now`.
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> Self;
-    /// A data packet arrived.
+    /// Handles the arrival of a data packet.
     fn on_data(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome;
-    /// When the sink's own timer fires, if it has one.
+    /// The time at which the receiver's timer fires; `None` if none runs.
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
-    /// The deadline has passed; returns the NACK, or delayed ACK, to send.
+    /// Handles the expiry of the timer; returns the NACK or delayed ACK to send.
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu>;
-    /// Whether everything has arrived.
+    /// Whether all packets of the flow have arrived.
     fn is_complete(&self) -> bool;
-    /// Packets that have not been accepted, and whether the flow's last one is among them.
+    /// Number of packets that the receiver has not accepted yet, and whether the flow's last packet is one of them.
     fn missing(&self) -> (u64, bool);
 }
 
-/// What a sink misses that waits for `left` packets from `expected` on and has taken those of `arrived` among them.
+/// The result of [`ReceiveRecovery::missing`] for a receiver that expects `left` packets from `expected` on, of which
+/// it has accepted the packets set in `arrived`.
 fn missing(expected: Psn, left: u64, arrived: &BitWindow) -> (u64, bool) {
     let last_arrived =
         left > 0 && left <= u64::from(arrived.capacity()) && arrived.get(expected.plus((left - 1) as u32));
     (left - u64::from(arrived.count()), left > 0 && !last_arrived)
 }
 
-/// A sink whose flow has no end.
+/// A receiver of a stream: a flow to which packets are added over time.
 pub trait StreamReceiver: ReceiveRecovery {
-    /// The first packet that has not arrived.
+    /// The expected PSN: that of the first packet that has not arrived.
     fn expected(&self) -> Psn;
-    /// What [`on_data`](ReceiveRecovery::on_data) would make of packet `psn`.
+    /// Classifies packet `psn` as [`on_data`](ReceiveRecovery::on_data) would treat it, without changing the state.
     fn foresee(&self, psn: Psn) -> Arrival;
 }
 
-/// What a packet is to a receiver.
+/// How a receiver treats a packet, by its position relative to the expected PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// The one that is expected.
+    /// The packet has the expected PSN.
     InOrder,
-    /// Ahead of it, and kept.
+    /// The packet is after the expected PSN, and the receiver accepts it.
     Ahead,
-    /// Ahead of it, and of no use: not kept, or kept already.
+    /// The packet is after the expected PSN, and the receiver discards it because it does not keep out-of-order packets
+    /// or has it already.
     Useless,
-    /// Before it: a duplicate.
+    /// The packet is before the expected PSN: a duplicate.
     Duplicate,
 }
 
-/// A pair of halves that belong together.
+/// A loss recovery protocol: the types of its sender and receiver.
 pub trait Protocol: Clone + Send + 'static {
-    /// The data source.
+    /// The sender's half.
     type Sender: SendRecovery;
-    /// The data sink.
+    /// The receiver's half.
     type Receiver: ReceiveRecovery;
-    /// Whether the source learns from acknowledgements that everything arrived. If not, its state ends with the sink's.
+    /// Whether the sender learns from acknowledgements that all packets have arrived. If not, the owner must drop the
+    /// sender when the receiver is complete.
     fn sender_learns_completion(cfg: &FlowConfig) -> bool;
-    /// Whether the sink may have timers of its own.
+    /// Whether the receiver uses a timer.
     fn receiver_has_timer(cfg: &FlowConfig) -> bool;
 }

@@ -1,37 +1,43 @@
-//! TCP, the transport under iWARP: byte-counted congestion window, loss recovery with or without selective acknowledgements.
+//! TCP, the transport under iWARP: a congestion window in bytes, and loss recovery with or without selective
+//! acknowledgements.
 //!
-//! | what | after |
+//! | mechanism | standard |
 //! |---|---|
 //! | slow start, congestion avoidance, fast retransmit, fast recovery, initial window | RFC 5681 |
 //! | limited transmit | RFC 3042 |
-//! | recovery with selective acknowledgements: scoreboard, `pipe`, what to send next | RFC 6675 |
-//! | recovery without: NewReno, with the "impatient" timer of its section 4 | RFC 6582 |
+//! | loss recovery with SACK: scoreboard, `pipe`, choice of the next segment | RFC 6675 |
+//! | loss recovery without SACK: NewReno, with the "impatient" timer of its section 4 | RFC 6582 |
 //! | retransmission timer, round-trip time | RFC 6298, RFC 7323 section 4 |
-//! | acknowledgements, at once or delayed | RFC 5681 section 4.2 |
+//! | immediate and delayed acknowledgements | RFC 5681 section 4.2 |
 //!
-//! The source has all its data from the start, so every segment but the flow's last is full and sequence numbers count
-//! segments. Windows count bytes; there the last segment counts as a full one.
+//! The sender has all data of a flow from the start, so every segment except the last is full, and sequence numbers
+//! count segments. Windows count bytes, and count the last segment as a full one.
 //!
-//! Where the standards leave a choice or the model simplifies:
+//! Where the standards leave a choice, or the model simplifies them:
 //!
-//! - *Acknowledgements.* An arrival out of order is answered at once by a NACK descriptor: a duplicate acknowledgement with one
-//!   SACK block, the one that holds the arrival and up to 255 segments right below it (RFC 2018 wants this block first). The
-//!   blocks that a real option repeats after it were each reported by the arrivals that made them: only a lost
-//!   acknowledgement makes a difference, and mostly the next one of the same block repairs it. Duplicate data earns a plain
-//!   acknowledgement; without `sack`, all acknowledgements are plain.
-//! - *Round-trip time.* Every packet carries its departure time and every acknowledgement echoes one, so retransmissions give
-//!   valid measurements. As in RFC 7323 section 4.3, only acknowledgements of new data are measured, and a delayed one echoes
-//!   the oldest segment that it covers. A duplicate acknowledgement echoes the segment that caused it, not the last one in order:
-//!   the sender measures it only if the acknowledgement of that one was lost, and then it is a true round trip.
-//! - *After a timeout* selective acknowledgements stay valid (RFC 6675 section 5.1), unless the first missing segment is among
-//!   them: then the receiver has dropped data and all are forgotten. Everything else below the recovery point counts as lost and
-//!   is sent again in slow start.
-//! - *FlightSize*, where `ssthresh` is set, leaves out what limited transmit sent: it is at most the congestion window. A timeout
-//!   during fast recovery is of the window that was halved already, and does not halve it again.
-//! - *Growth* follows RFC 5681, equations 2 and 3, per acknowledgement of new data, up to the receive window.
-//! - *Connection setup* is a SYN and its answer; the third segment is the first one with data. Since the answer is measured, a
-//!   lost SYN does not force a longer timeout on the data (RFC 6298, rule 5.7); the initial window is one segment then (RFC
-//!   5681 section 3.1).
+//! - *Acknowledgements.* The receiver responds to an out-of-order segment immediately with a NACK descriptor. It stands
+//!   for a duplicate acknowledgement with one SACK block, which contains the segment and up to 255 segments immediately
+//!   before it; RFC 2018 requires this block to be the first. A real SACK option repeats older blocks after the first.
+//!   The model omits them, because earlier NACKs have reported each of them. The omission matters only if such a NACK
+//!   was lost, and usually the next NACK for the same block repairs it. Duplicate data triggers an acknowledgement
+//!   without SACK block. If `sack` is off, no acknowledgement has a SACK block.
+//! - *Round-trip time.* Every segment carries its departure time and every acknowledgement echoes one, so
+//!   retransmissions give valid measurements. As in RFC 7323 section 4.3, the sender measures only acknowledgements of
+//!   new data, and a delayed acknowledgement echoes the oldest segment that it acknowledges. A duplicate
+//!   acknowledgement echoes the segment that caused it, not the last segment in order. The sender uses that time only
+//!   if the acknowledgement of the last segment in order was lost; it is a correct round-trip time.
+//! - *After a timeout* selective acknowledgements stay valid (RFC 6675 section 5.1), unless the first missing segment
+//!   is selectively acknowledged. In that case the receiver has discarded data, and the sender forgets all selective
+//!   acknowledgements. All other segments before the recovery point count as lost, and the sender retransmits them in
+//!   slow start.
+//! - *FlightSize*, from which `ssthresh` is computed, excludes segments sent by limited transmit, so it is at most the
+//!   congestion window. A timeout during fast recovery does not halve the window again, because the recovery has halved
+//!   it already.
+//! - *Growth* of the window follows RFC 5681, equations 2 and 3, per acknowledgement of new data, up to the receive
+//!   window.
+//! - *Connection setup* consists of a SYN and a SYN-ACK; the third segment already carries data. The SYN-ACK gives a
+//!   round-trip time measurement, so a lost SYN does not increase the timeout of data (RFC 6298, rule 5.7). After a
+//!   lost SYN the initial window is one segment (RFC 5681 section 3.1).
 
 mod receiver;
 mod scoreboard;
@@ -44,7 +50,7 @@ use super::Protocol;
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 
-/// Marker of the protocol.
+/// The TCP protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp;
 
@@ -59,7 +65,7 @@ impl Protocol for Tcp {
     }
 }
 
-/// The bitmap for a flow of `packets`: no larger than the flow or the receive window needs.
+/// A bitmap for a flow of `packets` packets, no larger than the flow or the receive window requires.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
     BitWindow::new(u64::from(cfg.tcp.receive_window_segments(cfg.mtu)).min(packets) as u32)
 }

@@ -1,8 +1,8 @@
 //! Both halves of one flow, joined by a lossy pipe, under virtual time.
 //!
-//! The pipe sends one data packet per `packet` of time and delivers it `delay` after its last bit; replies take `delay` and no
-//! time of their own. A lone data packet and its ACK therefore take `packet + 2 * delay`. At one instant, arrivals come
-//! first, then timers, then the wire: what happens does not depend on how events are stored.
+//! The pipe sends one data packet per `packet` of time and delivers it `delay` after its last bit; replies take `delay`
+//! and no time of their own. A lone data packet and its ACK therefore take `packet + 2 * delay`. At one instant,
+//! arrivals come first, then timers, then the wire: what happens does not depend on how events are stored.
 #![allow(dead_code, unused_imports)] // every test file uses another part of it
 
 mod faults;

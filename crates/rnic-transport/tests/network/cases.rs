@@ -49,14 +49,14 @@ fn classes() -> impl Strategy<Value = Vec<BufferClass>> {
 
 fn nics() -> impl Strategy<Value = NicConfig> {
     let scan = prop::sample::select(vec![0u64, 300, 5_000]);
-    (classes(), classes(), any::<bool>(), scan, 3u32..8).prop_map(|(tx, rx, shortest, scan_ns, most_timeouts)| {
+    (classes(), classes(), any::<bool>(), scan, 3u32..8).prop_map(|(tx, rx, shortest, scan_ns, max_timeouts)| {
         NicConfig {
             tx_buffers: tx,
             rx_buffers: rx,
             order: if shortest { Order::ShortestFirst } else { Order::RoundRobin },
-            timer_scan: Time::from_ns(scan_ns),
-            most_timeouts,
-            garbage: Time::from_us(7 * (u64::from(most_timeouts) + 2)),
+            timer_granularity: Time::from_ns(scan_ns),
+            max_timeouts,
+            rx_timeout: Time::from_us(7 * (u64::from(max_timeouts) + 2)),
             ..NicConfig::default()
         }
     })

@@ -1,8 +1,9 @@
 //! NICs of messages around one switch, under virtual time.
 //!
-//! A NIC's address is its number. Its wire takes a packet at a time; the switch queues without limit in front of each NIC's link, which is
-//! as fast, and writes telemetry. In bad weather packets are lost, trimmed, sent back, late and doubled, until it clears. At one instant arrivals come
-//! first, then timers, then the wires: what happens does not depend on how events are stored.
+//! A NIC's address is its number. Its wire takes a packet at a time; the switch queues without limit in front of each
+//! NIC's link, which is as fast, and writes telemetry. In bad weather packets are lost, trimmed, sent back, late and
+//! doubled, until it clears. At one instant arrivals come first, then timers, then the wires: what happens does not
+//! depend on how events are stored.
 #![allow(dead_code)] // every test file uses another part of it
 
 pub(crate) mod cases;
@@ -49,7 +50,7 @@ pub(crate) struct Planned {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Sent,
-    GaveUp,
+    Aborted,
 }
 
 /// What became of a message.
@@ -258,7 +259,7 @@ impl<P: Pipeline> Network<P> {
         while let Some(event) = self.hosts[host as usize].nic.poll_event() {
             let (tag, outcome) = match event {
                 NicEvent::Sent { tag } => (tag, Outcome::Sent),
-                NicEvent::GaveUp { tag } => (tag, Outcome::GaveUp),
+                NicEvent::Aborted { tag } => (tag, Outcome::Aborted),
                 NicEvent::Timeout { .. } => continue,
                 NicEvent::ReceiveExpired { src_ip, tx_msg_id } => {
                     self.records[self.names[&(src_ip, tx_msg_id)]].expired = true;
@@ -292,7 +293,7 @@ impl<P: Pipeline> Network<P> {
         self.totals.data += u64::from(!packet.is_control);
         self.totals.resent += u64::from(packet.is_rtx);
         if !packet.is_control {
-            self.log.push((self.now, from, packet.band, packet.is_rtx));
+            self.log.push((self.now, from, packet.priority, packet.is_rtx));
         }
         if let Some(trace) = &mut self.trace {
             trace.push((self.now, from, packet));

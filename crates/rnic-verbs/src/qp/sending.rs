@@ -71,7 +71,7 @@ pub(crate) struct Stamps {
 struct Departure {
     first: Stamp,
     last: Stamp,
-    /// How often it left before the last time, at most [`Bth::MOST_ATTEMPTS`].
+    /// How often it left before the last time, at most [`Bth::MAX_ATTEMPTS`].
     attempt: u8,
 }
 
@@ -91,7 +91,7 @@ impl Stamps {
         let packet = &mut self.packets[at];
         *packet = match again {
             false => Departure { first: now, last: now, attempt: 0 },
-            true => Departure { last: now, attempt: (packet.attempt + 1).min(Bth::MOST_ATTEMPTS), ..*packet },
+            true => Departure { last: now, attempt: (packet.attempt + 1).min(Bth::MAX_ATTEMPTS), ..*packet },
         };
         packet.attempt
     }

@@ -1,5 +1,5 @@
-//! Packets of every kind.
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! Generators of packets with every opcode.
+#![allow(dead_code, reason = "no test uses all of these functions")]
 
 use proptest::prelude::*;
 use rnic_wire::{
@@ -7,8 +7,8 @@ use rnic_wire::{
     RecvEth, Reth, SackEth, SendEth, Service, Syndrome,
 };
 
-/// Headers of this opcode, whose extension headers are filled from `words`: which ones, is read off the specification's table of
-/// operations and not from the code under test.
+/// Headers with this opcode and with extension headers filled from `words`. The choice of extension headers repeats the
+/// specification's table of operations instead of using the code under test.
 pub(crate) fn headers_of(opcode: Opcode, words: [u32; 14]) -> Headers {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = words;
     let long = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
@@ -48,7 +48,7 @@ pub(crate) fn headers_of(opcode: Opcode, words: [u32; 14]) -> Headers {
     }
 }
 
-/// A length of payload that the opcode admits, in place of `wish`.
+/// The payload length nearest to `wish` that the opcode allows.
 pub(crate) fn payload_len(opcode: Opcode, wish: usize) -> usize {
     match opcode.payload_rule() {
         PayloadRule::Empty => 0,
@@ -59,7 +59,7 @@ pub(crate) fn payload_len(opcode: Opcode, wish: usize) -> usize {
     }
 }
 
-/// Any headers and a payload that they admit.
+/// Arbitrary headers with a payload that their opcode allows.
 pub(crate) fn any_packet() -> impl Strategy<Value = (Headers, Vec<u8>)> {
     let opcode = (0..Opcode::ALL.len()).prop_map(|at| Opcode::ALL[at]);
     let flags = any::<[bool; 5]>();
@@ -67,7 +67,7 @@ pub(crate) fn any_packet() -> impl Strategy<Value = (Headers, Vec<u8>)> {
     (opcode, any::<[u32; 14]>(), flags, numbers, proptest::collection::vec(any::<u8>(), 0..300)).prop_map(
         |(opcode, words, [solicited, migrated, fecn, becn, ack_request], (pkey, dest_qp, psn), mut payload)| {
             let mut headers = headers_of(opcode, words);
-            let attempt = if opcode.service() == Service::Irn { words[0] as u8 & Bth::MOST_ATTEMPTS } else { 0 };
+            let attempt = if opcode.service() == Service::Irn { words[0] as u8 & Bth::MAX_ATTEMPTS } else { 0 };
             headers.bth =
                 Bth { opcode, solicited, migrated, pad: 0, pkey, fecn, becn, dest_qp, ack_request, attempt, psn };
             payload.resize(payload_len(opcode, payload.len()), 7);

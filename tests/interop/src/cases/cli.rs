@@ -1,4 +1,4 @@
-//! The command `rnic` against the kernel, on real sockets: the cable ends in a network namespace of this machine.
+//! The command `rnic` against the kernel, on real sockets: the link ends in a network namespace of this machine.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;

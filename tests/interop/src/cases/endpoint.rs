@@ -89,7 +89,7 @@ fn check(outcome: &Outcome, output: &str, device: &Device, lossy: bool) -> Resul
     let counters = device.counters();
     ensure!(counters.driver.bad_icrc == 0, "{} packets had a wrong ICRC", counters.driver.bad_icrc);
     let again = counters.verbs.retransmitted;
-    ensure!(lossy == (again > 0), "{again} packets were sent again: {:?}", counters.verbs);
+    ensure!(lossy == (again > 0), "{again} packets were retransmitted: {:?}", counters.verbs);
     Ok(())
 }
 

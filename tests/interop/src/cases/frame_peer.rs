@@ -1,5 +1,5 @@
-//! Our side of the cable, proved by a peer that knows one thing: to play ibv_rc_pingpong with messages of one packet. It also
-//! finds out what the kernel answers to wrong packets.
+//! Our side of the link, proved by a peer that knows one thing: to play ibv_rc_pingpong with messages of one packet. It
+//! also finds out what the kernel answers to wrong packets.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -204,8 +204,8 @@ impl Peer {
         }
     }
 
-    /// The next acknowledgement as its PSN and its extended transport header; `None` if none comes in this time. Messages of the
-    /// guest are acknowledged meanwhile.
+    /// The next acknowledgement as its PSN and its extended transport header; `None` if none comes in this time.
+    /// Messages of the guest are acknowledged meanwhile.
     fn answer(&self, port: &mut FramePort, patience: Duration) -> Result<Option<(u32, u32)>> {
         let deadline = Instant::now() + patience;
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {

@@ -1,4 +1,4 @@
-//! The bed's own proof: two guests on one cable. What crosses it becomes the captures in `tests/interop/captures`.
+//! The bed's own proof: two guests on one link. What crosses it becomes the captures in `tests/interop/captures`.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -12,7 +12,7 @@ use crate::roce::icrc_is_right;
 pub(super) const CASES: &[Case] = &[
     Case { name: "kernel-pingpong", about: "RC, UC and UD pingpong between two guests, IPv4 and IPv6", run: pingpong },
     Case { name: "kernel-perftest", about: "write, read, send and atomics between two guests", run: perftest },
-    Case { name: "kernel-large-mtu", about: "a path MTU of 4096 on a cable of 9000", run: large_mtu },
+    Case { name: "kernel-large-mtu", about: "a path MTU of 4096 on a link of 9000", run: large_mtu },
     Case { name: "kernel-rdma-cm", about: "rping between two guests, connected by rdma_cm", run: rdma_cm },
     Case { name: "kernel-loss", about: "two guests recover from lost frames", run: loss },
     Case { name: "kernel-receiver-not-ready", about: "one guest sends faster than the other posts", run: not_ready },

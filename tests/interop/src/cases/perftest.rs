@@ -1,7 +1,7 @@
 //! rnic's endpoint against the kernel, with perftest on the kernel's side.
 //!
-//! Every run ends with a look at the bytes of both sides. perftest fills its memory with `rand` from the time in seconds, so all its
-//! bytes are known; what it has got is read from its process while it waits for us.
+//! Every run ends with a look at the bytes of both sides. perftest fills its memory with `rand` from the time in
+//! seconds, so all its bytes are known; what it has got is read from its process while it waits for us.
 
 use crate::bench::{Bench, Case};
 use crate::endpoint::device;
@@ -51,7 +51,7 @@ const ALL: [Op; 5] = [Op::Write, Op::Read, Op::Send, Op::FetchAdd, Op::CompareSw
 const SIZE: u32 = 1_002;
 const PAGE: usize = 4_096;
 
-/// A guest and our device on its cable.
+/// A guest and our device on its link.
 struct Setup {
     guest: Guest,
     device: Device,
@@ -322,7 +322,8 @@ fn not_ready(bench: &Bench) -> Result<()> {
     let run = Run::new(Op::Send, Role::Server);
     let counters = setup.run(&Run { options: Options { receives: 1, ..run.options }, ..run })?;
     ensure!(counters.rnr_naks_sent > 0, "we never were without a receive: {counters:?}");
-    // With one receive perftest's places are in another order: one message fills more than half of its buffer, and all lie at the front.
+    // With one receive perftest's places are in another order: one message fills more than half of its buffer, and all
+    // lie at the front.
     let run = Run::new(Op::Send, Role::Client);
     let counters = setup.run(&Run { options: Options { size: 3_000, ..run.options }, extra: "-r 1", ..run })?;
     ensure!(counters.rnr_naks_received > 0, "perftest never was without a receive: {counters:?}");
@@ -358,8 +359,8 @@ fn loss_atomics(bench: &Bench) -> Result<()> {
     loss(bench, &[(Op::FetchAdd, Role::Client), (Op::FetchAdd, Role::Server), (Op::CompareSwap, Role::Server)])
 }
 
-/// One fault of frame `number`: of ours if `outgoing`. Messages go one at a time, so that no later packet tells of a loss but those
-/// of the same message.
+/// One fault of frame `number`: of ours if `outgoing`. Messages go one at a time, so that no later packet tells of a
+/// loss but those of the same message.
 fn one_fault(setup: &mut Setup, op: Op, ours: Role, outgoing: bool, number: u64, fault: Fault) -> Result<Verbs> {
     let script = Faults::script([(number, fault)]);
     let (out, into) = if outgoing { (script, Faults::None) } else { (Faults::None, script) };
@@ -378,7 +379,7 @@ fn lose_asking(bench: &Bench, op: Op, packets: [(bool, u64); 4]) -> Result<()> {
     let mut setup = Setup::new(bench, Gid::Ipv4)?;
     for (outgoing, number) in packets {
         let counters = one_fault(&mut setup, op, Role::Client, outgoing, number, Fault::Drop)?;
-        ensure!(counters.retransmitted > 0, "{op:?}, frame {number}: nothing was sent again: {counters:?}");
+        ensure!(counters.retransmitted > 0, "{op:?}, frame {number}: nothing was retransmitted: {counters:?}");
     }
     Ok(())
 }
@@ -395,7 +396,8 @@ fn lost_reads_asking(bench: &Bench) -> Result<()> {
 
 fn lost_writes_answering(bench: &Bench) -> Result<()> {
     let mut setup = Setup::new(bench, Gid::Ipv4)?;
-    // What follows a hole gets a NAK; what was taken and comes again is a duplicate. A lost last packet leaves no trace here.
+    // What follows a hole gets a NAK; what was taken and comes again is a duplicate. A lost last packet leaves no trace
+    // here.
     for (outgoing, number, naks, duplicates) in
         [(false, 0, true, false), (false, 1, true, false), (false, 3, false, false), (true, 0, false, true)]
     {

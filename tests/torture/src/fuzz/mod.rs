@@ -1,28 +1,29 @@
-//! Inputs that no sane peer or application makes: there must be no panic, no touched byte that was not granted, no wrong completion.
+//! Fuzzing with invalid inputs: there must be no panic, no access to memory without permission, and no wrong
+//! completion.
 
 pub mod p4;
 pub mod packets;
 pub mod verbs;
 
-/// What a run has done.
+/// The results of a run.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Steps.
+    /// Steps executed.
     pub steps: u64,
-    /// Packets handed in, and those of them that were taken.
+    /// Packets that arrived.
     pub packets: u64,
-    /// Packets that were taken.
+    /// Packets that were accepted.
     pub taken: u64,
-    /// Work requests completed with success.
+    /// Work requests completed successfully.
     pub completed: u64,
     /// Work requests that failed.
     pub failed: u64,
-    /// Queue pairs that went into error and began again.
+    /// Queue pairs that entered the error state and were reset.
     pub restarted: u64,
 }
 
 impl Summary {
-    /// The sum of both.
+    /// Returns the sum of two summaries.
     pub fn plus(self, other: Summary) -> Summary {
         Summary {
             steps: self.steps + other.steps,

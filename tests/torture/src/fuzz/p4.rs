@@ -1,4 +1,5 @@
-//! P4 programs that are right, nearly right, or noise: the compiler takes them or says what is wrong, and what it takes runs.
+//! P4 programs that are correct, nearly correct, or random text: the compiler accepts a program or reports errors, and
+//! accepted programs run.
 
 use crate::network::Dice;
 use rnic_nano::cost::{Hardware, analyse};
@@ -13,14 +14,14 @@ use rnic_transport::message::{
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Programs to begin with.
+/// The programs that the fuzzer mutates.
 const PROGRAMS: &[&str] = &[
     include_str!("../../../../crates/rnic-nano/tests/accepted/receiver_driven.p4"),
     include_str!("../../../../crates/rnic-nano/tests/accepted/every_construct.p4"),
     include_str!("../../../../crates/rnic-nano/tests/programs/scheduled.p4"),
 ];
 
-/// What else may be put in.
+/// Additional words that the fuzzer inserts.
 const WORDS: &[&str] = &[
     "abstract",
     "action",
@@ -141,26 +142,26 @@ const WORDS: &[&str] = &[
     "exit;",
 ];
 
-/// Constants that may be given other values.
-const CONSTANTS: &[&str] = &["REGISTERS", "DATA_BAND", "LIMIT", "WIDE", "FLAG", "SIGNED", "DATA", "NONE"];
+/// Constants whose values the fuzzer replaces.
+const CONSTANTS: &[&str] = &["REGISTERS", "DATA_PRIORITY", "LIMIT", "WIDE", "FLAG", "SIGNED", "DATA", "NONE"];
 
-/// What a run has done.
+/// The results of a run.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Programs.
+    /// Programs tried.
     pub programs: u64,
-    /// Those whose syntax was taken.
+    /// Programs without syntax errors.
     pub parsed: u64,
-    /// Those that were compiled.
+    /// Programs that compiled.
     pub compiled: u64,
-    /// Packets that these have handled.
+    /// Packets that the compiled programs processed.
     pub packets: u64,
-    /// What these have said to the fixed blocks.
+    /// Events that the compiled programs sent to the fixed-function blocks.
     pub events: u64,
 }
 
 impl Summary {
-    /// The sum of both.
+    /// Returns the sum of two summaries.
     pub fn plus(self, other: Summary) -> Summary {
         Summary {
             programs: self.programs + other.programs,
@@ -172,10 +173,10 @@ impl Summary {
     }
 }
 
-/// Compiles at most `steps` programs, as `dice` choose, until they are used up.
+/// Compiles at most `steps` random programs, until the choices of `dice` are used up.
 ///
 /// # Errors
-/// What is wrong, and with which program.
+/// A description of the violation, with the program.
 pub fn run(mut dice: Dice, steps: u64) -> Result<Summary, String> {
     let mut summary = Summary::default();
     for _ in 0..steps {
@@ -189,10 +190,10 @@ pub fn run(mut dice: Dice, steps: u64) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// Compiles one program and lets it handle packets that follow from a number.
+/// Compiles a program and lets it process packets, which derive from the number `packets`.
 ///
 /// # Errors
-/// What is wrong, and the program.
+/// A description of the violation, with the program.
 pub fn check(program: &str, packets: u64) -> Result<Summary, String> {
     let checked = catch_unwind(AssertUnwindSafe(|| compile_and_run(program, &mut Dice::new(packets))));
     let checked = checked.unwrap_or_else(|panic| {
@@ -227,7 +228,8 @@ fn compile_and_run(program: &str, dice: &mut Dice) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// A few packets both ways; how many, and what the fixed blocks heard.
+/// Processes a few packets in both directions; returns the number of packets, and of events at the fixed-function
+/// blocks.
 fn handle_packets<const N: usize>(program: &Program, dice: &mut Dice) -> Result<(u64, u64), String> {
     let nic = NicParameters {
         ip: 1,
@@ -295,7 +297,7 @@ fn any_departure(dice: &mut Dice) -> Departure {
     }
 }
 
-/// Fixed blocks that answer anything.
+/// Fixed-function blocks that return random results.
 struct AnyBlocks {
     dice: Dice,
     events: u64,
@@ -324,7 +326,7 @@ impl Blocks for AnyBlocks {
     }
 }
 
-/// A refusal says something, of places that there are.
+/// Checks that all errors have a message, and a span within the source files.
 fn check_errors(rejected: &Rejected) -> Result<(), String> {
     let Rejected { errors, sources } = rejected;
     if errors.is_empty() || errors.len() > 20 {
@@ -347,7 +349,7 @@ fn lies_in(span: Span, sources: &SourceMap) -> bool {
     file.is_some_and(|file| file.text.get(span.start as usize..span.end as usize).is_some())
 }
 
-/// One of the programs, with some changes.
+/// Returns one of the programs with some mutations.
 fn nearly_a_program(dice: &mut Dice) -> String {
     let mut pieces = pieces(dice.pick(PROGRAMS));
     let most = if dice.chance(400) { 3 } else { 10 };
@@ -402,7 +404,8 @@ fn change(pieces: &mut Vec<&'static str>, dice: &mut Dice) {
     }
 }
 
-/// A word for a word, a number for a number, a sign for a sign: the syntax often stays right.
+/// Replaces a word by a word, a number by a number, and an operator by an operator, so that the syntax often stays
+/// valid.
 fn replace_alike(pieces: &mut [&'static str], at: usize, dice: &mut Dice) {
     let Some(old) = pieces.get(at).copied() else { return };
     let start = dice.below(pieces.len() as u64) as usize;
@@ -422,7 +425,7 @@ fn kind(piece: &str) -> u8 {
     }
 }
 
-/// A program's words and what stands between them.
+/// Splits a program into words and the text between them.
 fn pieces(program: &'static str) -> Vec<&'static str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut pieces = Vec::new();

@@ -1,7 +1,7 @@
-//! A connected queue pair, fed with packets that are valid, nearly valid, repeated, or noise.
+//! Fuzzes a connected queue pair with packets that are valid, nearly valid, duplicated, or random bytes.
 //!
-//! Both ends work for real, so that there is something to damage. After every step: what receives and reads are outstanding may change
-//! where they lie; a region that the peer may write may change; nothing else does. A work request completes at most once.
+//! Both ends also do real work, so that there is state to damage. After every step, only memory of outstanding
+//! receives and reads, and regions that the peer may write, may have changed. A work request completes at most once.
 
 use super::Summary;
 use crate::network::Dice;
@@ -18,25 +18,25 @@ use rnic_wire::{
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-/// Bytes of a region.
+/// Size of a region in bytes.
 const REGION: usize = 4_096;
-/// Places for receives and answers, their size, and the gap behind each.
+/// Number of buffers for receives and results; below it their size, and the gap after each buffer.
 const PLACES: usize = 8;
 const PLACE: usize = 700;
 const GAP: usize = 60;
 
-/// Runs at most `steps` steps, as `dice` choose, until they are used up.
+/// Runs at most `steps` steps, until the choices of `dice` are used up.
 ///
 /// # Errors
-/// What is wrong.
+/// A description of the violation.
 pub fn run(dice: Dice, steps: u64) -> Result<Summary, String> {
     run_with(dice, steps, || ())
 }
 
-/// The same, with a look from outside after every step.
+/// Runs like [`run`], and calls `look` after every step.
 ///
 /// # Errors
-/// What is wrong.
+/// A description of the violation.
 pub fn run_with(dice: Dice, steps: u64, mut look: impl FnMut()) -> Result<Summary, String> {
     let mut fuzz = Fuzz::new(dice);
     for step in 0..steps {
@@ -49,16 +49,16 @@ pub fn run_with(dice: Dice, steps: u64, mut look: impl FnMut()) -> Result<Summar
     Ok(fuzz.summary)
 }
 
-/// A region whose bytes nobody may change, or everybody.
+/// A memory region whose bytes either nobody or the peer may change.
 struct Region {
     info: MrInfo,
     fixed: Option<Vec<u8>>,
 }
 
-/// Memory in places, of which those in use may change.
+/// Memory divided into buffers, of which only those in use may change.
 struct Places {
     info: MrInfo,
-    /// The bytes as they were when the last one was given back.
+    /// The expected bytes, updated whenever a buffer is released.
     bytes: Vec<u8>,
     used: [bool; PLACES],
 }
@@ -76,7 +76,7 @@ struct Side {
     regions: Vec<Region>,
     receives: Places,
     answers: Places,
-    /// Sends that are not completed: their places for answers.
+    /// The outstanding sends, each with the index of its result buffer.
     sends: BTreeMap<u64, Option<usize>>,
 }
 
@@ -86,7 +86,7 @@ struct Fuzz {
     service: Service,
     mtu: u32,
     sides: [Side; 2],
-    /// Packets on their way, with the side they go to, and some of the past.
+    /// Packets in flight with their destinations; and some earlier packets.
     wire: VecDeque<(usize, Vec<u8>)>,
     past: Vec<(usize, Vec<u8>)>,
     next_id: u64,
@@ -108,7 +108,7 @@ impl Fuzz {
         fuzz
     }
 
-    /// RESET to RTS, both sides.
+    /// Brings both sides from RESET to RTS.
     fn connect(&mut self) {
         for at in 0..2 {
             self.sides[at].psn = self.dice.word() as u32 & 0xff_ffff;
@@ -166,7 +166,7 @@ impl Fuzz {
         self.restart()
     }
 
-    /// What the sides have to send goes on its way; what cannot wait longer is lost.
+    /// Puts the packets that both sides have to send into flight; drops packets beyond the capacity.
     fn drain(&mut self) {
         for from in 0..2 {
             for _ in 0..4 {
@@ -192,7 +192,7 @@ impl Fuzz {
         self.summary.taken += u64::from(taken.is_ok());
     }
 
-    /// The next packet arrives, mostly as it is.
+    /// Delivers the next packet, usually unchanged.
     fn deliver(&mut self) {
         let Some((to, mut bytes)) = self.wire.pop_front() else { return };
         if self.past.len() < 64 {
@@ -214,7 +214,7 @@ impl Fuzz {
         self.hand_in(to, &bytes);
     }
 
-    /// A packet of the past arrives once more, perhaps changed.
+    /// Delivers an earlier packet again, possibly changed.
     fn repeat(&mut self) {
         if self.past.is_empty() {
             return;
@@ -243,7 +243,7 @@ impl Fuzz {
         }
     }
 
-    /// A packet with other fields that are still well formed.
+    /// Changes fields of a packet; the packet stays well-formed.
     fn change(&mut self, to: usize, bytes: &[u8]) -> Vec<u8> {
         let Ok(packet) = Packet::parse(bytes) else { return bytes.to_vec() };
         let mut headers = packet.headers;
@@ -268,7 +268,7 @@ impl Fuzz {
         self.build(to, headers, len)
     }
 
-    /// A request or reply made up from nothing, near the PSN that is expected.
+    /// Forges a request or response with a PSN near the expected one.
     fn forge(&mut self, to: usize) {
         let opcode = self.opcode();
         let near = self.near(to);
@@ -279,7 +279,7 @@ impl Fuzz {
         self.hand_in(to, &bytes);
     }
 
-    /// A PSN near one that a packet of the past had.
+    /// Returns a PSN near that of an earlier packet.
     fn near(&mut self, to: usize) -> u32 {
         let mut psn = self.sides[1 - to].psn;
         if !self.past.is_empty() {
@@ -329,12 +329,12 @@ impl Fuzz {
         }
     }
 
-    /// Bytes of a packet with the extension headers that its opcode asks for; those that are missing are made up.
+    /// Builds a packet with the extension headers that its opcode requires; missing headers are random.
     fn build(&mut self, to: usize, headers: Headers, len: usize) -> Vec<u8> {
         let opcode = headers.bth.opcode;
         let mut fresh = Headers::new(headers.bth);
         self.fill_in(to, &mut fresh, len as u32);
-        // What was there stays.
+        // Headers of the original packet stay.
         fresh.reth = fresh.reth.map(|made_up| headers.reth.unwrap_or(made_up));
         fresh.atomic = fresh.atomic.map(|made_up| headers.atomic.unwrap_or(made_up));
         fresh.aeth = fresh.aeth.map(|made_up| headers.aeth.unwrap_or(made_up));
@@ -438,12 +438,12 @@ impl Fuzz {
         Aeth { syndrome, msn: self.dice.below(64) as u32 }
     }
 
-    /// Memory of side `at` as a peer may name it: right, nearly right, wrong.
+    /// Returns an address and a key of side `at` as a peer may use them: right, nearly right, or wrong.
     fn remote(&mut self, at: usize) -> (u64, u32) {
         let side = &self.sides[at];
         let infos: Vec<MrInfo> =
             side.regions.iter().map(|region| region.info).chain([side.receives.info, side.answers.info]).collect();
-        // The first two admit what their names say.
+        // The first two regions permit the operations that their names say.
         let info = if self.dice.chance(700) { infos[self.dice.below(2) as usize] } else { self.dice.pick(&infos) };
         let offset = match self.dice.below(8) {
             0 => info.len.wrapping_sub(self.dice.below(600)),
@@ -511,10 +511,10 @@ impl Fuzz {
         Ok(())
     }
 
-    /// Something else that an application may do at any time.
+    /// Executes another verb that an application may call at any time.
     fn verb(&mut self, at: usize) {
         let Side { device, qpn, send_cq, recv_cq, srq, regions, .. } = &mut self.sides[at];
-        // Whether it is possible now does not matter.
+        // The verb may fail in the current state.
         let _ = match self.dice.below(7) {
             0 => device.to_sqd(*qpn),
             1 => device.to_rts(*qpn, SendAttributes::default(), self.now),
@@ -523,7 +523,7 @@ impl Fuzz {
             4 => srq.map_or(Ok(()), |srq| device.arm_srq(srq, 4)),
             5 => device.rekey(regions[0].info.id).map(|info| regions[0].info = info),
             _ => {
-                // The region that is open goes away in the middle, and another takes its place.
+                // The region that the peer may write is deregistered during the run, and replaced by another one.
                 let old = regions[1].info;
                 let bytes = device.deregister(old.id).unwrap_or_default();
                 let pd = self.sides[at].pd;
@@ -566,7 +566,7 @@ impl Fuzz {
         Ok(())
     }
 
-    /// A connection in error begins again.
+    /// Resets a connection in the error state, and reconnects it.
     fn restart(&mut self) -> Result<(), String> {
         while self.sides.iter_mut().any(|side| side.device.poll_event().is_some()) {}
         let dead = |side: &Side| side.device.state(side.qpn) == Ok(State::Error);
@@ -619,7 +619,7 @@ impl Side {
             region(pd, Access { remote_write: true, ..Access::LOCAL_READ }),
             region(other, Access::ALL),
         ];
-        // Of another domain: closed, whatever it admits there.
+        // A region of another protection domain: the peer has no access to it, whatever its permissions are.
         regions[4].fixed = device.bytes(regions[4].info.id).map(<[u8]>::to_vec);
         let mut places = || {
             let bytes = vec![0; PLACES * (PLACE + GAP)];
@@ -633,7 +633,7 @@ impl Side {
         Side { device, pd, batch, addr, send_cq, recv_cq, srq, qpn, psn: 0, regions, receives, answers, sends }
     }
 
-    /// Nothing has changed that may not.
+    /// Checks that only permitted memory has changed.
     fn check(&self) -> Result<(), String> {
         for (at, region) in self.regions.iter().enumerate() {
             if let Some(fixed) = &region.fixed
@@ -652,7 +652,7 @@ impl Places {
         Sge { addr: self.info.addr + (place * (PLACE + GAP)) as u64, len, lkey: self.info.lkey }
     }
 
-    /// The place is given back with these bytes.
+    /// Releases a buffer with these bytes.
     fn keep(&mut self, place: usize, bytes: &[u8]) {
         let start = place * (PLACE + GAP);
         self.bytes[start..start + PLACE].copy_from_slice(&bytes[start..start + PLACE]);

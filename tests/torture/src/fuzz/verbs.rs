@@ -1,7 +1,7 @@
-//! Any verbs in any order, with handles that are right, foreign or of the past, and values at the edges.
+//! Fuzzes verbs in any order, with handles that are right, of another device or destroyed, and values at the limits.
 //!
-//! Every work request that was accepted completes at most once, those of a queue in order; a queue pair that goes into error completes
-//! all that it has.
+//! Every accepted work request completes at most once; the completions of a queue come in order. A queue pair that
+//! enters the error state completes all its work requests.
 
 use super::Summary;
 use crate::network::Dice;
@@ -14,10 +14,10 @@ use rnic_verbs::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// Runs at most `steps` steps, as `dice` choose, until they are used up.
+/// Runs at most `steps` steps, until the choices of `dice` are used up.
 ///
 /// # Errors
-/// What is wrong.
+/// A description of the violation.
 pub fn run(dice: Dice, steps: u64) -> Result<Summary, String> {
     let mut fuzz = Fuzz::new(dice);
     for step in 0..steps {
@@ -29,10 +29,10 @@ pub fn run(dice: Dice, steps: u64) -> Result<Summary, String> {
     Ok(fuzz.summary)
 }
 
-/// Work of a queue pair that is not completed.
+/// The outstanding work requests of a queue pair.
 #[derive(Default)]
 struct Work {
-    /// Number, and whether its success is reported.
+    /// Work request id, and whether a success is reported.
     sends: VecDeque<(u64, bool)>,
     receives: VecDeque<u64>,
 }
@@ -47,9 +47,9 @@ struct Host {
     srqs: Vec<SrqId>,
     qps: Vec<Qpn>,
     work: BTreeMap<Qpn, Work>,
-    /// Receives posted to shared queues.
+    /// The receives posted to shared receive queues.
     shared: BTreeSet<u64>,
-    /// Queues that lost completions, or are gone.
+    /// Completion queues that overflowed or were destroyed.
     lost: BTreeSet<CqId>,
     inits: BTreeMap<Qpn, QpInit>,
 }
@@ -63,7 +63,7 @@ struct Fuzz {
     summary: Summary,
 }
 
-/// Most of each kind of handle that is kept, of the living and the dead.
+/// Maximum number of handles of each kind that are kept, including destroyed ones.
 const KEPT: usize = 12;
 
 fn keep<T: Copy>(dice: &mut Dice, these: &mut Vec<T>, this: T) {
@@ -138,7 +138,7 @@ impl Fuzz {
         Ok(())
     }
 
-    /// Packets move.
+    /// Exchanges packets between the devices.
     fn exchange(&mut self) {
         for from in 0..2 {
             let Host { device, batch, .. } = &mut self.hosts[from];
@@ -167,7 +167,7 @@ impl Fuzz {
         if count == 0 {
             return None;
         }
-        // Of the other device now and then: a handle that means something else here.
+        // Sometimes a handle of the other device, which denotes another object here.
         let at = self.dice.below(count) as usize;
         Some(these(self)[at])
     }
@@ -177,7 +177,7 @@ impl Fuzz {
         self.one(|fuzz| of(&fuzz.hosts[at]))
     }
 
-    /// A queue pair, mostly one that lives.
+    /// Returns a queue pair, usually an existing one.
     fn queue_pair(&mut self, at: usize) -> Option<Qpn> {
         if self.dice.chance(50) {
             return self.own(at, |host| &host.qps);
@@ -316,7 +316,7 @@ impl Fuzz {
         };
         let host = &mut self.hosts[at];
         let device = &mut host.device;
-        // Whether it is possible does not matter.
+        // The verb may fail in the current state.
         let _ = match self.dice.below(9) {
             0 => device.to_init(qpn, access),
             1 => device.to_rtr(qpn, connection, self.now),
@@ -345,7 +345,7 @@ impl Fuzz {
         Ok(())
     }
 
-    /// Brings two queue pairs together, if there are two of a kind.
+    /// Connects two queue pairs of the same service, if there are any.
     fn connect(&mut self) {
         let Some((&a, init)) = self.hosts[0].inits.iter().nth(self.dice.below(8) as usize) else { return };
         let of_its_kind = self.hosts[1].inits.iter().filter(|(_, other)| other.service == init.service);
@@ -487,7 +487,8 @@ impl Fuzz {
         Ok(())
     }
 
-    /// A queue pair just went into error: nothing is outstanding, as far as its completions could be taken.
+    /// Checks a queue pair that has just entered the error state: as far as its completions could be polled, nothing
+    /// is outstanding.
     fn is_flushed(&mut self, at: usize, qpn: Qpn) -> Result<(), String> {
         self.poll(at)?;
         let host = &mut self.hosts[at];
@@ -515,7 +516,7 @@ impl Host {
         if self.shared.remove(&completion.wr_id) {
             return Ok(());
         }
-        // Of a queue pair that is gone or began again.
+        // A completion of a queue pair that was destroyed or reset.
         let Some(work) = self.work.get_mut(&completion.qpn) else { return Ok(()) };
         if let Some(at) = work.receives.iter().position(|wr_id| *wr_id == completion.wr_id) {
             if at > 0 {
@@ -534,7 +535,7 @@ impl Host {
             work.sends.drain(..=at);
             return Ok(());
         }
-        // Posted before the queue pair was reset: its completion was there already.
+        // Posted before the queue pair was reset: the completion was in the queue already.
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A world as its seed has it: hosts, networks, connections of every size and kind.
+//! Builds a world from its seed: hosts, networks, and connections of all sizes and services.
 
 use super::{ANSWERS, Direction, GUARD, Host, Places, Plan, Queue, Report, Shared, World};
 use crate::network::{Dice, Faults, Network};
@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 impl World {
-    /// A world that follows from the plan's seed.
+    /// Creates the world that the plan's seed describes.
     pub fn new(plan: Plan) -> World {
         let mut dice = Dice::new(plan.seed);
         let faults = Faults::random(&mut dice);
         let names = ["none", "dcqcn", "timely", "dctcp", "aimd"];
         let congestion = Congestion::named(dice.pick(&names)).unwrap_or_else(|| unreachable!());
         let in_flight = dice.pick(&[1, 2, 3, 4, 16, 64, 256]);
-        // Worlds in which the network is away for long, so that connections fail.
+        // In some worlds the network fails for so long that connections fail, too.
         let flaky = dice.chance(250);
         let partition = if flaky { Time::from_ms(dice.within(5, 1_000)) } else { Time::from_ms(3) };
         let timeouts = Timeouts {
@@ -106,13 +106,13 @@ impl World {
         device.register(*pd, bytes, None, access).unwrap_or_else(|why| panic!("register: {why}"))
     }
 
-    /// Places for `count` messages of `unit` bytes.
+    /// Registers memory for `count` messages of `unit` bytes.
     fn places(&mut self, host: usize, count: u64, unit: u64) -> Places {
         let info = self.register(host, count * unit, Access::LOCAL);
         Places { info, unit, free: (0..count).collect() }
     }
 
-    /// A completion queue at `host`: a new one, or one that others use.
+    /// Returns a completion queue at `host`: a new one, or one that other queue pairs use.
     fn queue(&mut self, host: usize) -> CqId {
         let shared = self.queues.iter().find(|queue| queue.host == host).map(|queue| queue.id);
         if let Some(id) = shared.filter(|_| self.dice.chance(400)) {
@@ -123,7 +123,7 @@ impl World {
         id
     }
 
-    /// A queue pair at `from`, and the memory of the direction from there to `to`.
+    /// Creates a queue pair at `from`, and the memory for the direction from `from` to `to`.
     fn end(&mut self, service: Service, from: usize, to: usize, mtu: u32, attributes: SendAttributes) -> Direction {
         let unit = u64::from(3 * mtu).max(5_000);
         let area = 4 * unit;
@@ -136,7 +136,7 @@ impl World {
         }
         let uses_shared = self.dice.chance(250);
         if uses_shared && self.hosts[from].shared.is_none() {
-            // Its places fit every message of any connection.
+            // Each receive buffer has room for the longest message of any connection.
             let places = self.places(from, 24, 24_576);
             let host = &mut self.hosts[from];
             let srq = host.device.create_srq(host.pd, 24, 2).unwrap_or_else(|why| panic!("{why}"));
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// A new queue pair for direction `at`.
+    /// Creates a new queue pair for the direction `at`.
     pub(super) fn queue_pair(&mut self, at: usize) {
         let direction = &mut self.directions[at];
         let host = &mut self.hosts[direction.from];

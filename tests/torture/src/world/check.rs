@@ -1,10 +1,10 @@
-//! What comes back: completions, notifications, events, memory; and connections that fail.
+//! Checks completions, notifications, events and memory, and reconnects failed connections.
 
 use super::{ANSWERS, GUARD, Pending, RECEIVE, World};
 use rnic_verbs::{Completion, Event, Notify, Opcode, Qpn, SendOp, Service, State, Status};
 
 impl World {
-    /// Takes completions and events.
+    /// Polls and checks all completions and events.
     pub(super) fn look(&mut self) -> Result<(), String> {
         for at in 0..self.queues.len() {
             self.poll(at)?;
@@ -38,7 +38,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns whether it raises a notification even if only solicited ones were asked for.
+    /// Checks a completion. Returns whether it raises a notification even if only solicited completions are armed.
     fn on_completion(&mut self, host: usize, completion: &Completion) -> Result<bool, String> {
         let Some(&at) = self.by_qpn.get(&(host, completion.qpn.0)) else {
             return Err(format!("{completion:?} of a queue pair that is not there"));
@@ -68,12 +68,12 @@ impl World {
                 return Err(format!("direction {at}: {completion:?} was not asked for"));
             }
             if mine && !success {
-                // Nobody knows whether it was carried out.
+                // It is unknown whether a flushed operation was executed.
                 self.report.flushed += 1;
                 self.directions[at].flushed.push(pending);
                 return Ok(());
             }
-            // What was not signalled and is before it has succeeded: failures are always reported.
+            // The unsignalled operations before this one have succeeded, because failures are always reported.
             self.report.completed += 1;
             self.verify(at, &pending)?;
             if let Some(answer) = pending.answer {
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// An operation is done: the bytes must be there.
+    /// Checks that the bytes of a completed operation are right.
     fn verify(&mut self, at: usize, done: &Pending) -> Result<(), String> {
         let direction = &mut self.directions[at];
         let start = done.start as usize;
@@ -109,7 +109,7 @@ impl World {
         self.compare(at, done.start, done.len)
     }
 
-    /// The target equals the model; with UC, of which messages are lost, where nobody may write.
+    /// Compares the target with the model; with UC, which loses messages, only bytes that nobody may write.
     pub(super) fn compare(&mut self, at: usize, start: u64, len: u64) -> Result<(), String> {
         let direction = &self.directions[at];
         let target = self.hosts[direction.to].device.bytes(direction.target.id).unwrap_or_default();
@@ -128,7 +128,8 @@ impl World {
         Ok(())
     }
 
-    /// A receive at the start of direction `at` completed: a message of its peer's direction. Returns whether it was solicited, or failed.
+    /// Checks a completed receive of the queue pair at the start of direction `at`, which is a message of its peer's
+    /// direction. Returns whether the receive was solicited, or failed.
     fn on_received(&mut self, at: usize, completion: &Completion) -> Result<bool, String> {
         let direction = &mut self.directions[at];
         let host = &mut self.hosts[direction.from];
@@ -181,11 +182,11 @@ impl World {
         }
     }
 
-    /// The region that was invalidated gets a new key.
+    /// Re-registers an invalidated region, which gives it a new key.
     fn renew(&mut self, at: usize) -> Result<(), String> {
         let direction = &mut self.directions[at];
         let Some(info) = direction.invalidable else { return Ok(()) };
-        // Sends that are under way name the old key; they need it once more.
+        // Outstanding sends name the old key, so they must be able to use it once more.
         if direction.messages.iter().any(|message| message.rkey == Some(info.rkey)) {
             return Ok(());
         }
@@ -205,7 +206,7 @@ impl World {
                         if !self.directions[at].may_fail_with(status) {
                             return Err(format!("direction {at}: the connection fails with {status:?}"));
                         }
-                        // The other end may have told of the same.
+                        // The other end may already have reported the failure of this connection.
                         if self.directions[at].state(&self.hosts) == Ok(State::Error) {
                             self.reconnect(at - at % 2)?;
                         }
@@ -234,7 +235,8 @@ impl World {
         Ok(())
     }
 
-    /// A connection failed: everything is flushed, both ends begin again, and the model takes what is there.
+    /// Handles a failed connection: checks that everything is flushed, reconnects both ends, and copies the actual
+    /// memory to the model.
     fn reconnect(&mut self, at: usize) -> Result<(), String> {
         self.report.failed += 1;
         for end in [at, at + 1] {
@@ -253,7 +255,8 @@ impl World {
         for end in [at, at + 1] {
             let (from, qpn) = (self.directions[end].from, self.directions[end].qpn);
             let device = &mut self.hosts[from].device;
-            // Packets of the past are still under way: the same number with PSNs far from theirs, or another number.
+            // Packets of the old connection are still in flight. The new connection has the same queue pair numbers
+            // with distant PSNs, or other numbers.
             if again {
                 device.to_reset(qpn).map_err(|why| why.to_string())?;
                 self.directions[end].psn = (self.directions[end].psn + 0x40_0000) & 0xff_ffff;
@@ -267,7 +270,8 @@ impl World {
         Ok(())
     }
 
-    /// Everything outstanding of a direction was flushed; where nothing was outstanding, its target is as completed operations left it.
+    /// Checks that all outstanding work of a direction was flushed, and that the rest of its target is as completed
+    /// operations left it.
     fn is_flushed(&mut self, at: usize) -> Result<(), String> {
         if let Some(place) = self.directions[at].posted.front() {
             return Err(format!("direction {at}: receive {place} was not flushed"));

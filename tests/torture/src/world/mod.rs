@@ -1,17 +1,19 @@
-//! Hosts with queue pairs to each other, random operations on random memory, and a plain model of what must come of them.
+//! A simulated world: hosts with queue pairs to each other execute random operations on random memory, and a simple
+//! reference model predicts the results.
 //!
-//! Each direction of a connection has memory of its own at both ends, so the model is that of one program:
+//! Each direction of a connection has its own memory at both ends, so the model is that of a sequential program:
 //!
-//! - `target` at the responder: Writes and atomics change it, Reads fetch from it. The model applies an operation when it is posted.
-//!   What RDMA orders, the model expects: Writes and atomics in order of posting, Reads after earlier Writes. What it does not order
-//!   is made so with a fence: a Write or atomic on bytes that an outstanding read covers and, with IRN, on bytes that any outstanding
-//!   operation covers.
-//! - receives at the responder, own or shared: each has a place of its own.
-//! - `answers` at the requester: a place for each outstanding read.
+//! - `target` at the responder: Writes and atomics change it, Reads fetch from it. The model applies an operation when
+//!   it is posted. RDMA executes Writes and atomics in the order of posting, and Reads after earlier Writes. For the
+//!   orders that RDMA does not guarantee, the test posts a fence: for a Write or atomic on bytes that an outstanding
+//!   Read covers and, with IRN, on bytes that any outstanding operation covers.
+//! - receive buffers at the responder, of its own or of a shared receive queue: one for each receive.
+//! - `answers` at the requester: one buffer for each outstanding Read.
 //!
-//! Checked with every completion: that it is the oldest that can come, comes once, raises the notification that was asked for, and that
-//! the bytes are right then; with every connection that fails: that everything outstanding is flushed in order, and that no byte
-//! has changed that no outstanding operation covers; in the end: that all memory equals the model and nothing goes on for ever.
+//! The test checks with each completion that the completion is the oldest possible one, comes only once, raises the
+//! notification that was armed, and that the bytes are right. It checks with each failed connection that all
+//! outstanding work is flushed in order, and that only bytes that an outstanding operation covers have changed. In the
+//! end it checks that all memory equals the model and that no activity remains.
 
 mod build;
 mod check;
@@ -26,57 +28,57 @@ use rnic_wire::IcrcSeed;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes around a target that nobody may touch.
+/// Number of bytes around a target that no operation may touch.
 const GUARD: u64 = 256;
-/// Places for answers.
+/// Number of buffers for the results of Reads.
 const ANSWERS: usize = 8;
-/// Numbers of receives have this bit, numbers of sends have not.
+/// This bit is set in the work request ids of receives, and clear in those of sends.
 const RECEIVE: u64 = 1 << 63;
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Everything random follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Operations to post.
+    /// Number of operations to post.
     pub steps: u64,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Operations posted.
     pub posted: u64,
-    /// Sends completed with success.
+    /// Sends completed successfully.
     pub completed: u64,
     /// Messages received.
     pub received: u64,
-    /// Bytes that were compared with the model.
+    /// Bytes compared with the model.
     pub checked: u64,
-    /// Notifications raised as they were asked for.
+    /// Notifications raised.
     pub notified: u64,
     /// Send queues drained.
     pub drained: u64,
-    /// Ends of connections that went away in silence.
+    /// Ends of connections that were killed silently.
     pub killed: u64,
-    /// Connections that failed and were made anew.
+    /// Connections that failed and were re-established.
     pub failed: u64,
-    /// Work requests flushed by that.
+    /// Work requests flushed by failures.
     pub flushed: u64,
-    /// Packets that the network was given.
+    /// Packets sent.
     pub packets: u64,
-    /// Packets that the network lost.
+    /// Packets dropped by the network.
     pub lost: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// Messages that met no receive.
+    /// Messages that arrived without a posted receive (RNR).
     pub not_ready: u64,
-    /// A number that depends on everything that happened.
+    /// A digest of all events of the run.
     pub digest: u64,
 }
 
 impl Report {
-    /// The sum of both, and the digest of one after the other.
+    /// Returns the sum of two reports, with a digest of both digests in this order.
     pub fn plus(self, other: Report) -> Report {
         Report {
             posted: self.posted + other.posted,
@@ -109,54 +111,54 @@ struct Host {
 struct Shared {
     srq: SrqId,
     places: Places,
-    /// Those that are posted and not completed.
+    /// The receives that are posted and not completed.
     posted: BTreeSet<u64>,
-    /// The limit that was asked for.
+    /// The armed limit.
     limit: u32,
 }
 
-/// Memory for receives, in places of equal size.
+/// Memory for receives: buffers of equal size.
 struct Places {
     info: MrInfo,
     unit: u64,
     free: Vec<u64>,
 }
 
-/// A completion queue, and the notification that was asked for.
+/// A completion queue, and its armed notification.
 struct Queue {
     host: usize,
     id: CqId,
     armed: Option<Notify>,
 }
 
-/// An operation that is not completed.
+/// An operation that has not completed.
 #[derive(Clone, Debug)]
 struct Pending {
     wr_id: u64,
     op: SendOp,
     signaled: bool,
-    /// Bytes of the target that it covers.
+    /// First byte of the target that the operation covers.
     start: u64,
     len: u64,
-    /// What a read must bring, what a message holds, what a Write or atomic leaves in the target.
+    /// The bytes that a Read must return, that a message holds, or that a Write or atomic leaves in the target.
     bytes: Vec<u8>,
     after: Vec<u8>,
-    /// Place for its answer.
+    /// The index of the buffer for the operation's result.
     answer: Option<usize>,
 }
 
-/// A message that was sent and not received.
+/// A message that was sent and has not been received.
 #[derive(Clone, Debug)]
 struct Message {
     bytes: Vec<u8>,
     imm: Option<u32>,
-    /// A Write with immediate data: only its length arrives.
+    /// For a Write with immediate data, the receive reports only the length.
     write: bool,
     rkey: Option<u32>,
     solicited: bool,
 }
 
-/// One direction of a connection: what one end asks of the other.
+/// One direction of a connection: the operations of one end on the memory of the other.
 struct Direction {
     service: Service,
     from: usize,
@@ -166,33 +168,33 @@ struct Direction {
     recv_cq: CqId,
     peer: usize,
     mtu: u32,
-    /// The longest message.
+    /// Maximum length of a message.
     unit: u64,
     psn: u32,
     attributes: SendAttributes,
     source: MrInfo,
     answers: MrInfo,
     target: MrInfo,
-    /// The target with everything that was posted, and with what is completed alone.
+    /// The target after all posted operations, and below it after the completed ones only.
     model: Vec<u8>,
     base: Vec<u8>,
     pending: VecDeque<Pending>,
-    /// Operations that failed with the connection.
+    /// Operations that were flushed when the connection failed.
     flushed: Vec<Pending>,
     messages: VecDeque<Message>,
-    /// Receives of its own: their places, and those that are posted, in order.
+    /// The receive buffers of the queue pair's own receive queue, and the posted receives in order.
     places: Places,
     posted: VecDeque<u64>,
     uses_shared: bool,
     free_answers: Vec<usize>,
     invalidable: Option<MrInfo>,
-    /// Its send queue is drained, and held.
+    /// The send queue is drained and held.
     drained: bool,
-    /// It is in error, and the other end does not know.
+    /// The queue pair is in the error state, and its peer does not know.
     dead: bool,
 }
 
-/// Everything.
+/// The whole simulated world.
 pub struct World {
     plan: Plan,
     dice: Dice,
@@ -202,12 +204,12 @@ pub struct World {
     directions: Vec<Direction>,
     by_qpn: BTreeMap<(usize, u32), usize>,
     network: Network,
-    /// The longest partition.
+    /// Maximum length of a network partition.
     partition: Time,
     report: Report,
     next_id: u64,
     left: u64,
-    /// Steps since time moved.
+    /// Number of steps since the virtual time last advanced.
     still: u32,
 }
 
@@ -215,7 +217,7 @@ impl World {
     /// Runs the whole plan.
     ///
     /// # Errors
-    /// What is wrong, with the time of it.
+    /// The first violation, with its virtual time.
     pub fn run(mut self) -> Result<Report, String> {
         let seed = self.plan.seed;
         self.play().map_err(|what| format!("seed {seed}, at {} us: {what}", self.now.as_ps() / 1_000_000))?;
@@ -245,12 +247,12 @@ impl World {
         self.settle()
     }
 
-    /// The network heals: everything must end.
+    /// Ends all network faults; then all outstanding work must complete.
     fn heal(&mut self) -> Result<(), String> {
         self.network.faults = Faults::NONE;
         self.network.partition = self.now;
         let limit = self.now + Time::from_ms(600_000);
-        // One more operation each, signalled: what came before it was not signalled, perhaps.
+        // Each direction posts one more signalled operation, because earlier operations may be unsignalled.
         let mut idle = 0;
         let mut last: Vec<usize> = (0..self.directions.len()).collect();
         loop {
@@ -275,7 +277,7 @@ impl World {
         }
     }
 
-    /// Nothing is outstanding, and all memory equals the model.
+    /// Checks that no work is outstanding, and that all memory equals the model.
     fn settle(&mut self) -> Result<(), String> {
         for (at, direction) in self.directions.iter().enumerate() {
             if let Some(first) = direction.pending.front() {
@@ -303,12 +305,12 @@ impl World {
         Ok(())
     }
 
-    /// Posts an empty Write with a completion; `false` if there is no room for it yet.
+    /// Posts an empty signalled Write; returns false if the send queue has no room yet.
     fn finish(&mut self, at: usize) -> Result<bool, String> {
         self.resume(at)?;
         let direction = &mut self.directions[at];
         if direction.dead {
-            // Its peer's last operation fails, and both begin again.
+            // The last operation of the peer fails, and both ends reconnect.
             return Ok(true);
         }
         if direction.state(&self.hosts) != Ok(State::ReadyToSend) {
@@ -338,7 +340,7 @@ impl World {
         Ok(true)
     }
 
-    /// The next thing happens; `false` if nothing will.
+    /// Advances the virtual time to the next event; returns false if there is none.
     fn advance(&mut self) -> Result<bool, String> {
         for at in 0..self.hosts.len() {
             self.drain(at);
@@ -371,7 +373,7 @@ impl World {
         Ok(true)
     }
 
-    /// What a host has to send goes into the network.
+    /// Passes the packets of a host to the network.
     fn drain(&mut self, at: usize) {
         for _ in 0..4 {
             let host = &mut self.hosts[at];
@@ -398,7 +400,7 @@ impl World {
         if !seed_of(from, to).check(0, &flight.bytes) {
             return;
         }
-        // Why a packet was not taken is counted there.
+        // The device counts the reasons for refusing a packet.
         let _ = self.hosts[flight.to].device.receive(self.now, from, flight.marked, &flight.bytes);
     }
 
@@ -413,7 +415,8 @@ impl Direction {
         hosts[self.from].device.state(self.qpn)
     }
 
-    /// How its connection may fail: where the peer can be silent, or without a receive, for too long.
+    /// Whether the connection may fail with this status, because its peer can be silent, or without a receive, for too
+    /// long.
     fn may_fail_with(&self, status: Status) -> bool {
         match status {
             Status::TransportRetryExceeded => true,
@@ -423,7 +426,7 @@ impl Direction {
     }
 }
 
-/// The eight bytes at `at` as the host sees them.
+/// Returns the eight bytes at `at` in the host's byte order.
 fn word(bytes: &[u8], at: u64) -> u64 {
     let mut word = [0; 8];
     let at = (at as usize).min(bytes.len() - 8);

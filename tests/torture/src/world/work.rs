@@ -1,4 +1,4 @@
-//! What applications do: post receives and operations, ask for notifications, hold and resume send queues.
+//! The work of applications: posting receives and operations, arming notifications, draining and resuming send queues.
 
 use super::{Direction, GUARD, Message, Pending, RECEIVE, World, word};
 use rnic_verbs::{
@@ -6,7 +6,7 @@ use rnic_verbs::{
 };
 
 impl World {
-    /// Does something somewhere.
+    /// Performs a random action at a random direction.
     pub(super) fn act(&mut self) -> Result<(), String> {
         let at = self.dice.below(self.directions.len() as u64) as usize;
         match self.dice.below(1_000) {
@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// Posts receives where there is room for them.
+    /// Posts receives until the receive queue is full.
     pub(super) fn refill(&mut self, at: usize) -> Result<(), String> {
         let direction = &mut self.directions[at];
         if direction.dead {
@@ -52,7 +52,7 @@ impl World {
         Ok(())
     }
 
-    /// One end of a reliable connection goes away in silence. The other has to notice as soon as it wants something.
+    /// Kills one end of a reliable connection silently. The other end must notice when it next sends a request.
     fn kill(&mut self, at: usize) -> Result<(), String> {
         let peer_is_dead = self.directions[self.directions[at].peer].dead;
         let direction = &mut self.directions[at];
@@ -74,7 +74,7 @@ impl World {
         self.hosts[direction.from].device.to_sqd(direction.qpn).map_err(|why| why.to_string())
     }
 
-    /// Lets a drained send queue go on.
+    /// Resumes a drained send queue.
     pub(super) fn resume(&mut self, at: usize) -> Result<(), String> {
         let direction = &mut self.directions[at];
         if !std::mem::take(&mut direction.drained) {
@@ -84,7 +84,7 @@ impl World {
         device.to_rts(direction.qpn, SendAttributes::default(), self.now).map_err(|why| why.to_string())
     }
 
-    /// Asks for a notification, or for an event of a shared receive queue.
+    /// Arms a notification, or the limit event of a shared receive queue.
     fn ask(&mut self, at: usize) -> Result<(), String> {
         let from = self.directions[at].from;
         let limit = self.dice.below(8) as u32;
@@ -94,14 +94,15 @@ impl World {
         {
             shared.limit = limit;
             host.device.arm_srq(shared.srq, limit).map_err(|why| why.to_string())?;
-            // There may be fewer already.
+            // The number of receives may be below the limit already.
             return self.events();
         }
         let which = self.dice.below(self.queues.len() as u64) as usize;
         let notify = self.dice.pick(&[Notify::Any, Notify::Solicited]);
         let queue = &mut self.queues[which];
         let device = &mut self.hosts[queue.host].device;
-        // What is there already raises nothing, and cannot be told apart later.
+        // Completions that are in the queue already raise no notification, and could not be distinguished from new
+        // ones later.
         if device.cq_len(queue.id) == 0 {
             device.arm_cq(queue.id, notify).map_err(|why| why.to_string())?;
             queue.armed = queue.armed.max(Some(notify));
@@ -109,7 +110,7 @@ impl World {
         Ok(())
     }
 
-    /// Posts an operation.
+    /// Posts a random operation.
     fn post(&mut self, at: usize) -> Result<(), String> {
         let state = self.directions[at].state(&self.hosts);
         if self.left == 0 || !matches!(state, Ok(State::ReadyToSend | State::SendQueueDrain)) {
@@ -133,7 +134,7 @@ impl World {
         let imm = value as u32;
         let direction = &self.directions[at];
         let (addr, rkey) = (direction.target.addr + start, direction.target.rkey);
-        // A comparison that holds, mostly.
+        // Usually the comparison succeeds.
         let there = word(&direction.model, start);
         let compare = if self.dice.chance(700) { there } else { value };
         let mut op = match kind {
@@ -147,7 +148,7 @@ impl World {
             _ => SendOp::CompareSwap { addr, rkey, compare, swap: value },
         };
         if let SendOp::SendInv(_) = op {
-            // A region at the peer of which nobody makes use, registered for this.
+            // A region of the peer that nothing else uses, registered for this operation.
             let info = match self.directions[at].invalidable {
                 Some(info) => info,
                 None => self.register(self.directions[at].to, 64, Access::ALL),
@@ -215,7 +216,8 @@ impl World {
 }
 
 impl Direction {
-    /// Applies an operation with `data` to the model; returns what it brings or holds, and what it leaves in the target.
+    /// Applies an operation with `data` to the model; returns the bytes that it returns or holds, and the bytes that
+    /// it leaves in the target.
     fn apply(&mut self, op: SendOp, start: u64, data: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
         let range = start as usize..start as usize + data.len();
         match op {

@@ -1,9 +1,9 @@
-//! Random programs, from a list of numbers thrown by the test.
+//! A generator of random programs. The test provides the random numbers, so that proptest can shrink them.
 
 use crate::arithmetic::ones;
 use crate::hir::*;
 
-/// Widths of the slots that a random program has, each so many times.
+/// The slots of a random program: width, and number of slots of that width.
 const WIDTHS: [(u32, usize); 10] =
     [(1, 4), (3, 2), (8, 3), (13, 2), (32, 4), (33, 2), (64, 3), (65, 1), (100, 2), (128, 2)];
 
@@ -46,7 +46,7 @@ impl Generator {
         SlotId(self.pipeline.slots.len() as u32 - 1)
     }
 
-    /// A number below `n`; 0 when the dice are used up.
+    /// Returns a random number less than `n`; 0 when all random numbers are used up.
     fn roll(&mut self, n: u32) -> u32 {
         self.at += 1;
         self.dice.get(self.at - 1).map_or(0, |value| value % n)
@@ -181,7 +181,7 @@ impl Generator {
 
     fn call(&mut self) -> ExternCall {
         let index = self.expr(32, 0);
-        // Mostly small ones.
+        // Most indices are small, so that they are within the array.
         let index = if self.roll(4) == 0 { index } else { expr(32, ExprKind::Const(u128::from(self.roll(5)))) };
         let number = self.roll(3);
         let (function, mut arguments, results) = match number {
@@ -203,7 +203,7 @@ impl Generator {
     }
 
     fn apply(&mut self, scopes: u32) -> Stmt {
-        // Reserved now: actions may apply other tables.
+        // The slots are reserved before the actions are generated, because an action may apply other tables.
         let (hit, chosen) = (self.slot_of(1), self.slot_of(8));
         let action = |g: &mut Generator, parameters: &[u32]| Action {
             name: format!("a{}", parameters.len()),
@@ -240,7 +240,7 @@ impl Generator {
         Stmt::Apply { table: id, hit, action: chosen }
     }
 
-    /// Headers of odd widths that add up to whole bytes.
+    /// Generates headers with fields of odd widths that add up to whole bytes.
     pub(crate) fn headers(&mut self, count: u32) {
         for number in 0..count {
             let valid = self.slot(format!("h{number}.valid"), 1);
@@ -258,7 +258,7 @@ impl Generator {
         }
     }
 
-    /// States that extract the headers and go anywhere, back too.
+    /// Generates states that extract the headers and transition to any state, including earlier ones.
     pub(crate) fn states(&mut self, count: u32) {
         for number in 0..count {
             let mut body = Vec::new();

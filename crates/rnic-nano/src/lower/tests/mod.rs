@@ -1,21 +1,23 @@
-//! The machine against an interpreter of the checked program.
+//! Tests the virtual machine against an interpreter of the HIR.
 
 mod generator;
-mod interpreter;
+#[path = "../../../tests/hir_interpreter/mod.rs"]
+mod hir_interpreter;
 
 use super::{Architecture, Executable, TELEMETRY_BYTES, lower};
-use crate::hir::*;
-use crate::runtime::{State as Registers, Table as Rows, bind_instances};
+use crate::hir::{self, *};
+use crate::runtime::{State, Table as Rows, bind_instances};
 use crate::vm::{self, Context, Outcome};
 use generator::Generator;
-use interpreter::{End, Interpreter};
+use hir_interpreter::{Externs, Interpreter};
 use proptest::prelude::*;
 use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-struct Nobody;
+struct NoBlocks;
 
-impl Blocks for Nobody {
+impl Blocks for NoBlocks {
     fn get_rx_msg_info(&mut self, _: &RxMsgInfoRequest) -> RxMsgInfo {
         unreachable!("random programs do not call it")
     }
@@ -24,8 +26,46 @@ impl Blocks for Nobody {
     fn ctrl_pkt(&mut self, _: &CtrlPktEvent) {}
 }
 
-/// A program with one pipeline, whose slots can all be seen: the first `inputs` of them are inputs.
-struct Seen {
+/// A simple implementation of the register externs.
+struct Registers<'p> {
+    instances: &'p [Instance],
+    /// The scalars of the entries, by instance, index of the entry, and index of the scalar.
+    scalars: BTreeMap<(u32, u128, usize), u128>,
+}
+
+impl Externs for Registers<'_> {
+    fn call(&mut self, call: &ExternCall, arguments: &[u128]) -> Vec<u128> {
+        let id = call.instance.expect("random programs call methods of objects").0;
+        let instance = &self.instances[id as usize];
+        let index = arguments[0];
+        let in_range = index < instance.arguments[0];
+        let scalar = |at| self.scalars.get(&(id, index, at)).copied().unwrap_or(0);
+        match call.function.as_str() {
+            "execute" if in_range => {
+                let (op, operand) =
+                    if arguments[1] == 1 { (arguments[2], arguments[3]) } else { (arguments[4], arguments[5]) };
+                let value = match op {
+                    1 => operand,
+                    2 => (scalar(0) + operand) & crate::arithmetic::ones(instance.types[0]),
+                    _ => scalar(0),
+                };
+                self.scalars.insert((id, index, 0), value);
+                vec![value]
+            }
+            "read" => (0..instance.types.len()).map(scalar).collect(),
+            "write" if in_range => {
+                for (at, value) in arguments[1..].iter().enumerate() {
+                    self.scalars.insert((id, index, at), *value);
+                }
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A program with one pipeline whose slots can all be observed: the first `inputs` slots are its inputs.
+struct TestProgram {
     program: Program,
     executable: Executable,
     emitted: u32,
@@ -34,14 +74,15 @@ struct Seen {
 
 const ROOM: u32 = 64;
 
-impl Seen {
-    /// Nothing if a random parser goes in such circles that its states, one for each position, are too many.
-    fn new(generator: Generator, inputs: usize) -> Option<Seen> {
+impl TestProgram {
+    /// Returns `None` if the parser of a random program has too many combinations of state and position to be
+    /// compiled.
+    fn new(generator: Generator, inputs: usize) -> Option<TestProgram> {
         let mut pipeline = generator.pipeline;
         let slots = pipeline.slots.clone();
         let name = |at: usize| format!("in.{at}");
         pipeline.inputs = (0..inputs).map(|at| (name(at), SlotId(at as u32))).collect();
-        // Each slot, and the upper halves of the wide ones as slots of their own, written at the end.
+        // Every slot is an output; the upper half of a wide slot is copied to a slot of its own at the end.
         let mut outputs = Vec::new();
         for (at, slot) in slots.iter().enumerate() {
             let id = SlotId(at as u32);
@@ -72,10 +113,11 @@ impl Seen {
         };
         let (annotations, constants, egress) = Default::default();
         let program = Program { ingress: pipeline, egress, instances: generator.instances, annotations, constants };
-        Some(Seen { program, executable, emitted, outputs })
+        Some(TestProgram { program, executable, emitted, outputs })
     }
 
-    /// Runs it over packets with the same inputs both ways, and compares all slots, registers by their later effects, and what is emitted.
+    /// Runs the program on packets in the virtual machine and in the interpreter with the same inputs, and compares
+    /// all slots, the emitted bytes, and, through later packets, the registers.
     fn compare(&self, inputs: &[u128], packets: &[Vec<u8>]) {
         let pipeline = &self.program.ingress;
         let tables = |table: &Table| {
@@ -85,20 +127,23 @@ impl Seen {
         };
         let tables: Vec<_> = pipeline.tables.iter().map(tables).collect();
         let mut frame = vm::prepare(&self.executable, &[], 0);
-        let mut state = Registers::new(&bind_instances(&self.program.instances).expect("known instances"));
-        let mut registers = Default::default();
+        let mut state = State::new(&bind_instances(&self.program.instances).expect("known instances"));
+        let mut registers = Registers { instances: &self.program.instances, scalars: BTreeMap::new() };
         for packet in packets {
-            let mut interpreter = Interpreter::new(&self.program, pipeline, packet);
-            interpreter.registers = registers;
+            let mut interpreter = Interpreter::new(pipeline, registers, packet);
             interpreter.slots[..inputs.len()].copy_from_slice(inputs);
-            let end = interpreter.run();
+            let end = interpreter.parser();
+            if end == Some(Target::Accept) {
+                interpreter.control();
+                interpreter.deparser();
+            }
             let mut buffer = packet.clone();
             buffer.resize((ROOM + TELEMETRY_BYTES) as usize, 0xee);
             let mut out = vec![0; self.emitted as usize];
             let mut context = Context {
                 state: &mut state,
                 tables: &tables,
-                blocks: &mut Nobody,
+                blocks: &mut NoBlocks,
                 packet: &buffer,
                 len: packet.len(),
                 out: &mut out,
@@ -106,19 +151,18 @@ impl Seen {
             let outcome = vm::run(&self.executable, &mut frame, |at| inputs[usize::from(at)] as u64, &mut context);
             match outcome {
                 Outcome::Exhausted => return,
-                Outcome::Rejected => assert_eq!(end, End::Rejected),
+                Outcome::Rejected => assert_eq!(end, Some(Target::Reject)),
                 Outcome::Done(len) => {
-                    assert_eq!(end, End::Done);
+                    assert_eq!(end, Some(Target::Accept));
                     self.compare_slots(&frame, &interpreter);
-                    let bits = |byte: &u8| (0..8).rev().map(|bit| byte >> bit & 1 == 1).collect::<Vec<bool>>();
-                    assert_eq!(out[..len].iter().flat_map(bits).collect::<Vec<bool>>(), interpreter.emitted);
+                    assert_eq!(out[..len], interpreter.emitted);
                 }
             }
-            registers = interpreter.registers;
+            registers = interpreter.externs;
         }
     }
 
-    fn compare_slots(&self, frame: &vm::Frame, interpreter: &Interpreter<'_>) {
+    fn compare_slots(&self, frame: &vm::Frame, interpreter: &Interpreter<'_, Registers<'_>>) {
         let slots = &self.program.ingress.slots;
         for ((slot, from), register) in self.outputs.iter().zip(&self.executable.code.outputs) {
             let expected = interpreter.slots[slot.0 as usize] as u64;
@@ -136,9 +180,9 @@ fn packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Expressions, statements, tables and registers.
+    /// Random expressions, statements, tables and registers.
     #[test]
-    fn controls_do_what_they_mean(
+    fn controls_agree_with_the_interpreter(
         dice in prop::collection::vec(any::<u32>(), 0..400),
         inputs in prop::collection::vec(any::<u64>(), 10),
     ) {
@@ -146,19 +190,19 @@ proptest! {
         generator.pipeline.control = generator.body(4, 0);
         let widths = generator.pipeline.slots.iter().map(|slot| slot.width);
         let inputs: Vec<u128> = widths.zip(inputs).map(|(width, input)| u128::from(input) & crate::arithmetic::ones(width)).collect();
-        Seen::new(generator, inputs.len()).expect("not too large").compare(&inputs, &[vec![], vec![]]);
+        TestProgram::new(generator, inputs.len()).expect("not too large").compare(&inputs, &[vec![], vec![]]);
     }
 
-    /// Parsers, and headers of odd widths in and out.
+    /// Random parsers, and headers with fields of odd widths.
     #[test]
-    fn parsers_and_deparsers_do_what_they_mean(dice in prop::collection::vec(any::<u32>(), 0..300), packets in packets()) {
+    fn parsers_and_deparsers_agree_with_the_interpreter(dice in prop::collection::vec(any::<u32>(), 0..300), packets in packets()) {
         let mut generator = Generator::new(dice);
         generator.headers(3);
         generator.states(4);
         generator.pipeline.control = generator.body(2, 0);
         generator.pipeline.deparser = (0..3).map(|header| Stmt::Emit(HeaderId(header))).collect();
-        if let Some(seen) = Seen::new(generator, 0) {
-            seen.compare(&[], &packets);
+        if let Some(program) = TestProgram::new(generator, 0) {
+            program.compare(&[], &packets);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::in_band::InBand;
 use ends::{ReceiveEnd, SendEnd};
 use nic::{HostNic, InvalidActions, MessageShared};
 use packet::ip;
-use rnic_fabric::Partition;
+use rnic_fabric::PartitionPlan;
 use rnic_run::FlowSpec;
 use rnic_transport::message::Pipeline;
 use rnic_transport::message::nic::{Counters, NicConfig};
@@ -39,10 +39,10 @@ pub(crate) type MessageHosts<'a, P, T, S> = Hosts<'a, MessageNics<P, T>, S>;
 impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
     /// Hosts that will start the flows of the table. `program` makes the program of the host with an IP address.
     pub(crate) fn new(
-        cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, plan: Arc<Partition>, table: FlowTable<'a, S>,
+        cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
         let kind = MessageNics { sending: 0, aborted: BTreeSet::new(), nics: PhantomData };
-        let all_hosts = (0..plan.parts()).map(|partition| plan.hosts_of(partition).len() as u32).sum();
+        let all_hosts = (0..plan.partitions()).map(|partition| plan.hosts_of(partition).len() as u32).sum();
         let shared = || MessageShared { cfg: cfg.clone(), framing, all_hosts, invalid: InvalidActions::default() };
         Hosts::with(kind, plan, table, shared, |host| HostNic::new(&cfg, program(ip(host))))
     }
@@ -76,7 +76,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         let aborted = self.kind.aborted.len();
         if aborted > 0 {
             let messages = if aborted == 1 { "1 message was".to_string() } else { format!("{aborted} messages were") };
-            let timeouts = self.shared().cfg.most_timeouts;
+            let timeouts = self.shared().cfg.max_timeouts;
             warnings.push(format!("{messages} aborted after {timeouts} timeouts in a row without a response"));
         }
         for (count, what) in [

@@ -5,7 +5,7 @@ use super::packet::{Framing, MessageSegment, host_of, ip};
 use crate::host::ids::{FlowId, SlotId};
 use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
-use rnic_fabric::{Endpoint, MIN_FRAME, Packet};
+use rnic_fabric::{HostPartition, MIN_FRAME, Packet};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
 use rnic_transport::message::nic::{Message, MessageNic, NicConfig, NicEvent, Outgoing, Received};
@@ -103,7 +103,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
         let flow = |tag: u32| -> FlowId { host.senders[SlotId(tag)].flow };
         let notice = match event {
             NicEvent::Sent { tag } => Notice::Sent { flow: flow(tag) },
-            NicEvent::GaveUp { tag } => Notice::Aborted { flow: flow(tag) },
+            NicEvent::Aborted { tag } => Notice::Aborted { flow: flow(tag) },
             NicEvent::Timeout { tag } => {
                 self.totals.timeouts += 1;
                 host.senders[SlotId(tag)].timeouts += 1;
@@ -131,7 +131,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
             self.shared.invalid.unknown_address += 1;
             return None;
         }
-        self.shared.invalid.invalid_priority += u64::from(out.band >= bands);
+        self.shared.invalid.invalid_priority += u64::from(out.priority >= bands);
         let host = &mut self.hosts[host as usize];
         let src = host.id;
         let (slot, flow_hash, flags) = if out.is_control {
@@ -148,7 +148,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
             dst,
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
-            priority: (bands - 1).saturating_sub(out.band),
+            priority: (bands - 1).saturating_sub(out.priority),
             flags,
             body: MessageSegment { src, slot, header: out.header, in_band: T::default() },
         })
@@ -173,7 +173,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
     }
 }
 
-impl<P: Pipeline, T: InBand> Endpoint for NicPartition<MessageNics<P, T>> {
+impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
     type Body = MessageSegment<P::Header, T>;
 
     #[inline]

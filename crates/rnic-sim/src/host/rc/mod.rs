@@ -17,7 +17,7 @@ use super::partition::Notice;
 use crate::in_band::InBand;
 use ends::{Connection, Peer, Phase, ReceiveEnd, SendEnd};
 use nic::{RcNic, RcShared};
-use rnic_fabric::Partition;
+use rnic_fabric::PartitionPlan;
 use rnic_run::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -51,7 +51,7 @@ pub(crate) type RcHosts<'a, P, C, S, T> = Hosts<'a, RcNics<P, C, T>, S>;
 impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RcHosts<'a, P, C, S, T> {
     /// Hosts that will start the flows of the table.
     pub(crate) fn new(
-        cfg: FlowConfig, params: C::Params, config: HostConfig, plan: Arc<Partition>, table: FlowTable<'a, S>,
+        cfg: FlowConfig, params: C::Params, config: HostConfig, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
         let kind = RcNics { connections: Vec::new(), closing: Vec::new(), addresses: None, nics: PhantomData };
         let shared = || RcShared { cfg: cfg.clone(), params: params.clone(), host: config };

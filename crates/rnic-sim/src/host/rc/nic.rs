@@ -12,7 +12,7 @@ use crate::host::config::{DATA_PRIORITY, HostConfig};
 use crate::host::ids::{FlowId, SlotId};
 use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
-use rnic_fabric::{Endpoint, MIN_FRAME, Packet};
+use rnic_fabric::{HostPartition, MIN_FRAME, Packet};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Pdu, PduKind, RxMeta, Time, Timer};
@@ -323,7 +323,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     }
 }
 
-impl<P: Protocol, C: CongestionControl, T: InBand> Endpoint for NicPartition<RcNics<P, C, T>> {
+impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartition<RcNics<P, C, T>> {
     type Body = Segment<T>;
 
     #[inline]

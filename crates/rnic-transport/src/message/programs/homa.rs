@@ -1,7 +1,9 @@
-//! Homa: the receiver grants packets to the messages with the least left to receive, and tells their senders which priority to use.
+//! Homa: the receiver grants packets to the messages with the fewest remaining bytes, and assigns the priorities of
+//! their packets.
 //!
-//! B. Montazeri et al.: Homa: a receiver-driven low-latency transport protocol using network priorities, SIGCOMM 2018; as the
-//! NanoTransport paper programs it (algorithm 5). Homa-Tr adds that switches trim packets and that the receiver asks for those again at once.
+//! Sources: B. Montazeri et al., "Homa: a receiver-driven low-latency transport protocol using network priorities",
+//! SIGCOMM 2018, as the NanoTransport paper programs it (algorithm 5). Homa-Tr is the NanoTransport paper's variant for
+//! switches that trim packets: the receiver requests a trimmed packet again immediately, with a NACK.
 
 use super::NativeHeader;
 use crate::message::flags::{ACK, DATA, NACK, PULL};
@@ -11,38 +13,61 @@ use crate::message::{
     slot,
 };
 
-/// What is the same for all NICs.
+/// The settings of Homa, equal for all NICs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HomaSettings {
-    /// Payload of a packet in bytes.
+    /// Payload of a full packet in bytes.
     pub mtu: u32,
-    /// Packets that a message sends unscheduled; also what a granted message may have outstanding.
+    /// Number of packets that a message sends unscheduled, and maximum number of outstanding granted packets of a
+    /// message.
     pub rtt_pkts: u32,
-    /// Priorities of unscheduled packets, from 0 on; at least 1.
+    /// Number of priorities for unscheduled packets; at least 1. They are the priorities from 0 on.
     pub unscheduled_levels: u8,
-    /// Priorities of granted packets, after those; at least 1.
+    /// Number of priorities for granted packets; at least 1. They follow the priorities for unscheduled packets.
     pub scheduled_levels: u8,
-    /// Messages that are granted packets at the same time.
+    /// Number of messages that the receiver grants packets to at the same time.
     pub overcommitment: u32,
-    /// Homa-Tr: a trimmed packet is asked for again. Homa takes no notice of it.
+    /// `true`: Homa-Tr, whose receiver requests trimmed packets again. `false`: Homa, which ignores trimmed packets.
     pub trimming: bool,
 }
 
-/// The program. In an ACK and a GRANT ([`PULL`]) `pkt_offset` is the first packet missing and `credit` what has been granted; in a GRANT
-/// `rank` is the priority to use. In a NACK `pkt_offset` is the packet to send again and `credit` the first packet missing.
+/// The Homa program. In an ACK or GRANT ([`PULL`]) `pkt_offset` is the index of the first missing packet, and `credit`
+/// is the granted credit; in a GRANT `rank` is the priority to use. In a NACK `pkt_offset` is the index of the packet
+/// to retransmit, and `credit` is the index of the first missing packet.
+///
+/// ```
+/// use rnic_transport::Time;
+/// use rnic_transport::message::programs::{Homa, HomaSettings};
+/// use rnic_transport::message::{Departure, Pipeline, flags};
+///
+/// let settings = HomaSettings {
+///     mtu: 1_024,
+///     rtt_pkts: 9,
+///     unscheduled_levels: 2,
+///     scheduled_levels: 3,
+///     overcommitment: 3,
+///     trimming: false,
+/// };
+/// let mut homa = Homa::new(0, settings);
+/// let first = |msg_len| Departure { msg_len, flags: flags::DATA, is_new_msg: true, ..Departure::default() };
+/// assert_eq!(homa.egress(&first(5_000)).priority, 0, "a short message, which is sent unscheduled");
+/// assert_eq!(homa.egress(&first(50_000)).priority, 1, "a long message");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Homa {
     ip: u32,
     settings: HomaSettings,
-    /// By message received: packets that have arrived whole.
+    /// By received message: number of packets that have arrived whole.
     received: IfElseRaw,
-    /// By message received: packets before this one have been granted.
+    /// By received message: granted credit; all packets before this index have been granted.
     granted: DualPort,
-    /// By message received: the control packet to its sender, with the first packet missing. In P4, a register for each field.
+    /// By received message: a control packet to its sender, with the first missing packet. In P4 there is a register
+    /// for each field.
     senders: Vec<CtrlPktEvent>,
     /// Messages that wait for grants.
     scheduler: PriorityScheduler,
-    /// By slot of a message sent: priority of its packets. GRANTs write it (ingress), data packets read it (egress).
+    /// By slot of a sent message: priority of its packets. Ingress writes it for a GRANT, egress reads it for a data
+    /// packet.
     priority: DualPort,
 }
 
@@ -60,7 +85,7 @@ impl Homa {
         }
     }
 
-    /// Whether so many packets are all of a message.
+    /// Whether `packets` packets hold a whole message of `msg_len` bytes.
     #[inline]
     fn is_all(&self, packets: u64, msg_len: u32) -> bool {
         packets * u64::from(self.settings.mtu) >= u64::from(msg_len)
@@ -76,16 +101,16 @@ impl Homa {
             blocks.ctrl_pkt(&reply);
             return Verdict::Consumed;
         }
-        let place = usize::from(info.rx_msg_id);
+        let index = usize::from(info.rx_msg_id);
         let gained = info.is_new_pkt && !trimmed;
         let received =
-            self.received.apply(place, info.is_new_msg, (Op::Write, gained.into()), (Op::Add, gained.into()));
+            self.received.apply(index, info.is_new_msg, (Op::Write, gained.into()), (Op::Add, gained.into()));
         if info.is_new_msg {
-            self.granted.write(place, self.settings.rtt_pkts.into());
+            self.granted.write(index, self.settings.rtt_pkts.into());
         }
-        let granted = self.granted.read(place);
+        let granted = self.granted.read(index);
         reply.credit = granted as u32;
-        self.remember(place, reply);
+        self.remember(index, reply);
         if trimmed && info.is_new_pkt {
             reply.immediate = NACK;
             (reply.pkt_offset, reply.credit) = (header.pkt_offset, info.ack_no);
@@ -102,7 +127,7 @@ impl Homa {
             self.scheduler.upsert(Entry { id: info.rx_msg_id, rank, granted: granted as u32, grantable });
         }
         let has_granted = self.grant(blocks);
-        // A packet that arrives again is one whose sender has heard too little: it gets an answer of its own, with what it was
+        // A duplicate means that its sender may have missed a response, so it gets an ACK with the credit that was
         // granted before.
         if !has_granted || !gained || info.is_last_pkt {
             blocks.ctrl_pkt(&reply);
@@ -114,25 +139,25 @@ impl Homa {
     }
 
     #[inline]
-    fn remember(&mut self, place: usize, reply: CtrlPktEvent) {
-        if place >= self.senders.len() {
-            self.senders.resize((place + 1).next_power_of_two(), CtrlPktEvent::default());
+    fn remember(&mut self, index: usize, reply: CtrlPktEvent) {
+        if index >= self.senders.len() {
+            self.senders.resize((index + 1).next_power_of_two(), CtrlPktEvent::default());
         }
-        self.senders[place] = reply;
+        self.senders[index] = reply;
     }
 
-    /// Sends a GRANT to the message that goes first, if one may get it; returns whether one did.
+    /// Sends a GRANT to the first grantable message in the scheduler; returns whether there was one.
     #[inline]
     fn grant<B: Blocks>(&mut self, blocks: &mut B) -> bool {
         let Some(chosen) = self.scheduler.select(self.settings.overcommitment) else { return false };
-        let place = usize::from(chosen.id);
-        self.granted.write(place, chosen.credit.into());
+        let index = usize::from(chosen.id);
+        self.granted.write(index, chosen.credit.into());
         let level = chosen.level.min(u32::from(self.settings.scheduled_levels) - 1) as u8;
         blocks.ctrl_pkt(&CtrlPktEvent {
             credit: chosen.credit,
             rank: self.settings.unscheduled_levels + level,
             immediate: PULL,
-            ..self.senders[place]
+            ..self.senders[index]
         });
         true
     }
@@ -150,17 +175,18 @@ impl Homa {
         Verdict::Consumed
     }
 
-    /// Priority of a data packet. Small messages go first; what is sent again does not compete with what is sent unscheduled.
+    /// Priority of a data packet. Messages that are sent unscheduled have priority 0; retransmissions never use an
+    /// unscheduled priority.
     #[inline]
-    fn band(&mut self, departure: &Departure) -> u8 {
+    fn data_priority(&mut self, departure: &Departure) -> u8 {
         let unscheduled = self.settings.unscheduled_levels;
         let slot = slot(departure.tx_msg_id);
         if departure.is_new_msg {
             let is_small = self.is_all(self.settings.rtt_pkts.into(), departure.msg_len);
             self.priority.write(slot, if is_small { 0 } else { u64::from(unscheduled) - 1 });
         }
-        let band = self.priority.read(slot) as u8;
-        if departure.is_rtx { band.max(unscheduled) } else { band }
+        let priority = self.priority.read(slot) as u8;
+        if departure.is_rtx { priority.max(unscheduled) } else { priority }
     }
 }
 
@@ -169,7 +195,7 @@ impl Pipeline for Homa {
 
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &NativeHeader, arrival: &Arrival<'_>) -> Verdict {
         if arrival.returned {
-            header.came_back(blocks)
+            header.on_returned(blocks)
         } else if !header.has(DATA) {
             self.control(blocks, header)
         } else if arrival.trimmed && !self.settings.trimming {
@@ -179,11 +205,11 @@ impl Pipeline for Homa {
         }
     }
 
-    /// Control in priority 0, data in that of its message.
+    /// Control packets have priority 0, data packets the priority of their message.
     #[inline]
     fn egress(&mut self, departure: &Departure) -> Framed<NativeHeader> {
-        let band = if departure.flags & DATA != 0 { self.band(departure) } else { 0 };
-        Framed { header: NativeHeader::of(self.ip, departure), band }
+        let priority = if departure.flags & DATA != 0 { self.data_priority(departure) } else { 0 };
+        Framed { header: NativeHeader::of(self.ip, departure), priority }
     }
 
     fn expired(&mut self, rx_msg_id: u16) {

@@ -1,8 +1,9 @@
-//! HPCC on messages: the sender sizes its window by what switches report of their queues and rates, in integers.
+//! HPCC as a message transport, in fixed-point arithmetic: in-band telemetry about queues and rates controls the
+//! sender's window.
 //!
-//! Y. Li et al.: HPCC: high precision congestion control, SIGCOMM 2019, algorithm 1. Numbers that are fractions there have 16 binary places
-//! here (1.0 is 65,536). A quotient is the product with a reciprocal out of a table of 256, found by the divisor's leading bits; it is right to
-//! 0.2 %.
+//! Source: Y. Li et al., "HPCC: high precision congestion control", SIGCOMM 2019, algorithm 1. Fractions are
+//! fixed-point numbers with 16 fractional bits (1.0 is 65,536). A division is a multiplication by a reciprocal from a
+//! table of 256 entries, which is indexed by the leading bits of the divisor; its relative error is at most 0.2 %.
 
 use super::NativeHeader;
 use crate::message::flags::{ACK, DATA, NACK};
@@ -12,10 +13,10 @@ use crate::message::{
 };
 use crate::telemetry::{HopRecord, Telemetry};
 
-/// 1.0 as a fraction.
+/// 1.0 as a fixed-point number.
 const ONE: u64 = 1 << 16;
 
-/// Reciprocals of 1.0 to 2.0: that of the middle of each 256th, times 2^16.
+/// Reciprocals of the divisors from 1.0 to 2.0 in 256 intervals: entry n is 2^16 divided by the middle of interval n.
 const RECIPROCALS: [u32; 256] = {
     let mut table = [0; 256];
     let mut at = 0;
@@ -27,7 +28,8 @@ const RECIPROCALS: [u32; 256] = {
     table
 };
 
-/// `a` / `b` as a fraction; `b` is not 0. The power of two below `b` and the eight bits behind its leading one are found by tables in P4.
+/// `a` / `b` as a fixed-point number; `b` must not be 0. In P4, tables find the exponent of `b` and the eight bits
+/// after its leading one.
 #[inline]
 fn quotient(a: u64, b: u32) -> u64 {
     let exponent = b.ilog2();
@@ -35,39 +37,40 @@ fn quotient(a: u64, b: u32) -> u64 {
     (a * u64::from(RECIPROCALS[leading])) >> exponent
 }
 
-/// What is the same for all NICs.
+/// The settings of HPCC, equal for all NICs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HpccSettings {
-    /// Payload of a packet in bytes.
+    /// Payload of a full packet in bytes.
     pub mtu: u32,
-    /// Packets that a message sends before it has an answer; as many bytes are the largest window.
+    /// Number of packets that a message sends before the first response, and maximum window in packets.
     pub rtt_pkts: u32,
-    /// Round trip without queues (T), in nanoseconds; at least 1.
+    /// Round-trip time without queueing (T), in nanoseconds; at least 1.
     pub base_rtt_ns: u32,
-    /// Bytes that are added to the window at each step (W_AI).
+    /// Additive increase of the window per step (W_AI), in bytes.
     pub additive_bytes: u32,
-    /// Utilisation to aim for (eta), as a fraction: 0.95 is 62,259.
+    /// Target utilization (eta), as a fixed-point number: 0.95 is 62,259.
     pub target: u32,
-    /// Steps of additive increase in a row (maxStage).
-    pub most_stages: u32,
+    /// Maximum number of consecutive additive steps (maxStage).
+    pub max_stages: u32,
 }
 
-/// What HPCC's packets bear.
+/// The header of HPCC packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HpccHeader {
-    /// As other programs' packets.
+    /// The header of all programs in Rust.
     pub native: NativeHeader,
-    /// ACK, NACK: what switches wrote into the packet that caused it.
+    /// ACK and NACK: the telemetry of the data packet that caused it.
     pub echo: Telemetry,
 }
 
-/// Bytes of a header without telemetry: those of Ethernet and IPv4, and 23 of its own, as the twin in P4 writes them.
+/// Length in bytes of a header without telemetry: Ethernet, IPv4, and 23 bytes of HPCC, as in the equivalent P4
+/// program.
 const HEADER_BYTES: u32 = 57;
 
-/// Bytes of a record of telemetry that is sent back.
+/// Length in bytes of a telemetry record in an ACK or NACK.
 const RECORD_BYTES: u32 = 16;
 
-/// Telemetry on its way from a data packet (ingress) to the answer (egress), and whose it is.
+/// Telemetry on its way from a data packet (ingress) to its ACK or NACK (egress), and the identity of that ACK or NACK.
 #[derive(Clone, Copy, Debug, Default)]
 struct Echo {
     dst_ip: u32,
@@ -75,37 +78,38 @@ struct Echo {
     telemetry: Telemetry,
 }
 
-/// Answers that may wait for the wire with their telemetry. In a longer queue the oldest go without.
+/// Number of ACKs and NACKs in the NIC whose telemetry is kept. If more wait for the link, the oldest lose their
+/// telemetry.
 const ECHOES: usize = 256;
 
-/// A message's state at its sender.
+/// The sender's state of a message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// The message whose state it is.
+    /// Id of the message.
     tx_msg_id: u32,
-    /// There was an answer.
+    /// Whether the first response has arrived.
     started: bool,
     /// The reference window (W_c), in bytes.
     reference: u32,
-    /// Utilisation (U), a fraction.
-    utilisation: u32,
-    /// Steps of additive increase since the last multiplicative one.
+    /// The utilization (U), as a fixed-point number.
+    utilization: u32,
+    /// Number of additive steps since the last multiplicative one.
     stage: u32,
-    /// Packets before this one may be sent.
+    /// All packets before this index may be sent.
     credit: u32,
-    /// When all packets before this one have arrived, a round trip is over.
+    /// The round trip ends when all packets before this index have arrived.
     round_ends: u32,
-    /// The latest telemetry.
+    /// Telemetry of the latest response.
     last: Telemetry,
 }
 
-/// The rules of the window, with their constants.
+/// The computation of the window, with its constants.
 #[derive(Clone, Copy, Debug)]
 struct Algorithm {
     settings: HpccSettings,
     /// 2^32 / T.
     per_rtt: u64,
-    /// 2^40 / mtu, rounded up: it gives exact quotients while window times mtu is below 2^40.
+    /// 2^40 / mtu, rounded up; gives exact quotients while window times mtu is below 2^40.
     per_mtu: u64,
 }
 
@@ -118,21 +122,21 @@ impl Algorithm {
         }
     }
 
-    /// The largest window, in bytes: a product with 2^16 fits 64 bits with room.
+    /// The maximum window in bytes, limited so that its products with fixed-point numbers fit into 64 bits.
     #[inline]
-    fn largest_window(&self) -> u64 {
+    fn max_window(&self) -> u64 {
         (u64::from(self.settings.rtt_pkts.min(1 << 22)) * u64::from(self.settings.mtu)).min(1 << 28)
     }
 
-    /// Takes in an answer; returns the credit that follows from it.
-    fn answered(&self, flow: &mut Flow, tx_msg_id: u32, ack_no: u32, echo: &Telemetry) -> u32 {
-        let mut window = self.largest_window();
+    /// Handles the telemetry of an ACK or NACK; returns the message's new credit.
+    fn on_reply(&self, flow: &mut Flow, tx_msg_id: u32, ack_no: u32, echo: &Telemetry) -> u32 {
+        let mut window = self.max_window();
         if !flow.started || flow.tx_msg_id != tx_msg_id {
             *flow = Flow {
                 tx_msg_id,
                 started: true,
                 reference: window as u32,
-                utilisation: ONE as u32,
+                utilization: ONE as u32,
                 credit: self.settings.rtt_pkts,
                 round_ends: self.settings.rtt_pkts,
                 last: *echo,
@@ -147,49 +151,50 @@ impl Algorithm {
         flow.credit
     }
 
-    /// `MeasureInflight`: the utilisation of the busiest hop since the last answer, averaged over a round trip.
+    /// `MeasureInflight`: updates the moving average, over a round trip, of the utilization of the most utilized hop.
     fn measure(&self, flow: &mut Flow, echo: &Telemetry) {
-        let (mut busiest, mut span) = (0, 0);
+        let (mut max, mut span) = (0, 0);
         let same_path = echo.hops().len() == flow.last.hops().len();
         for (now, before) in echo.hops().iter().zip(flow.last.hops()).filter(|_| same_path) {
             let elapsed = now.timestamp_ns.wrapping_sub(before.timestamp_ns);
             if elapsed as i32 <= 0 || now.rate_mbps == 0 {
-                return; // not later than what is known already, or not from a switch
+                return; // the record is not newer than the last one, or does not come from a switch
             }
-            let used = self.used(now, before, elapsed);
-            if used > busiest {
-                (busiest, span) = (used, elapsed);
+            let hop = self.hop_utilization(now, before, elapsed);
+            if hop > max {
+                (max, span) = (hop, elapsed);
             }
         }
-        // The share of a round trip that the measurement covers.
+        // The fraction of a round trip that the measurement covers.
         let share = ((u64::from(span.min(self.settings.base_rtt_ns)) * self.per_rtt) >> 16).min(ONE);
-        flow.utilisation = ((u64::from(flow.utilisation) * (ONE - share) + busiest * share) >> 16) as u32;
+        flow.utilization = ((u64::from(flow.utilization) * (ONE - share) + max * share) >> 16) as u32;
         flow.last = *echo;
     }
 
-    /// A hop's rate and its queue's worth of rate, as a fraction of its link's: at most 256.
+    /// The utilization of a hop's link as a fixed-point number, at most 256: its transmission rate plus its queue per
+    /// round trip, divided by the link's rate.
     #[inline]
-    fn used(&self, now: &HopRecord, before: &HopRecord, elapsed: u32) -> u64 {
+    fn hop_utilization(&self, now: &HopRecord, before: &HopRecord, elapsed: u32) -> u64 {
         let sent = now.tx_bytes.wrapping_sub(before.tx_bytes);
         let queue = now.queue_bytes.min(before.queue_bytes);
-        // Bytes per nanosecond; at most 2 Tbit/s.
+        // In bytes per nanosecond, at most 256 (2 Tbit/s).
         let per_ns = (quotient(sent.into(), elapsed) + ((u64::from(queue) * self.per_rtt) >> 16)).min(256 * ONE);
         // One byte per nanosecond is 8,000 Mbit/s.
         (quotient(per_ns * 8_000, now.rate_mbps) >> 16).min(256 * ONE)
     }
 
-    /// `ComputeWind`: the window in bytes. Once per round trip it becomes the reference.
+    /// `ComputeWind`: returns the window in bytes. Once per round trip the window becomes the reference window.
     fn window(&self, flow: &mut Flow, ack_no: u32) -> u64 {
-        let HpccSettings { target, most_stages, additive_bytes, .. } = self.settings;
-        let is_cut = flow.utilisation >= target || flow.stage >= most_stages;
+        let HpccSettings { target, max_stages, additive_bytes, .. } = self.settings;
+        let multiplicative = flow.utilization >= target || flow.stage >= max_stages;
         let mut window = u64::from(flow.reference);
-        if is_cut {
-            // Not more than 64 times the window, however idle the path is.
-            window = (window * quotient(target.into(), flow.utilisation.max(ONE as u32 / 64))) >> 16;
+        if multiplicative {
+            // The minimum utilization of 1/64 limits the growth of the window on an idle path.
+            window = (window * quotient(target.into(), flow.utilization.max(ONE as u32 / 64))) >> 16;
         }
-        window = (window + u64::from(additive_bytes)).min(self.largest_window());
+        window = (window + u64::from(additive_bytes)).min(self.max_window());
         if ack_no > flow.round_ends {
-            flow.stage = if is_cut { 0 } else { flow.stage + 1 };
+            flow.stage = if multiplicative { 0 } else { flow.stage + 1 };
             flow.reference = window as u32;
             flow.round_ends = flow.credit;
         }
@@ -197,17 +202,39 @@ impl Algorithm {
     }
 }
 
-/// The program. In its ACKs and NACKs `pkt_offset` is the packet that arrived or lost its payload, `credit` the first packet missing, and `rank`
-/// the place of its telemetry.
+/// The HPCC program. In its ACKs and NACKs `pkt_offset` is the index of the packet that arrived whole or trimmed,
+/// `credit` is the index of the first missing packet, and `rank` is the index of the telemetry to echo.
+///
+/// ```
+/// use rnic_transport::Time;
+/// use rnic_transport::message::programs::{Hpcc, HpccSettings};
+/// use rnic_transport::message::{Message, MessageNic, NicConfig};
+///
+/// let cfg = NicConfig::default();
+/// let settings = HpccSettings {
+///     mtu: cfg.mtu,
+///     rtt_pkts: cfg.rtt_pkts,
+///     base_rtt_ns: 525,
+///     additive_bytes: 80,
+///     target: 62_259, // 0.95
+///     max_stages: 5,
+/// };
+/// let mut nic = MessageNic::new(&cfg, Hpcc::new(0, settings));
+/// nic.send(&cfg, Time::ZERO, &Message { dst_ip: 1, bytes: 20_000, ..Message::default() })?;
+/// let data = nic.poll_transmit(&cfg, Time::ZERO).unwrap();
+/// assert_eq!((data.priority, data.payload), (1, 1_024));
+/// # Ok::<(), rnic_transport::message::NoBuffer>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Hpcc {
     ip: u32,
     algorithm: Algorithm,
     echoes: Vec<Echo>,
     next_echo: u8,
-    /// By slot: the message that it holds. Egress writes it, ingress reads it: an answer to another one is an old one.
+    /// By slot: id of the message in it. Egress writes it; ingress reads it to detect responses to an earlier message
+    /// in the slot.
     current: DualPort,
-    /// By slot. In P4, a register for each field.
+    /// By slot. In P4 there is a register for each field.
     flows: Vec<Flow>,
 }
 
@@ -242,20 +269,20 @@ impl Hpcc {
         Verdict::Reassemble { rx_msg_id: info.rx_msg_id, pkt_offset: header.pkt_offset, is_last_pkt: info.is_last_pkt }
     }
 
-    /// Keeps telemetry for the answer; returns its place.
+    /// Stores telemetry for the ACK or NACK to a data packet; returns its index in `echoes`.
     #[inline]
     fn keep(&mut self, header: &NativeHeader, telemetry: Option<&Telemetry>) -> u8 {
         if self.echoes.is_empty() {
             self.echoes.resize(ECHOES, Echo::default());
         }
-        let place = self.next_echo;
-        self.next_echo = place.wrapping_add(1);
-        self.echoes[usize::from(place)] = Echo {
+        let index = self.next_echo;
+        self.next_echo = index.wrapping_add(1);
+        self.echoes[usize::from(index)] = Echo {
             dst_ip: header.src_ip,
             tx_msg_id: header.tx_msg_id,
             telemetry: telemetry.copied().unwrap_or_default(),
         };
-        place
+        index
     }
 
     fn control<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader) -> Verdict {
@@ -269,7 +296,7 @@ impl Hpcc {
         if slot >= self.flows.len() {
             self.flows.resize((slot + 1).next_power_of_two(), Flow::default());
         }
-        let credit = self.algorithm.answered(&mut self.flows[slot], tx_msg_id, ack_no, &header.echo);
+        let credit = self.algorithm.on_reply(&mut self.flows[slot], tx_msg_id, ack_no, &header.echo);
         blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, rtx: is_nack.then_some(pkt_offset), credit: Some(credit) });
         Verdict::Consumed
     }
@@ -280,7 +307,7 @@ impl Pipeline for Hpcc {
 
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader, arrival: &Arrival<'_>) -> Verdict {
         if arrival.returned {
-            header.native.came_back(blocks)
+            header.native.on_returned(blocks)
         } else if header.native.has(DATA) {
             self.data(blocks, &header.native, arrival)
         } else {
@@ -288,13 +315,13 @@ impl Pipeline for Hpcc {
         }
     }
 
-    /// An answer is the longer the more telemetry it takes back.
+    /// The length of a header grows with the number of telemetry records in it.
     #[inline]
     fn header_bytes(header: &HpccHeader) -> u32 {
         HEADER_BYTES + RECORD_BYTES * header.echo.hops().len() as u32
     }
 
-    /// Control in priority 0, data in 1.
+    /// Control packets have priority 0, data packets priority 1.
     #[inline]
     fn egress(&mut self, departure: &Departure) -> Framed<HpccHeader> {
         let is_data = departure.flags & DATA != 0;
@@ -307,6 +334,6 @@ impl Pipeline for Hpcc {
         {
             header.echo = echo.telemetry;
         }
-        Framed { header, band: u8::from(is_data) }
+        Framed { header, priority: u8::from(is_data) }
     }
 }

@@ -1,8 +1,8 @@
-//! Transport programs in Rust. Each has a twin in P4, so their decisions are those that a P4 pipeline can take: no unbounded loop, no division
-//! by a variable, state in the [primitives](super::primitives).
+//! Transport programs in Rust. Each has an equivalent P4 program, so it uses only what a P4 pipeline can do: no
+//! unbounded loop, no division by a variable, and state only in the [primitives](super::primitives).
 //!
-//! Packets are counted in numbers of segments and messages in bytes; to compare the two, packets are multiplied by the segment size, which is
-//! constant, rather than bytes divided.
+//! Message lengths are in bytes, and credits in packets. To compare the two, a program multiplies a number of packets
+//! by the constant segment size; it never divides a number of bytes.
 
 mod homa;
 mod hpcc;
@@ -15,31 +15,31 @@ pub use ndp::Ndp;
 use super::flags::DATA;
 use super::{Blocks, CreditToBtxEvent, CtrlPktEvent, Departure, RxMsgInfoRequest, Verdict};
 
-/// The header of native programs.
+/// The packet header of transport programs in Rust.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NativeHeader {
-    /// Address of the NIC that it comes from.
+    /// Address of the sending NIC.
     pub src_ip: u32,
-    /// Context (port) there.
+    /// Context (port) at the sending NIC.
     pub src_context: u16,
-    /// Context (port) at the NIC that it goes to.
+    /// Context (port) at the destination NIC.
     pub dst_context: u16,
-    /// The message that it is part of or about, as numbered by its sender.
+    /// Id of the message that the packet belongs or refers to, assigned by the message's sender.
     pub tx_msg_id: u32,
     /// Length of that message in bytes.
     pub msg_len: u32,
-    /// Packet of that message.
+    /// Index of the packet of that message which this packet is, or to which this control packet refers.
     pub pkt_offset: u32,
-    /// Control: what the program says by it.
+    /// Control packet: a value that the program defines.
     pub credit: u32,
-    /// Control: what the program says by it.
+    /// Control packet: a value that the program defines.
     pub rank: u8,
-    /// What it is: [`flags`](super::flags).
+    /// The [`flags`](super::flags) of the packet.
     pub flags: u8,
 }
 
 impl NativeHeader {
-    /// The header of a departing packet of the NIC with address `ip`.
+    /// The header of a packet that departs from the NIC with address `ip`.
     #[inline]
     pub fn of(ip: u32, departure: &Departure) -> NativeHeader {
         NativeHeader {
@@ -60,7 +60,7 @@ impl NativeHeader {
         self.flags & flags != 0
     }
 
-    /// The question about the message that this packet of data is part of.
+    /// The `GetRxMsgInfo` request for this data packet.
     #[inline]
     fn request(&self, mark_received: bool) -> RxMsgInfoRequest {
         RxMsgInfoRequest {
@@ -73,7 +73,7 @@ impl NativeHeader {
         }
     }
 
-    /// A control packet to where this packet came from, about its message and itself, without flags yet.
+    /// A control packet to this packet's sender that refers to this packet, without flags.
     #[inline]
     fn reply(&self) -> CtrlPktEvent {
         CtrlPktEvent {
@@ -87,9 +87,9 @@ impl NativeHeader {
         }
     }
 
-    /// A switch has sent back this NIC's own packet: if it is data, it goes out again.
+    /// Handles a packet of this NIC that a switch returned: retransmits it if it is a data packet.
     #[inline]
-    fn came_back<B: Blocks>(&self, blocks: &mut B) -> Verdict {
+    fn on_returned<B: Blocks>(&self, blocks: &mut B) -> Verdict {
         if self.has(DATA) {
             blocks.credit_to_btx(&CreditToBtxEvent {
                 tx_msg_id: self.tx_msg_id,

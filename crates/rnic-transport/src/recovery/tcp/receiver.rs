@@ -1,4 +1,4 @@
-//! The receiving half: RFC 5681 section 4.2, RFC 2018 section 4.
+//! The TCP receiver: acknowledgements after RFC 5681 section 4.2 and RFC 2018 section 4.
 
 use super::super::ReceiveRecovery;
 use crate::bitmap::BitWindow;
@@ -6,21 +6,24 @@ use crate::config::FlowConfig;
 use crate::pdu::Stamp;
 use crate::{Pdu, Psn, RxOutcome, Time};
 
-/// The data sink.
+/// The TCP receiver.
 #[derive(Clone, Debug)]
 pub struct TcpReceiver {
     expected: Psn,
-    /// Of the segment whose acknowledgement is held back.
+    /// Timestamp of the segment whose acknowledgement is delayed.
     held: Stamp,
-    /// When that acknowledgement goes out at the latest; [`Time::MAX`] while none is held back.
+    /// Latest time to send the delayed acknowledgement; [`Time::MAX`] while none is delayed.
     held_until: Time,
+    /// Number of segments of the flow from `expected` on.
     left: u64,
     connected: bool,
+    /// Segments after `expected` that have arrived.
     arrived: BitWindow,
 }
 
 impl TcpReceiver {
-    /// An acknowledgement that goes out now: none is held back any more.
+    /// Returns an acknowledgement to send now. It also acknowledges the segment whose acknowledgement is delayed, if
+    /// there is one.
     fn ack_now(&mut self, stamp: Stamp) -> Option<Pdu> {
         self.held_until = Time::MAX;
         Some(Pdu::ack(self.expected, stamp))
@@ -45,7 +48,8 @@ impl TcpReceiver {
         let completed = self.left == 0;
         let holding = self.held_until != Time::MAX;
         let reply = match cfg.tcp.delayed_acks {
-            // The segment after the last one would be a FIN, which is acknowledged at once.
+            // The acknowledgement of the last segment is not delayed: in TCP a FIN would follow and be acknowledged
+            // immediately.
             Some(delay) if !fills_gap && !completed && !holding => {
                 self.held = stamp;
                 self.held_until = now.saturating_add(delay);
@@ -86,7 +90,7 @@ impl ReceiveRecovery for TcpReceiver {
         }
         let window = cfg.tcp.receive_window_segments(cfg.mtu);
         if ahead <= 0 || ahead as u32 >= window || ahead as u64 >= self.left {
-            // Old, or beyond what the window allows (RFC 9293 section 3.10.7.4).
+            // The segment is old or outside the receive window (RFC 9293 section 3.10.7.4).
             let reply = self.ack_now(pdu.stamp());
             return RxOutcome { reply, discarded: true, ..RxOutcome::default() };
         }

@@ -1,35 +1,37 @@
-//! What the sender knows of the segments in flight: RFC 6675, sections 3 and 4.
+//! The scoreboard: the sender's state of the segments in flight (RFC 6675, sections 3 and 4).
 
 use crate::Psn;
 use crate::bitmap::BitWindow;
 
-/// The segments from the first one not acknowledged to the last one sent.
+/// The state of all segments from the first unacknowledged segment to the last segment sent.
 ///
-/// `IsLost` of RFC 6675 holds for a segment when at least `DupThresh` segments above it are selectively acknowledged (all
-/// segments are full, so its two conditions are one). That is so for exactly the unacknowledged ones below the `DupThresh`-th
-/// highest acknowledged one: a single number, [`lost_below`](Scoreboard::lost_below), which only moves up. A timeout moves it past
-/// everything sent. `pipe` and the questions of `NextSeg` follow from it, from `HighRxt` and from counts kept up to date.
+/// In RFC 6675 `IsLost` holds for a segment if at least `DupThresh` segments after it are selectively acknowledged.
+/// (The RFC has a second condition in bytes, which is the same here because all segments are full.) So the lost
+/// segments are exactly the unacknowledged ones before the `DupThresh`-th highest selectively acknowledged segment.
+/// This segment is [`lost_below`](Scoreboard::lost_below), which only moves up; a timeout moves it past all segments
+/// sent. `pipe` and the rules of `NextSeg` are computed from `lost_below`, from `HighRxt` and from counters.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     /// First segment not acknowledged cumulatively (SND.UNA, `HighACK` + 1).
     first: Psn,
     /// First segment never sent (SND.NXT, `HighData` + 1).
     next: Psn,
-    /// Segments below this one that are not acknowledged are lost.
+    /// All unacknowledged segments before this one are lost.
     lost_below: Psn,
-    /// Segments below this one count as retransmitted (`HighRxt` + 1).
+    /// All segments before this one count as retransmitted (`HighRxt` + 1).
     retransmit_next: Psn,
-    /// Highest segment selectively acknowledged; meaningful while one is.
+    /// Highest selectively acknowledged segment; valid only while `sacked` has a set bit.
     highest_sacked: Psn,
-    /// Segments selectively acknowledged from `lost_below` on.
+    /// Number of selectively acknowledged segments from `lost_below` on.
     sacked_above: u32,
-    /// Segments selectively acknowledged below `retransmit_next`.
+    /// Number of selectively acknowledged segments before `retransmit_next`.
     sacked_retransmitted: u32,
+    /// Selectively acknowledged segments.
     sacked: BitWindow,
 }
 
 impl Scoreboard {
-    /// Nothing sent; segments are numbered from `first`.
+    /// A scoreboard on which no segment has been sent; the first segment has the number `first`.
     pub(super) fn new(first: Psn, sacked: BitWindow) -> Scoreboard {
         Scoreboard {
             first,
@@ -53,26 +55,28 @@ impl Scoreboard {
         self.next
     }
 
-    /// Segments sent and not acknowledged cumulatively (FlightSize).
+    /// Number of segments sent and not acknowledged cumulatively (FlightSize).
     pub(super) fn in_flight(&self) -> u32 {
         self.next.since(self.first)
     }
 
-    /// Segments believed to be in the network (`SetPipe`): not lost, plus retransmitted, less those acknowledged.
+    /// Estimated number of segments in the network (`SetPipe`): unacknowledged segments that are not lost, plus
+    /// unacknowledged segments that were retransmitted.
     pub(super) fn pipe(&self) -> u32 {
         let not_lost = self.next.since(self.lost_below) - self.sacked_above;
         let retransmitted = self.retransmit_next.since(self.first) - self.sacked_retransmitted;
         not_lost + retransmitted
     }
 
-    /// A new segment is sent.
+    /// Adds the transmission of a new segment, and returns its number.
     pub(super) fn send_new(&mut self) -> Psn {
         let psn = self.next;
         self.next = psn.plus(1);
         psn
     }
 
-    /// Everything before `expected`, which is not after `next`, has arrived; returns how many segments that acknowledges.
+    /// Handles a cumulative acknowledgement of all segments before `expected`, which must not be after `next`; returns
+    /// how many segments it newly acknowledges.
     pub(super) fn slide(&mut self, expected: Psn) -> u32 {
         let count = expected.since(self.first);
         let before = self.sacked.count();
@@ -91,7 +95,8 @@ impl Scoreboard {
         count
     }
 
-    /// `trigger` and the `below` segments before it have arrived; returns whether any of that is news (`Update`).
+    /// Handles a SACK block of segment `trigger` and the `below` segments before it (`Update`); returns whether it
+    /// newly acknowledges any segment.
     pub(super) fn mark(&mut self, trigger: Psn, below: u32) -> bool {
         let offset = trigger.distance_from(self.first);
         if offset <= 0 || offset as u32 >= self.in_flight() {
@@ -105,9 +110,9 @@ impl Scoreboard {
         let before = self.sacked.count();
         while at != end {
             let mut to = end;
-            for cut in [self.lost_below, self.retransmit_next] {
-                if at.is_before(cut) && cut.is_before(to) {
-                    to = cut;
+            for boundary in [self.lost_below, self.retransmit_next] {
+                if at.is_before(boundary) && boundary.is_before(to) {
+                    to = boundary;
                 }
             }
             let new = self.sacked.set_run(at, to.since(at));
@@ -122,7 +127,7 @@ impl Scoreboard {
         self.sacked.count() > before
     }
 
-    /// Concludes which segments are lost from what is selectively acknowledged above them.
+    /// Moves `lost_below` up: determines the lost segments from the selectively acknowledged segments after them.
     pub(super) fn conclude_losses(&mut self, dup_thresh: u32) {
         let dup_thresh = dup_thresh.max(1);
         while self.sacked_above >= dup_thresh {
@@ -137,41 +142,44 @@ impl Scoreboard {
         }
     }
 
-    /// A timeout: what is in flight and not selectively acknowledged is lost, nothing is retransmitted yet.
+    /// Handles a timeout: all segments in flight that are not selectively acknowledged are lost, and none counts as
+    /// retransmitted.
     pub(super) fn lose_all(&mut self) {
         if self.sacked.get(self.first) {
-            self.sacked.clear(self.first, self.in_flight()); // the receiver has dropped what it had
+            self.sacked.clear(self.first, self.in_flight()); // the receiver has discarded its out-of-order segments
         }
         self.lost_below = self.next;
         self.sacked_above = 0;
         self.forget_retransmissions();
     }
 
-    /// What was retransmitted may be retransmitted again (`HighRxt` = `HighACK`).
+    /// Allows every segment to be retransmitted once more (`HighRxt` = `HighACK`).
     pub(super) fn forget_retransmissions(&mut self) {
         self.retransmit_next = self.first;
         self.sacked_retransmitted = 0;
     }
 
-    /// Whether the first segment not acknowledged is lost.
+    /// Whether the first unacknowledged segment is lost.
     pub(super) fn first_is_lost(&self) -> bool {
         self.first.is_before(self.lost_below)
     }
 
-    /// Whether a lost segment is not yet retransmitted (rule 1 of `NextSeg`).
+    /// Whether some lost segment has not been retransmitted (rule 1 of `NextSeg`).
     pub(super) fn has_lost(&self) -> bool {
         let span = self.lost_below.distance_from(self.retransmit_next);
         let sacked = i64::from(self.sacked.count()) - i64::from(self.sacked_above + self.sacked_retransmitted);
         i64::from(span) > sacked.max(0)
     }
 
-    /// Whether a segment below the highest selectively acknowledged one is neither retransmitted nor acknowledged (rule 3).
+    /// Whether some segment before the highest selectively acknowledged one is neither retransmitted nor acknowledged
+    /// (rule 3 of `NextSeg`).
     pub(super) fn has_hole(&self) -> bool {
         let sacked = self.sacked.count() - self.sacked_retransmitted;
         sacked > 0 && self.highest_sacked.distance_from(self.retransmit_next) + 1 > sacked as i32
     }
 
-    /// Takes the next segment to retransmit, lost or not. There must be one.
+    /// Returns the next segment to retransmit, lost or not, and counts it as retransmitted. There must be such a
+    /// segment.
     pub(super) fn retransmit(&mut self) -> Psn {
         let from = self.retransmit_next;
         let psn = self.sacked.first_clear(from, self.next.since(from)).unwrap_or(from);
@@ -180,12 +188,12 @@ impl Scoreboard {
         psn
     }
 
-    /// The highest segment in flight that is not acknowledged (rule 4).
+    /// The highest unacknowledged segment in flight (rule 4 of `NextSeg`).
     pub(super) fn last_missing(&self) -> Option<Psn> {
         self.sacked.last_clear(self.first, self.in_flight())
     }
 
-    /// Whether some segment in flight is not acknowledged.
+    /// Whether some segment in flight is neither cumulatively nor selectively acknowledged.
     pub(super) fn has_missing(&self) -> bool {
         self.sacked.count() < self.in_flight()
     }
@@ -200,7 +208,7 @@ mod tests {
     const DUP_THRESH: usize = 3;
     const WINDOW: u32 = 100;
 
-    /// The same as sets of absolute numbers, read off the definitions of RFC 6675 section 4.
+    /// A reference model: sets of absolute segment numbers, with the definitions of RFC 6675 section 4 as they stand.
     #[derive(Default)]
     struct Model {
         first: u64,
@@ -208,7 +216,7 @@ mod tests {
         sacked: BTreeSet<u64>,
         /// `HighRxt` + 1.
         retransmit_next: u64,
-        /// All below are lost: the last timeout's `HighData` + 1.
+        /// All segments before this one are lost: `HighData` + 1 at the last timeout.
         timed_out: u64,
     }
 
@@ -269,7 +277,7 @@ mod tests {
                         model.next += 1;
                     },
                     Step::Slide(count) => {
-                        // A receiver acknowledges up to a segment that it does not have.
+                        // The cumulative acknowledgement ends at a segment that the receiver does not have.
                         let to = (model.first + u64::from(count)).min(model.next);
                         let to = (to..).find(|segment| !model.sacked.contains(segment)).unwrap_or(to);
                         prop_assert_eq!(u64::from(board.slide(psn(to))), to - model.first);
@@ -304,7 +312,7 @@ mod tests {
                         model.retransmit_next = model.first;
                     }
                 }
-                // What is lost is concluded when asked for.
+                // The model determines losses on demand, so it has nothing to do here.
                 board.conclude_losses(DUP_THRESH as u32);
                 prop_assert_eq!(board.pipe() as usize, model.pipe());
                 prop_assert_eq!(u64::from(board.in_flight()), model.next - model.first);
@@ -318,7 +326,8 @@ mod tests {
         }
     }
 
-    /// A receiver that acknowledged selectively what it then misses has dropped data: nothing it said counts.
+    /// A receiver that misses a segment which it acknowledged selectively has discarded data: a timeout then voids all
+    /// its selective acknowledgements.
     #[test]
     fn a_receiver_that_drops_data_is_not_believed() {
         let mut board = Scoreboard::new(Psn::new(0), BitWindow::new(WINDOW));

@@ -1,4 +1,4 @@
-//! The sending half: congestion window, recovery, retransmission timer, connection setup.
+//! The TCP sender: congestion window, loss recovery, retransmission timer, connection setup.
 
 use super::super::{Pick, Progress, SendRecovery};
 use super::scoreboard::Scoreboard;
@@ -8,53 +8,56 @@ use crate::congestion::LossSignal;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, Time};
 
-/// Where the connection's setup stands.
+/// The state of the connection's setup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Setup {
-    /// No SYN was sent yet.
+    /// No SYN has been sent.
     Start,
-    /// A SYN is on its way.
+    /// A SYN has been sent; its SYN-ACK has not arrived.
     SynSent,
-    /// The timer fired: the SYN is to be sent again.
+    /// The timer fired, so the SYN must be retransmitted.
     SynAgain,
+    /// The connection is established.
     Done,
 }
 
-/// What the sender is recovering from.
+/// The kind of recovery that the sender is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
+    /// No recovery.
     Open,
     /// Fast recovery, entered by duplicate acknowledgements.
     Fast,
-    /// Slow start after a timeout, until all that was in flight then is acknowledged.
+    /// Slow start after a timeout, until all segments that were in flight at the timeout are acknowledged.
     Timeout,
 }
 
-/// The data source.
+/// The TCP sender.
 #[derive(Clone, Debug)]
 pub struct TcpSender {
     board: Scoreboard,
-    /// One past the highest segment sent when recovery began (`recover`, `RecoveryPoint`). Once it is passed it follows the
-    /// first segment not acknowledged, so that comparisons stay valid.
+    /// The segment after the highest segment that had been sent when recovery began (`recover` of RFC 6582,
+    /// `RecoveryPoint` of RFC 6675). After the recovery it moves along with the first unacknowledged segment, so that
+    /// PSN comparisons stay valid.
     recover: Psn,
-    /// A rescue retransmission is allowed once more than what is before this segment is acknowledged (`RescueRxt` + 1).
+    /// A rescue retransmission is allowed once the first unacknowledged segment is after this one (`RescueRxt` + 1).
     rescue_after: Psn,
     /// Congestion window in bytes.
     cwnd: u32,
     /// Slow start threshold in bytes.
     ssthresh: u32,
-    /// Duplicate acknowledgements in a row; counted without selective acknowledgements.
+    /// NewReno: number of consecutive duplicate acknowledgements. Not counted with selective acknowledgements.
     duplicates: u32,
     rtt: RttEstimator,
-    /// Segments of the flow not acknowledged cumulatively, sent or not.
+    /// Number of segments of the flow, sent or not, that are not acknowledged cumulatively.
     left: u64,
-    /// When the retransmission timer fires, while something is outstanding.
+    /// Time at which the retransmission timer fires, while segments are outstanding.
     expires: Time,
     setup: Setup,
     phase: Phase,
-    /// The first segment not acknowledged must be retransmitted, whatever the window says.
+    /// Whether to retransmit the first unacknowledged segment next, even if the windows do not allow it.
     retransmit_first: bool,
-    /// NewReno: this fast recovery has seen a partial acknowledgement.
+    /// NewReno: whether this fast recovery has received a partial acknowledgement.
     partial: bool,
 }
 
@@ -69,7 +72,7 @@ impl TcpSender {
         self.ssthresh
     }
 
-    /// Segments believed to be in the network (`pipe` of RFC 6675, section 2).
+    /// Estimated number of segments in the network (`pipe` of RFC 6675, section 2).
     pub fn pipe(&self) -> u32 {
         self.board.pipe()
     }
@@ -79,7 +82,7 @@ impl TcpSender {
         self.phase == Phase::Fast
     }
 
-    /// What is known of the round-trip time.
+    /// The round-trip time estimator.
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
@@ -88,20 +91,20 @@ impl TcpSender {
         self.expires = now.saturating_add(self.rtt.timeout(&cfg.tcp.rto_bounds()));
     }
 
-    /// The answer to the SYN: data may flow.
+    /// Handles a packet during connection setup: a SYN-ACK establishes the connection.
     fn on_setup(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) {
-        let answers = matches!(self.setup, Setup::SynSent | Setup::SynAgain) && pdu.is_syn();
-        if !answers || pdu.kind() != PduKind::Ack || pdu.psn() != self.board.first() {
+        let expects_syn_ack = matches!(self.setup, Setup::SynSent | Setup::SynAgain);
+        if !expects_syn_ack || !pdu.is_syn() || pdu.kind() != PduKind::Ack || pdu.psn() != self.board.first() {
             return;
         }
         if self.rtt.doublings() > 0 {
-            self.cwnd = cfg.mtu; // RFC 5681 section 3.1: after a lost SYN, one segment
+            self.cwnd = cfg.mtu; // RFC 5681 section 3.1: one segment after a lost SYN
         }
         self.rtt.sample(pdu.stamp().elapsed(now));
         self.setup = Setup::Done;
     }
 
-    /// RFC 5681, equations 2 and 3: `acked` segments are newly acknowledged.
+    /// Grows the congestion window after `acked` segments were newly acknowledged (RFC 5681, equations 2 and 3).
     fn grow(&mut self, cfg: &FlowConfig, acked: u32) {
         let increment = if self.cwnd < self.ssthresh {
             acked.saturating_mul(cfg.mtu).min(cfg.mtu)
@@ -113,7 +116,7 @@ impl TcpSender {
         self.cwnd = self.cwnd.max(self.cwnd.saturating_add(increment).min(limit));
     }
 
-    /// RFC 5681, equation 4.
+    /// Sets the slow start threshold to half of FlightSize (RFC 5681, equation 4).
     fn halve(&mut self, cfg: &FlowConfig) {
         let flight = u64::from(self.board.in_flight()) * u64::from(cfg.mtu);
         let half = match self.phase {
@@ -123,7 +126,7 @@ impl TcpSender {
         self.ssthresh = (half as u32).max(cfg.mtu.saturating_mul(2));
     }
 
-    /// RFC 5681 section 3.2 steps 2 and 3, RFC 6675 section 5 steps 4.1 to 4.3.
+    /// Enters fast recovery (RFC 5681 section 3.2 steps 2 and 3, RFC 6675 section 5 steps 4.1 to 4.3).
     fn enter_fast_recovery(&mut self, cfg: &FlowConfig) {
         self.halve(cfg);
         let left_network = if cfg.tcp.sack { 0 } else { cfg.tcp.dup_thresh.max(1) };
@@ -136,7 +139,7 @@ impl TcpSender {
         self.partial = false;
     }
 
-    /// Everything before `expected` has arrived.
+    /// Handles a cumulative acknowledgement of all segments before `expected`; returns how many it newly acknowledges.
     fn on_new_ack(&mut self, cfg: &FlowConfig, now: Time, expected: Psn, pdu: Pdu) -> u32 {
         let acked = self.board.slide(expected);
         self.left -= u64::from(acked);
@@ -157,13 +160,13 @@ impl TcpSender {
             Phase::Fast if recovered => {
                 self.phase = Phase::Open;
                 if !cfg.tcp.sack {
-                    // RFC 6582 section 3.2 step 3, full acknowledgement: the first of its two ways, which avoids a burst.
+                    // RFC 6582 section 3.2 step 3, full acknowledgement: option 1, which avoids a burst.
                     let flight = self.board.in_flight().max(1).saturating_add(1).saturating_mul(cfg.mtu);
                     self.cwnd = self.ssthresh.min(flight);
                 }
             }
             Phase::Fast if !cfg.tcp.sack => {
-                // Partial acknowledgement: the next hole; only the first one restarts the timer.
+                // Partial acknowledgement: retransmit the next missing segment. Only the first restarts the timer.
                 self.retransmit_first = true;
                 restart = !std::mem::replace(&mut self.partial, true);
                 let deflated = self.cwnd.saturating_sub(acked.saturating_mul(cfg.mtu));
@@ -178,7 +181,7 @@ impl TcpSender {
         acked
     }
 
-    /// Selective acknowledgement; returns whether fast recovery begins.
+    /// Handles a selective acknowledgement; returns whether fast recovery begins.
     fn on_sack(&mut self, cfg: &FlowConfig, pdu: Pdu) -> bool {
         if !self.board.mark(pdu.trigger(), pdu.below()) || self.phase == Phase::Timeout {
             return false;
@@ -191,7 +194,7 @@ impl TcpSender {
         enters
     }
 
-    /// NewReno: an acknowledgement of nothing new; returns whether fast recovery begins.
+    /// NewReno: handles a duplicate acknowledgement; returns whether fast recovery begins.
     fn on_duplicate(&mut self, cfg: &FlowConfig) -> bool {
         if self.board.in_flight() == 0 {
             return false;
@@ -209,10 +212,12 @@ impl TcpSender {
         enters
     }
 
-    /// Whether the congestion windows let one more segment into the network.
+    /// Whether the congestion window, and the `window` of a separate congestion control, allow one more segment in the
+    /// network.
     fn fits(&self, cfg: &FlowConfig, window: u32) -> bool {
         let pipe = self.board.pipe();
-        // With selective acknowledgements `pipe` itself makes room for limited transmit.
+        // Limited transmit (RFC 3042). With selective acknowledgements `pipe` falls with each of them, which has the
+        // same effect.
         let extra = match self.phase {
             Phase::Open if !cfg.tcp.sack => self.duplicates.min(cfg.tcp.dup_thresh.max(1) - 1),
             _ => 0,
@@ -226,7 +231,7 @@ impl TcpSender {
         in_flight < cfg.tcp.receive_window_segments(cfg.mtu).min(window) && u64::from(in_flight) < self.left
     }
 
-    /// Rule 4 of `NextSeg`.
+    /// Whether a rescue retransmission is allowed (rule 4 of `NextSeg`).
     fn can_rescue(&self) -> bool {
         self.rescue_after.is_before(self.board.first()) && self.board.has_missing()
     }
@@ -258,8 +263,8 @@ impl SendRecovery for TcpSender {
         }
     }
 
-    /// The connection stands, and its windows stay as they are. After an idle time of more than the retransmission timeout the congestion
-    /// window is the initial one at most (RFC 5681 section 4.1).
+    /// The connection stays established and keeps its congestion window and threshold. If it was idle for more than the
+    /// retransmission timeout, the congestion window is reduced to at most the initial window (RFC 5681 section 4.1).
     fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> TcpSender {
         let new = TcpSender::new(cfg, packets);
         let window = if self.phase == Phase::Fast { self.cwnd.min(self.ssthresh) } else { self.cwnd };
@@ -277,7 +282,7 @@ impl SendRecovery for TcpSender {
         let expected = pdu.psn();
         let advance = expected.distance_from(self.board.first());
         if pdu.is_syn() || advance < 0 || advance as u32 > self.board.in_flight() {
-            return Progress::default(); // stale, or of segments never sent
+            return Progress::default(); // stale, or about segments that were never sent
         }
         let acked = if advance > 0 { self.on_new_ack(cfg, now, expected, pdu) } else { 0 };
         let lost = match cfg.tcp.sack {
@@ -352,9 +357,9 @@ impl SendRecovery for TcpSender {
         runs.then_some(self.expires)
     }
 
-    /// RFC 6298 rules 5.4 to 5.6, RFC 5681 section 3.1, RFC 6675 section 5.1.
+    /// Handles a retransmission timeout: RFC 6298 rules 5.4 to 5.6, RFC 5681 section 3.1, RFC 6675 section 5.1.
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) {
-        let repeated = self.rtt.doublings() > 0; // any acknowledgement of new data ends the back-off
+        let repeated = self.rtt.doublings() > 0; // no new data was acknowledged since the last timeout
         self.rtt.back_off();
         self.restart_timer(cfg, now);
         if self.setup != Setup::Done {

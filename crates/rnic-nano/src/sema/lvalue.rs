@@ -1,43 +1,44 @@
-//! Variables in slots, and what can stand on the left of an assignment.
+//! Lvalues: variables in slots, and the expressions that can be assigned to.
 
 use super::typed::{Typed, Value};
 use super::types::Type;
-use super::{Analyser, Symbol, fold, scope::nearest};
+use super::{Analyser, Symbol, fold};
 use crate::ast::{Expr, ExprKind, Ident};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Header, HeaderId, Slot, SlotId, Stmt};
 use crate::source::Span;
 
-/// Slots that a pipeline may have.
-const MOST_SLOTS: u32 = 65_536;
+/// Maximum number of slots of a pipeline.
+const MAX_SLOTS: u32 = 65_536;
 
-/// A variable or a part of one: slots that follow each other.
+/// An lvalue: a variable or a part of one, stored in consecutive slots.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Place {
+pub(super) struct LValue {
     pub(super) ty: Type,
-    /// The first slot.
+    /// The index of the first slot.
     pub(super) slot: u32,
-    /// Of one slot only the bits from here on.
+    /// For a slice of a single slot: the lowest bit.
     pub(super) low: Option<u32>,
-    /// An `in` parameter, declared there.
+    /// For a read-only lvalue, an `in` parameter: where it is declared.
     pub(super) fixed: Option<Span>,
 }
 
-impl Place {
-    /// Of something that has been reported.
-    pub(super) const BROKEN: Place = Place { ty: Type::Error, slot: 0, low: None, fixed: None };
+impl LValue {
+    /// The lvalue of an expression whose error has already been reported.
+    pub(super) const BROKEN: LValue = LValue { ty: Type::Error, slot: 0, low: None, fixed: None };
 }
 
 impl<'a> Analyser<'a> {
-    /// New slots for a variable, all zero. With `headers` the headers in it can be extracted and emitted.
-    pub(super) fn allocate(&mut self, ty: Type, name: &str, headers: bool, span: Span) -> Place {
+    /// Allocates slots for a variable, all initially zero. With `headers`, headers in the variable can be extracted
+    /// and emitted.
+    pub(super) fn allocate(&mut self, ty: Type, name: &str, headers: bool, span: Span) -> LValue {
         let slot = self.pipe.code.slots.len() as u32;
-        if self.types.size(ty) > MOST_SLOTS - slot {
-            let message = format!("the program needs more than {MOST_SLOTS} scalar variables");
-            self.stop(Diagnostic::new(span, message, "no room for this one").with_help(
-                "every call of an action or control has its own copy of the variables in it: use fewer calls, or smaller structs",
+        if self.types.size(ty) > MAX_SLOTS - slot {
+            let message = format!("the program needs more than {MAX_SLOTS} scalar variables");
+            self.stop(Diagnostic::new(span, message, "the limit is exceeded by this variable").with_help(
+                "every inlined call of an action or control has its own copy of its variables: use fewer calls, or smaller structs",
             ));
-            return Place::BROKEN;
+            return LValue::BROKEN;
         }
         for leaf in self.types.leaves(ty, name) {
             let at = SlotId(self.pipe.code.slots.len() as u32);
@@ -46,16 +47,16 @@ impl<'a> Analyser<'a> {
                 self.register_header(header, at);
             }
         }
-        Place { ty, slot, low: None, fixed: None }
+        LValue { ty, slot, low: None, fixed: None }
     }
 
-    /// Slots that are written once, before they are read.
-    pub(super) fn temporary(&mut self, ty: Type, name: &str, span: Span) -> Place {
-        let place = self.allocate(ty, name, false, span);
+    /// Allocates slots for a temporary, which is written once, before it is read.
+    pub(super) fn temporary(&mut self, ty: Type, name: &str, span: Span) -> LValue {
+        let lvalue = self.allocate(ty, name, false, span);
         let end = self.pipe.code.slots.len();
         self.pipe.temporary.resize(end, false);
-        self.pipe.temporary[place.slot as usize..].fill(true);
-        place
+        self.pipe.temporary[lvalue.slot as usize..].fill(true);
+        lvalue
     }
 
     fn register_header(&mut self, number: u32, valid: SlotId) {
@@ -67,52 +68,53 @@ impl<'a> Analyser<'a> {
         self.pipe.code.headers.push(Header { name, valid, fields });
     }
 
-    /// The slots' values.
-    pub(super) fn read(&mut self, place: Place, span: Span) -> Typed {
-        if place.ty == Type::Error {
+    /// Returns the values of the slots.
+    pub(super) fn read(&mut self, lvalue: LValue, span: Span) -> Typed {
+        if lvalue.ty == Type::Error {
             return Typed::error(span);
         }
-        let size = self.types.size(place.ty);
+        let size = self.types.size(lvalue.ty);
         self.spend(size, span);
-        if let (Some(low), Type::Bit(width)) = (place.low, place.ty) {
-            let whole = self.slot(place.slot);
-            return Typed::scalar(place.ty, fold::slice(whole, low, width), span);
+        if let (Some(low), Type::Bit(width)) = (lvalue.low, lvalue.ty) {
+            let whole = self.slot(lvalue.slot);
+            return Typed::scalar(lvalue.ty, fold::slice(whole, low, width), span);
         }
-        let scalars = (place.slot..place.slot + size).map(|slot| self.slot(slot)).collect();
-        Typed { ty: place.ty, value: Value::Scalars(scalars), span }
+        let scalars = (lvalue.slot..lvalue.slot + size).map(|slot| self.slot(slot)).collect();
+        Typed { ty: lvalue.ty, value: Value::Scalars(scalars), span }
     }
 
-    /// A slot's value.
+    /// Returns the value of a slot.
     pub(super) fn slot(&self, slot: u32) -> hir::Expr {
         fold::slot(slot, self.pipe.code.slots[slot as usize].width)
     }
 
-    /// Writes the scalars of a value of the place's type.
-    pub(super) fn write(&mut self, place: Place, mut scalars: Vec<hir::Expr>, span: Span) {
-        if let Some(low) = place.low {
+    /// Assigns scalars, given in the order of the slots.
+    pub(super) fn write(&mut self, lvalue: LValue, mut scalars: Vec<hir::Expr>, span: Span) {
+        if let Some(low) = lvalue.low {
             let value = scalars.swap_remove(0);
-            return self.emit(Stmt::AssignSlice { slot: SlotId(place.slot), low, value }, span);
+            return self.emit(Stmt::AssignSlice { slot: SlotId(lvalue.slot), low, value }, span);
         }
-        // A slot that a later value reads must not be written before.
-        let clobbers = |(number, value)| fold::reads(value, &(place.slot..place.slot + number as u32));
+        // If one of the values reads a slot that an earlier assignment overwrites, all values are saved first.
+        let clobbers = |(number, value)| fold::reads(value, &(lvalue.slot..lvalue.slot + number as u32));
         if scalars.iter().enumerate().any(clobbers) {
             let mut held: Vec<_> = scalars.iter_mut().collect();
             self.save(&mut held, None, span);
         }
-        for (slot, value) in (place.slot..).zip(scalars) {
+        for (slot, value) in (lvalue.slot..).zip(scalars) {
             self.emit(Stmt::Assign { slot: SlotId(slot), value }, span);
         }
     }
 
-    /// Sets all of it to zero, headers invalid.
-    pub(super) fn clear(&mut self, place: Place, span: Span) {
-        for slot in place.slot..place.slot + self.types.size(place.ty) {
+    /// Sets all slots to zero; this makes headers invalid.
+    pub(super) fn clear(&mut self, lvalue: LValue, span: Span) {
+        for slot in lvalue.slot..lvalue.slot + self.types.size(lvalue.ty) {
             let width = self.pipe.code.slots[slot as usize].width;
             self.emit(Stmt::Assign { slot: SlotId(slot), value: fold::constant(0, width) }, span);
         }
     }
 
-    /// Puts values into temporaries, at a position of the code or at its end, so that what follows cannot change them.
+    /// Copies values to temporaries, either at `position` or at the end of the code, so that later statements cannot
+    /// change them.
     pub(super) fn save(&mut self, values: &mut [&mut hir::Expr], position: Option<usize>, span: Span) {
         let mut saved = Vec::new();
         for value in values {
@@ -122,12 +124,12 @@ impl<'a> Analyser<'a> {
                 _ => false,
             };
             if !lasting && !self.stopped {
-                let place = self.temporary(Type::Bit(value.width), "value", span);
-                if place.ty == Type::Error {
+                let lvalue = self.temporary(Type::Bit(value.width), "value", span);
+                if lvalue.ty == Type::Error {
                     return;
                 }
-                let value = std::mem::replace(*value, self.slot(place.slot));
-                saved.push(Stmt::Assign { slot: SlotId(place.slot), value });
+                let value = std::mem::replace(*value, self.slot(lvalue.slot));
+                saved.push(Stmt::Assign { slot: SlotId(lvalue.slot), value });
             }
         }
         self.spend(saved.len() as u32, span);
@@ -135,7 +137,8 @@ impl<'a> Analyser<'a> {
         self.code.splice(position..position, saved);
     }
 
-    /// Saves what was computed before the code from `position` on, if there is such code: that might change it.
+    /// If code was appended since `position`, saves the values in temporaries before that code, because the code might
+    /// change them.
     pub(super) fn settle(&mut self, values: &mut [&mut Typed], position: usize) {
         if self.code.len() > position {
             let (mut scalars, span) = (Vec::new(), values.last().map(|value| value.span));
@@ -145,36 +148,37 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// The variable, or part of one, that an expression is; `None` if it is none. Nothing is reported but an unknown field.
-    pub(super) fn place_of(&mut self, expr: &'a Expr) -> Option<Place> {
+    /// Returns the lvalue that an expression denotes; `None` if it does not denote one. Only an unknown field is
+    /// reported.
+    pub(super) fn lvalue_of(&mut self, expr: &'a Expr) -> Option<LValue> {
         match &expr.kind {
             ExprKind::Name(name) => match self.find(&name.name) {
-                Some(Symbol::Variable(place)) => Some(*place),
+                Some(Symbol::Variable(lvalue)) => Some(*lvalue),
                 _ => None,
             },
             ExprKind::Member(base, member) => {
-                let place = self.place_of(base)?;
-                self.types.info(place.ty)?;
-                Some(self.field(place, member))
+                let lvalue = self.lvalue_of(base)?;
+                self.types.info(lvalue.ty)?;
+                Some(self.field(lvalue, member))
             }
             _ => None,
         }
     }
 
-    fn field(&mut self, place: Place, member: &Ident) -> Place {
-        let fields = self.types.info(place.ty).map_or(0, |info| info.fields.len());
+    fn field(&mut self, lvalue: LValue, member: &Ident) -> LValue {
+        let fields = self.types.info(lvalue.ty).map_or(0, |info| info.fields.len());
         self.search(fields, member.span);
-        let Some(info) = self.types.info(place.ty) else { return Place::BROKEN };
+        let Some(info) = self.types.info(lvalue.ty) else { return LValue::BROKEN };
         match info.fields.iter().find(|field| field.name == member.name) {
-            Some(field) => Place { ty: field.ty, slot: place.slot + field.offset, ..place },
+            Some(field) => LValue { ty: field.ty, slot: lvalue.slot + field.offset, ..lvalue },
             None => {
-                self.no_such_member(place.ty, member);
-                Place::BROKEN
+                self.no_such_member(lvalue.ty, member);
+                LValue::BROKEN
             }
         }
     }
 
-    /// Reports that a type has no such field.
+    /// Reports that a type does not have the field.
     pub(super) fn no_such_member(&mut self, ty: Type, member: &Ident) {
         let Some(info) = self.types.info(ty) else {
             let message = format!("`{}` has no members", self.types.display(ty));
@@ -183,7 +187,7 @@ impl<'a> Analyser<'a> {
         let names: Vec<&str> = info.fields.iter().map(|field| &*field.name).collect();
         let help = match nearest(&member.name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => super::scope::they_are(&names),
+            None => super::scope::list_of_names(&names),
         };
         let message = format!("`{}` has no field `{}`", info.name, member.name);
         let span = info.span;
@@ -191,47 +195,49 @@ impl<'a> Analyser<'a> {
         self.report(unknown.with_related(span, "declared here"));
     }
 
-    /// What an expression names that can be written to; anything else is reported.
-    pub(super) fn target(&mut self, expr: &'a Expr) -> Option<Place> {
-        let place = match &expr.kind {
+    /// Returns the writable lvalue that an expression denotes; reports an error if it does not denote one.
+    pub(super) fn writable_lvalue(&mut self, expr: &'a Expr) -> Option<LValue> {
+        let lvalue = match &expr.kind {
             ExprKind::Slice { value, high, low } => {
-                let whole = self.target(value)?;
+                let whole = self.writable_lvalue(value)?;
                 return self.slice_of(whole, expr, high, low);
             }
-            _ => self.place_of(expr),
+            _ => self.lvalue_of(expr),
         };
-        let Some(place) = place else {
-            self.not_a_target(expr);
+        let Some(lvalue) = lvalue else {
+            self.not_writable(expr);
             return None;
         };
-        if let Some(declared) = place.fixed {
-            let what = Diagnostic::new(expr.span, "an `in` parameter cannot be changed", "read only");
-            self.report(what.with_related(declared, "declared `in` here").with_help("copy it to a variable first"));
+        if let Some(declared) = lvalue.fixed {
+            let what = Diagnostic::new(expr.span, "an `in` parameter cannot be assigned to", "read only");
+            self.report(
+                what.with_related(declared, "declared `in` here").with_help("copy the parameter to a variable first"),
+            );
             return None;
         }
-        (place.ty != Type::Error).then_some(place)
+        (lvalue.ty != Type::Error).then_some(lvalue)
     }
 
-    fn slice_of(&mut self, whole: Place, expr: &'a Expr, high: &'a Expr, low: &'a Expr) -> Option<Place> {
+    fn slice_of(&mut self, whole: LValue, expr: &'a Expr, high: &'a Expr, low: &'a Expr) -> Option<LValue> {
         let width = match whole.ty {
             Type::Bit(width) | Type::Int(width) => width,
             ty => {
-                let message = format!("bits of `{}` cannot be taken", self.types.display(ty));
+                let message = format!("a slice of `{}` is not possible", self.types.display(ty));
                 self.error(expr.span, message, "only `bit` and `int` have bits");
                 return None;
             }
         };
         let (low, bits) = self.slice_bounds(width, high, low)?;
-        Some(Place { ty: Type::Bit(bits), low: Some(whole.low.unwrap_or(0) + low), ..whole })
+        Some(LValue { ty: Type::Bit(bits), low: Some(whole.low.unwrap_or(0) + low), ..whole })
     }
 
-    fn not_a_target(&mut self, expr: &'a Expr) {
+    fn not_writable(&mut self, expr: &'a Expr) {
         let (message, help) = match &expr.kind {
             ExprKind::Name(name) | ExprKind::TopName(name) => match self.lookup(name) {
                 Symbol::Broken => return,
                 symbol => {
-                    let message = format!("`{}` is {}: it cannot be changed", name.name, symbol.what());
-                    let first = self.place_of_name(&name.name).unwrap_or(name.span);
+                    let message = format!("`{}` is {}: it cannot be assigned to", name.name, symbol.what());
+                    let first = self.span_of_name(&name.name).unwrap_or(name.span);
                     let what = Diagnostic::new(expr.span, message, "not a variable");
                     return self.report(what.with_related(first, "declared here"));
                 }
@@ -242,9 +248,11 @@ impl<'a> Analyser<'a> {
                 if self.errors.len() > before || value.is_error() {
                     return;
                 }
-                ("this cannot be changed", "only variables, their fields and bits can")
+                ("this expression cannot be assigned to", "only variables, their fields and slices can be assigned to")
             }
-            _ => ("this cannot be changed", "only variables, their fields and bits can"),
+            _ => {
+                ("this expression cannot be assigned to", "only variables, their fields and slices can be assigned to")
+            }
         };
         self.report(Diagnostic::new(expr.span, message, "not a variable").with_help(help));
     }

@@ -1,7 +1,8 @@
-//! Cables: raw Ethernet frames over a pair of connected local datagram sockets.
+//! Links: raw Ethernet frames over a pair of connected local datagram sockets.
 //!
-//! The sockets keep order and lose nothing: a sender waits while the other side's queue is full. What is lost was dropped on
-//! purpose. They have no name and no port, so nothing is left behind and cables of different cases cannot meet.
+//! The sockets keep the order and lose nothing: a sender waits while the other side's queue is full. So every lost
+//! frame is an injected fault. The sockets have no name and no port, so they leave no files behind, and cases cannot
+//! use each other's links.
 
 use crate::fault::{FaultCounts, Faults, Injector};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,67 +17,67 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// No frame is longer: the largest IP packet and an Ethernet header.
+/// Maximum length of a frame in bytes: the largest IP packet and an Ethernet header.
 pub(crate) const LONGEST: usize = 65_535 + 14;
 
-/// How long a sender waits for a receiver that does not read.
+/// Timeout of a sender whose receiver does not read.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A cable with its two ends.
+/// A link with its two ends.
 #[derive(Debug)]
-pub struct Cable {
+pub struct Link {
     /// One end.
-    pub left: CableEnd,
+    pub left: LinkEnd,
     /// The other end.
-    pub right: CableEnd,
+    pub right: LinkEnd,
 }
 
-impl Cable {
-    /// A new cable.
+impl Link {
+    /// A new link.
     ///
     /// # Errors
     /// If the operating system gives no sockets.
-    pub fn new() -> io::Result<Cable> {
+    pub fn new() -> io::Result<Link> {
         let (left, right) = UnixDatagram::pair()?;
         for end in [&left, &right] {
             end.set_write_timeout(Some(SEND_PATIENCE))?;
         }
-        Ok(Cable { left: CableEnd { socket: left }, right: CableEnd { socket: right } })
+        Ok(Link { left: LinkEnd { socket: left }, right: LinkEnd { socket: right } })
     }
 }
 
-/// Something into which frames go, and out of which they come.
+/// A port that sends and receives Ethernet frames.
 pub trait Frames: Debug + Send + Sync {
     /// Sends a frame.
     ///
     /// # Errors
-    /// If it cannot be sent: nobody is there, or takes it in good time.
+    /// If the other end is closed, or does not read the frame in time.
     fn send(&self, frame: &[u8]) -> io::Result<()>;
 
-    /// The next frame, or `None` if none comes in this time; a time of zero only looks.
+    /// Waits for the next frame, up to `timeout`; `None` if no frame arrived. A timeout of zero does not wait.
     ///
     /// # Errors
-    /// If there will be none any more.
+    /// If the other end is closed.
     fn receive(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>>;
 
-    /// Ends it: whoever waits for a frame here is told so.
+    /// Closes the port: waiting calls of `receive` return.
     fn shut_down(&self);
 }
 
-/// One end of a cable.
+/// One end of a link.
 #[derive(Debug)]
-pub struct CableEnd {
+pub struct LinkEnd {
     socket: UnixDatagram,
 }
 
-impl CableEnd {
+impl LinkEnd {
     /// The socket itself, to hand to qemu.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.socket.into()
     }
 }
 
-impl Frames for CableEnd {
+impl Frames for LinkEnd {
     /// An error if the other end has not read for five seconds.
     fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.socket.send(frame).map(|_| ())
@@ -110,7 +111,7 @@ impl Frames for CableEnd {
     }
 }
 
-/// Joins two ends and applies faults to what crosses, until it is dropped.
+/// Forwards frames between two ends and injects faults, until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     ends: [Arc<dyn Frames>; 2],
@@ -119,7 +120,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay between two ends, with the faults of the direction from `left` to `right` and of the other.
+    /// A relay between two ends, with the faults from `left` to `right` and those from `right` to `left`.
     pub fn new(left: impl Frames + 'static, right: impl Frames + 'static, to_right: Faults, to_left: Faults) -> Relay {
         let (left, right): (Arc<dyn Frames>, Arc<dyn Frames>) = (Arc::new(left), Arc::new(right));
         let counts = [(); 2].map(|()| Arc::new(Mutex::new(FaultCounts::default())));
@@ -130,7 +131,7 @@ impl Relay {
         Relay { ends: [left, right], threads, counts }
     }
 
-    /// What happened so far from `left` to `right`, and back.
+    /// Counts of frames and faults so far, from `left` to `right` and from `right` to `left`.
     pub fn counts(&self) -> [FaultCounts; 2] {
         [0, 1].map(|direction| *self.counts[direction].lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -181,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_carries_frames_both_ways_in_order() {
-        let Cable { left, right } = Cable::new().unwrap();
+    fn a_link_carries_frames_both_ways_in_order() {
+        let Link { left, right } = Link::new().unwrap();
         left.send(b"first").unwrap();
         left.send(b"second").unwrap();
         right.send(&[7; LONGEST]).unwrap();
@@ -193,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_joins_two_cables_and_counts() {
-        let (a, b) = (Cable::new().unwrap(), Cable::new().unwrap());
+    fn a_relay_joins_two_links_and_counts() {
+        let (a, b) = (Link::new().unwrap(), Link::new().unwrap());
         let relay = Relay::new(a.right, b.left, Faults::script([(0, Fault::Drop)]), Faults::None);
         for number in 0..3 {
             a.left.send(&roce(number)).unwrap();

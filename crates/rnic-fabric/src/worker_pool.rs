@@ -1,33 +1,35 @@
 //! Threads that share the work of a window.
 //!
-//! A window takes from microseconds to milliseconds, and between two of them one thread must decide what comes next. So whoever has
-//! nothing to do looks for more for a short while, and then sleeps: threads of a run that has little to do leave the processor to others.
+//! A window takes from microseconds to milliseconds, and between two windows one thread prepares the next. So a thread
+//! without work spins for a short while and then sleeps: the threads of a run with little work leave the processor to
+//! other programs.
 
 use cpu_time::ThreadTime;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How often a thread looks for work, or for the end of it, before it sleeps: some tens of microseconds, as long as waking it would take.
-const PATIENCE: u32 = 4_000;
+/// Number of times that a thread checks for work, or for the end of the round, before it sleeps: some tens of
+/// microseconds, as long as waking it would take.
+const MAX_SPINS: u32 = 4_000;
 
-/// What becomes of a task in a round.
+/// The state of a task in a round.
 enum Slot<T> {
     Empty,
     Open(T),
     Done(T),
 }
 
-/// Threads that work on rounds of tasks. One of them, the leader, hands each round out and works with the others.
-pub(crate) struct Team<T> {
+/// Threads that work on rounds of tasks. One thread, the leader, distributes each round and works with the others.
+pub(crate) struct WorkerPool<T> {
     slots: Vec<Mutex<Slot<T>>>,
     threads: usize,
-    /// Number of the round; [`Team::OVER`] ends the work.
+    /// Number of the round; [`WorkerPool::OVER`] ends the work.
     round: AtomicU64,
     /// Tasks of this round that are not done.
     left: AtomicUsize,
     /// A thread has panicked.
     broken: AtomicBool,
-    /// How many threads sleep, the leader not counted.
+    /// Number of sleeping threads, the leader not counted.
     asleep: Mutex<usize>,
     more: Condvar,
     leader_asleep: Mutex<bool>,
@@ -40,12 +42,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T: Send> Team<T> {
+impl<T: Send> WorkerPool<T> {
     const OVER: u64 = u64::MAX;
 
-    /// A team of `threads` threads, the leader among them, for rounds of `tasks` tasks.
-    pub(crate) fn new(threads: usize, tasks: usize) -> Team<T> {
-        Team {
+    /// A pool of `threads` threads, the leader among them, for rounds of `tasks` tasks.
+    pub(crate) fn new(threads: usize, tasks: usize) -> WorkerPool<T> {
+        WorkerPool {
             slots: (0..tasks).map(|_| Mutex::new(Slot::Empty)).collect(),
             threads,
             round: AtomicU64::new(0),
@@ -59,10 +61,11 @@ impl<T: Send> Team<T> {
         }
     }
 
-    /// What a thread other than the leader does until the leader drops its [`Leader`]; `number` counts them from 1.
+    /// Works as a thread other than the leader until the leader drops its [`Leader`]; `number` counts these threads
+    /// from 1.
     pub(crate) fn follow(&self, number: usize, work: impl Fn(&mut T)) {
         let cpu = ThreadTime::now();
-        let _alarm = Alarm { team: self };
+        let _alarm = Alarm { pool: self };
         let mut seen = 0;
         loop {
             seen = self.next_round(seen);
@@ -77,7 +80,7 @@ impl<T: Send> Team<T> {
 
     /// Waits for a round after `seen`.
     fn next_round(&self, seen: u64) -> u64 {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_SPINS {
             let round = self.round.load(Ordering::Acquire);
             if round != seen {
                 return round;
@@ -96,8 +99,8 @@ impl<T: Send> Team<T> {
         }
     }
 
-    /// Does tasks until none is open: first the thread's own share, which is the same in each round, so that what they work with is
-    /// in its cache; then those that others have not begun.
+    /// Does tasks until none is open: first the thread's own share, which is the same in each round, so that their
+    /// state is in the thread's cache; then tasks that other threads have not begun.
     fn work_through(&self, number: usize, work: &impl Fn(&mut T)) {
         let tasks = self.slots.len();
         let first = number * tasks / self.threads;
@@ -112,13 +115,13 @@ impl<T: Send> Team<T> {
         }
     }
 
-    /// CPU time that the threads beside the leader have spent, once they have ended, in seconds.
+    /// CPU time of all threads but the leader in seconds, once they have ended.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9
     }
 }
 
-/// A task that nobody has begun.
+/// Takes a task that no thread has begun.
 fn take_open<T>(slot: &Mutex<Slot<T>>) -> Option<T> {
     let mut slot = slot.try_lock().ok()?;
     match std::mem::replace(&mut *slot, Slot::Empty) {
@@ -130,30 +133,31 @@ fn take_open<T>(slot: &Mutex<Slot<T>>) -> Option<T> {
     }
 }
 
-/// The thread that hands out the work. When it is dropped, the others end.
+/// The thread that distributes the work. The other threads end when it is dropped.
 pub(crate) struct Leader<'t, T> {
-    team: &'t Team<T>,
+    pool: &'t WorkerPool<T>,
 }
 
 impl<'t, T: Send> Leader<'t, T> {
-    pub(crate) fn new(team: &'t Team<T>) -> Leader<'t, T> {
-        Leader { team }
+    pub(crate) fn new(pool: &'t WorkerPool<T>) -> Leader<'t, T> {
+        Leader { pool }
     }
 
-    /// Has every task done by somebody, and hands them back in their order. There must be as many as the team was made for.
+    /// Has the threads do every task, and hands the tasks back in order to `done`. Their number must be that given to
+    /// [`WorkerPool::new`].
     ///
     /// # Panics
-    /// If another thread has.
+    /// If another thread has panicked.
     pub(crate) fn share(&self, tasks: impl Iterator<Item = T>, work: &impl Fn(&mut T), mut done: impl FnMut(T)) {
-        let team = self.team;
-        team.left.store(team.slots.len(), Ordering::Release);
-        for (slot, task) in team.slots.iter().zip(tasks) {
+        let pool = self.pool;
+        pool.left.store(pool.slots.len(), Ordering::Release);
+        for (slot, task) in pool.slots.iter().zip(tasks) {
             *lock(slot) = Slot::Open(task);
         }
-        self.call(team.round.load(Ordering::Relaxed) + 1);
-        team.work_through(0, work);
+        self.call(pool.round.load(Ordering::Relaxed) + 1);
+        pool.work_through(0, work);
         self.wait();
-        for slot in &team.slots {
+        for slot in &pool.slots {
             match std::mem::replace(&mut *lock(slot), Slot::Empty) {
                 Slot::Done(task) => done(task),
                 Slot::Open(_) | Slot::Empty => unreachable!("all tasks of the round are done"),
@@ -163,29 +167,29 @@ impl<'t, T: Send> Leader<'t, T> {
 
     /// Begins a round.
     fn call(&self, round: u64) {
-        self.team.round.store(round, Ordering::Release);
-        if *lock(&self.team.asleep) > 0 {
-            self.team.more.notify_all();
+        self.pool.round.store(round, Ordering::Release);
+        if *lock(&self.pool.asleep) > 0 {
+            self.pool.more.notify_all();
         }
     }
 
     /// Waits until all tasks of the round are done.
     fn wait(&self) {
-        let team = self.team;
-        let over = || team.left.load(Ordering::Acquire) == 0;
-        let check = || assert!(!team.broken.load(Ordering::Acquire), "a thread of the run has panicked");
-        for _ in 0..PATIENCE {
+        let pool = self.pool;
+        let over = || pool.left.load(Ordering::Acquire) == 0;
+        let check = || assert!(!pool.broken.load(Ordering::Acquire), "a thread of the run has panicked");
+        for _ in 0..MAX_SPINS {
             if over() {
                 return;
             }
             check();
             std::hint::spin_loop();
         }
-        let mut asleep = lock(&team.leader_asleep);
+        let mut asleep = lock(&pool.leader_asleep);
         *asleep = true;
         while !over() {
             check();
-            asleep = team.finished.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+            asleep = pool.finished.wait(asleep).unwrap_or_else(PoisonError::into_inner);
         }
         *asleep = false;
     }
@@ -193,23 +197,23 @@ impl<'t, T: Send> Leader<'t, T> {
 
 impl<T> Drop for Leader<'_, T> {
     fn drop(&mut self) {
-        self.team.round.store(u64::MAX, Ordering::Release);
-        let _asleep = lock(&self.team.asleep);
-        self.team.more.notify_all();
+        self.pool.round.store(u64::MAX, Ordering::Release);
+        let _asleep = lock(&self.pool.asleep);
+        self.pool.more.notify_all();
     }
 }
 
-/// Tells the leader if a thread panics, who would wait for it forever.
+/// Wakes the leader if a thread panics; otherwise the leader would wait for it for ever.
 struct Alarm<'t, T> {
-    team: &'t Team<T>,
+    pool: &'t WorkerPool<T>,
 }
 
 impl<T> Drop for Alarm<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.team.broken.store(true, Ordering::Release);
-            let _asleep = lock(&self.team.leader_asleep);
-            self.team.finished.notify_one();
+            self.pool.broken.store(true, Ordering::Release);
+            let _asleep = lock(&self.pool.leader_asleep);
+            self.pool.finished.notify_one();
         }
     }
 }
@@ -220,13 +224,13 @@ mod tests {
 
     /// Adds to numbers in rounds.
     fn count(threads: usize, tasks: usize, rounds: u64, work: impl Fn(&mut u64) + Sync) -> Vec<u64> {
-        let team = Team::new(threads, tasks);
+        let pool = WorkerPool::new(threads, tasks);
         let mut numbers = vec![0; tasks];
         std::thread::scope(|scope| {
-            let leader = Leader::new(&team);
+            let leader = Leader::new(&pool);
             for number in 1..threads {
-                let (team, work) = (&team, &work);
-                scope.spawn(move || team.follow(number, work));
+                let (pool, work) = (&pool, &work);
+                scope.spawn(move || pool.follow(number, work));
             }
             for _ in 0..rounds {
                 let given = std::mem::take(&mut numbers);
@@ -245,10 +249,10 @@ mod tests {
 
     #[test]
     fn threads_that_sleep_are_woken() {
-        // Rounds that last longer than anyone's patience: the leader has to wait for others, and they for it.
+        // Rounds so long that threads sleep: the leader waits for the others, and they wait for it.
         let slow = |number: &mut u64| {
             *number += 1;
-            for _ in 0..20 * PATIENCE {
+            for _ in 0..20 * MAX_SPINS {
                 std::hint::spin_loop();
             }
         };

@@ -1,4 +1,4 @@
-//! First-in first-out lists in one pool.
+//! First-in first-out queues as linked lists in one pool per switch.
 
 use crate::prefetch::prefetch;
 
@@ -25,11 +25,18 @@ impl Queue {
     pub(super) fn is_empty(&self) -> bool {
         self.head == NONE
     }
+
+    /// Whether a queue that is not empty holds one item.
+    #[inline(always)]
+    pub(super) fn is_single(&self) -> bool {
+        self.head == self.tail
+    }
 }
 
-/// What all queues of a switch hold.
+/// The items of all queues of a switch.
 pub(super) struct Cells<T> {
     pool: Vec<Cell<T>>,
+    /// The first free cell.
     free: u32,
     used: usize,
 }
@@ -39,7 +46,7 @@ impl<T: Copy> Cells<T> {
         Cells { pool: Vec::new(), free: NONE, used: 0 }
     }
 
-    /// Items in all queues.
+    /// Number of items in all queues.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -55,7 +62,7 @@ impl<T: Copy> Cells<T> {
         queue.tail = cell;
     }
 
-    /// Takes the first item; the queue must not be empty.
+    /// Removes and returns the first item; the queue must not be empty.
     #[inline(always)]
     pub(super) fn pop(&mut self, queue: &mut Queue) -> T {
         let index = queue.head;

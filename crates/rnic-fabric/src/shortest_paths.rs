@@ -1,13 +1,13 @@
-//! Shortest paths: how far switches are apart, and the longest path of all.
+//! Shortest paths: distances between switches, and the longest path of all.
 
 use crate::config::LinkSpec;
-use crate::topology::{Cable, NodeId, Topology, Tree};
+use crate::topology::{Link, NodeId, Topology, Tree};
 use rnic_transport::{BitRate, Time};
 
 /// Facts about a path between two hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathFacts {
-    /// Links on it.
+    /// Number of links.
     pub hops: u32,
     /// Sum of propagation delays, one way.
     pub delay: Time,
@@ -16,25 +16,25 @@ pub struct PathFacts {
 }
 
 impl PathFacts {
-    /// No link.
+    /// A path without links.
     const NONE: PathFacts = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
 
-    /// With one more link.
+    /// The path with one more link.
     fn and(self, link: LinkSpec) -> PathFacts {
         PathFacts { hops: self.hops + 1, delay: self.delay + link.delay, rate: self.rate.min(link.rate) }
     }
 
-    /// What the longest path has most of.
+    /// The order of lengths: delay first, then number of links.
     fn length(&self) -> (Time, u32) {
         (self.delay, self.hops)
     }
 }
 
-/// Links from every switch to one of them, on ways that never lead through a host.
+/// Number of links from every switch to one switch, on paths that never lead through a host.
 pub(crate) struct Distances {
-    /// Per node; `u32::MAX` where there is no way, and for hosts.
+    /// Per node; `u32::MAX` without a path, and for hosts.
     links: Vec<u32>,
-    /// The switches that have a way, nearest first.
+    /// The switches with a path, nearest first.
     order: Vec<NodeId>,
 }
 
@@ -56,18 +56,18 @@ impl Distances {
         Distances { links, order }
     }
 
-    /// From this switch.
+    /// Distance of a switch.
     pub(crate) fn of(&self, switch: NodeId) -> u32 {
         self.links[switch as usize]
     }
 
-    /// Whether a port of `node` leads closer, to a switch.
+    /// Whether a port of `node` leads to a switch that is closer.
     fn is_closer(&self, topology: &Topology, node: NodeId, port: usize) -> bool {
         self.of(topology.peer_node(port)) < self.of(node)
     }
 }
 
-/// The ports of a switch (numbered within it) that lead closer, towards switches.
+/// The ports of a switch (numbered within it) that lead to closer switches.
 pub(crate) fn next_hops(topology: &Topology, node: NodeId, distances: &Distances) -> Vec<u16> {
     let first = topology.first_port[node as usize] as usize;
     let closer = topology.ports_of(node).filter(|port| distances.is_closer(topology, node, *port));
@@ -91,7 +91,7 @@ fn switch_of(topology: &Topology, host: NodeId) -> NodeId {
     topology.peer_node(topology.host_port(host))
 }
 
-/// The longest of all shortest paths between hosts: most delay, then most links.
+/// The longest of all shortest paths between hosts: maximum delay, then maximum number of links.
 pub fn longest_path(topology: &Topology) -> PathFacts {
     let switches = match &topology.tree {
         Some(tree) => distinct_leaves(topology, tree),
@@ -100,7 +100,7 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
     let mut longest = PathFacts::NONE;
     for switch in switches {
         let to_switch = farthest_to(topology, switch);
-        // The last link, from the group's switch to its host with the most delay.
+        // The last link, from the switch to each of its hosts.
         for host_port in topology.ports_of(switch).filter(|port| topology.is_host(topology.peer_node(*port))) {
             let own = topology.peer_node(host_port);
             let Some((_, path)) = to_switch.iter().flatten().find(|(host, _)| *host != own) else {
@@ -115,22 +115,23 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
     longest
 }
 
-/// The leaves of a tree but for those that are like an earlier one, so that paths to them are as long. Two leaves of a pod, or two pods, can change
-/// places if all of their cables are like most on their level.
+/// The leaves of a tree, without leaves that are equivalent to an earlier one: paths to them have the same lengths. Two
+/// leaves of a pod, or two pods, are equivalent if all of their links have the rate and delay of the majority at their
+/// level.
 fn distinct_leaves(topology: &Topology, tree: &Tree) -> Vec<NodeId> {
     let leaves = tree.pods * tree.leaves;
     let mut plain_leaf = vec![true; leaves as usize];
     let mut plain_pod = vec![true; tree.pods as usize];
-    let (of_hosts, rest) = topology.cables.split_at((leaves * tree.hosts) as usize);
+    let (of_hosts, rest) = topology.links.split_at((leaves * tree.hosts) as usize);
     let (of_leaves, of_spines) = rest.split_at((leaves * tree.spines) as usize);
-    let leaf_below = |cable: &Cable| cable.b - topology.hosts;
-    let leaf_above = |cable: &Cable| cable.a - topology.hosts;
+    let leaf_below = |link: &Link| link.b - topology.hosts;
+    let leaf_above = |link: &Link| link.a - topology.hosts;
     for leaf in unusual(of_hosts).map(leaf_below).chain(unusual(of_leaves).map(leaf_above)) {
         plain_leaf[leaf as usize] = false;
         plain_pod[(leaf / tree.leaves) as usize] = false;
     }
-    for cable in unusual(of_spines) {
-        plain_pod[((cable.a - topology.hosts - leaves) / tree.spines) as usize] = false;
+    for link in unusual(of_spines) {
+        plain_pod[((link.a - topology.hosts - leaves) / tree.spines) as usize] = false;
     }
     let mut distinct = Vec::new();
     let mut known_pod = false;
@@ -143,23 +144,23 @@ fn distinct_leaves(topology: &Topology, tree: &Tree) -> Vec<NodeId> {
     distinct.into_iter().map(|leaf| topology.hosts + leaf).collect()
 }
 
-/// The cables that differ in rate or delay from what more than half of them have, if there is that.
-fn unusual(cables: &[Cable]) -> impl Iterator<Item = &Cable> {
-    let kind = |cable: &Cable| (cable.link.rate, cable.link.delay);
-    // Majority vote (Boyer and Moore): what differs is crossed off pairwise.
+/// The links whose rate or delay differs from the rate and delay that more than half of the links have, if such exist.
+fn unusual(links: &[Link]) -> impl Iterator<Item = &Link> {
+    let kind = |link: &Link| (link.spec.rate, link.spec.delay);
+    // Majority vote (Boyer and Moore): different links cancel out in pairs.
     let (mut usual, mut votes) = (None, 0u32);
-    for cable in cables {
-        match usual == Some(kind(cable)) {
+    for link in links {
+        match usual == Some(kind(link)) {
             true => votes += 1,
-            false if votes == 0 => (usual, votes) = (Some(kind(cable)), 1),
+            false if votes == 0 => (usual, votes) = (Some(kind(link)), 1),
             false => votes -= 1,
         }
     }
-    cables.iter().filter(move |cable| usual != Some(kind(cable)))
+    links.iter().filter(move |link| usual != Some(kind(link)))
 }
 
-/// The first host from which the way to `switch` is longest, and the first of the others: the longest path from a host is that of the one or, for
-/// the one itself, of the other.
+/// The first host with the longest path to `switch`, and the first of the other hosts with the longest path: the path
+/// of the latter is the longest to the former itself.
 fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(NodeId, PathFacts)>; 2] {
     let facts = facts_to(topology, switch);
     let mut farthest: [Option<(NodeId, PathFacts)>; 2] = [None; 2];
@@ -180,7 +181,7 @@ fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(NodeId, PathFact
     farthest
 }
 
-/// Per node: facts of a switch's shortest path with the most delay to `switch`.
+/// Per node: of its shortest paths to `switch`, the one with the most delay.
 fn facts_to(topology: &Topology, switch: NodeId) -> Vec<Option<PathFacts>> {
     let distances = Distances::to(topology, switch);
     let mut facts: Vec<Option<PathFacts>> = vec![None; topology.nodes() as usize];

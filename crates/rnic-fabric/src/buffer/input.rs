@@ -1,0 +1,176 @@
+//! The buffer of the input-queued switch of the IRN paper (section 4.1), with virtual output queues.
+//!
+//! A packet waits at its input in a queue for its output. When the output is free, the arbiter chooses the input that
+//! sends ([`InputArbiter`]). An input may feed several outputs at the same time, as in a crossbar with enough speed-up.
+//! A packet leaves its input buffer when its transmission begins. Each input port has `buffer` bytes per priority; the
+//! switch drops a packet that does not fit. With PFC, an occupancy above `xoff` pauses the upstream transmitter in that
+//! priority, an occupancy that has fallen to `xon` resumes it, and `headroom` bytes above `xoff` store the packets that
+//! are still on their way.
+
+use super::arbiter::InputArbiter;
+use super::cells::{Cells, Queue};
+use super::{Buffer, Shape, Stored};
+use crate::packet::Packet;
+use crate::scheduler::Head;
+use rnic_transport::Bytes;
+
+/// A buffer for each input port and priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InputSpec {
+    /// Size of each input port's buffer in each priority without PFC; with PFC its size is `xoff` plus `headroom`.
+    pub buffer: Bytes,
+    /// PFC, or `None` for a lossy fabric.
+    pub pfc: Option<PfcThresholds>,
+}
+
+/// Priority flow control (IEEE 802.1Qbb): thresholds in bytes of an input port's occupancy in one priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PfcThresholds {
+    /// An occupancy above this pauses the upstream transmitter.
+    pub xoff: Bytes,
+    /// An occupancy that has fallen to this or below resumes the upstream transmitter.
+    pub xon: Bytes,
+    /// Buffer reserved above `xoff` for packets that arrive after the pause threshold was crossed; the switch drops a
+    /// packet that exceeds it.
+    pub headroom: Bytes,
+}
+
+/// Thresholds in bytes; without PFC no occupancy reaches `xoff`.
+#[derive(Clone, Copy)]
+struct Thresholds {
+    buffer: u32,
+    xoff: u32,
+    xon: u32,
+}
+
+/// The buffers of all inputs of a switch.
+pub(crate) struct InputBuffer<B> {
+    ports: usize,
+    priorities: usize,
+    thresholds: Thresholds,
+    /// Per (output, priority, input).
+    queues: Vec<Queue>,
+    /// One lane per (output, priority).
+    arbiter: InputArbiter,
+    /// Per output: bitmap of priorities with a non-empty queue.
+    backlog: Vec<u8>,
+    /// Per (input, priority): bytes queued.
+    occupancy: Vec<u32>,
+    /// Per (output, priority): bytes that wait for it at all inputs. Empty unless ECN or telemetry reads it.
+    egress: Vec<u64>,
+    cells: Cells<Packet<B>>,
+}
+
+impl<B: Copy> InputBuffer<B> {
+    pub(crate) fn new(spec: &InputSpec, shape: Shape) -> InputBuffer<B> {
+        let Shape { ports, priorities, reads_egress } = shape;
+        let limit = |bytes: u64| bytes.min(u64::from(u32::MAX / 2)) as u32;
+        let thresholds = Thresholds {
+            buffer: limit(spec.pfc.map_or(spec.buffer.0, |pfc| pfc.xoff.0 + pfc.headroom.0)),
+            xoff: spec.pfc.map_or(u32::MAX, |pfc| limit(pfc.xoff.0)),
+            xon: spec.pfc.map_or(0, |pfc| limit(pfc.xon.0)),
+        };
+        InputBuffer {
+            ports,
+            priorities,
+            thresholds,
+            queues: vec![Queue::EMPTY; ports * priorities * ports],
+            arbiter: InputArbiter::new(ports * priorities, ports),
+            backlog: vec![0; ports],
+            occupancy: vec![0; ports * priorities],
+            egress: vec![0; if reads_egress { ports * priorities } else { 0 }],
+            cells: Cells::new(),
+        }
+    }
+}
+
+impl<B: Copy> Buffer<B> for InputBuffer<B> {
+    #[inline(always)]
+    fn admits(&self, input: usize, _output: usize, packet: &Packet<B>) -> bool {
+        let cell = input * self.priorities + packet.priority as usize;
+        self.occupancy[cell] + u32::from(packet.bytes) <= self.thresholds.buffer
+    }
+
+    #[inline(always)]
+    fn egress(&self, output: usize, priority: usize) -> u64 {
+        self.egress.get(output * self.priorities + priority).copied().unwrap_or(0)
+    }
+
+    fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
+        let lane = output * self.priorities + priority;
+        let queues = &self.queues[lane * self.ports..(lane + 1) * self.ports];
+        let counted = || queues.iter().flat_map(|queue| self.cells.iter(queue)).map(|p| u64::from(p.bytes)).sum();
+        self.egress.get(lane).copied().unwrap_or_else(counted)
+    }
+
+    #[inline(always)]
+    fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> Stored {
+        let priority = packet.priority as usize;
+        let lane = output * self.priorities + priority;
+        if let Some(bytes) = self.egress.get_mut(lane) {
+            *bytes += u64::from(packet.bytes);
+        }
+        let queue = &mut self.queues[lane * self.ports + input];
+        if queue.is_empty() {
+            self.arbiter.join(lane, input);
+            self.backlog[output] |= 1 << priority;
+        }
+        self.cells.push(queue, packet);
+        let occupancy = &mut self.occupancy[input * self.priorities + priority];
+        *occupancy += u32::from(packet.bytes);
+        Stored { occupancy: u64::from(*occupancy), pause: *occupancy > self.thresholds.xoff }
+    }
+
+    #[inline(always)]
+    fn head(&self, output: usize, priority: usize) -> Head {
+        let lane = output * self.priorities + priority;
+        let queue = &self.queues[lane * self.ports + self.arbiter.next(lane)];
+        let is_last = queue.is_single() && self.arbiter.is_single(lane);
+        Head { bytes: self.cells.first(queue).bytes, is_last }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
+        let lane = output * self.priorities + priority;
+        let input = self.arbiter.next(lane);
+        self.arbiter.sent(lane, input);
+        let queue = &mut self.queues[lane * self.ports + input];
+        let packet = self.cells.pop(queue);
+        if let Some(bytes) = self.egress.get_mut(lane) {
+            *bytes -= u64::from(packet.bytes);
+        }
+        if queue.is_empty() && self.arbiter.leave(lane, input) {
+            self.backlog[output] &= !(1 << priority);
+        }
+        self.occupancy[input * self.priorities + priority] -= u32::from(packet.bytes);
+        (packet, input)
+    }
+
+    #[inline(always)]
+    fn passed(&mut self, input: usize, output: usize, priority: usize) {
+        self.arbiter.sent(output * self.priorities + priority, input);
+    }
+
+    #[inline(always)]
+    fn may_resume(&self, input: usize, priority: usize) -> bool {
+        self.occupancy[input * self.priorities + priority] <= self.thresholds.xon
+    }
+
+    #[inline(always)]
+    fn backlog(&self, output: usize) -> u8 {
+        self.backlog[output]
+    }
+
+    fn queued(&self) -> usize {
+        self.cells.used()
+    }
+
+    fn occupancy(&self, input: usize, priority: usize) -> u64 {
+        u64::from(self.occupancy[input * self.priorities + priority])
+    }
+
+    fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
+        let queue = &self.queues[(output * self.priorities + priority) * self.ports + input];
+        self.cells.iter(queue).map(|packet| u64::from(packet.bytes)).sum()
+    }
+}

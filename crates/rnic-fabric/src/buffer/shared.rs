@@ -1,0 +1,371 @@
+//! The output-queued switch with a shared buffer that the DCQCN paper assumes (sections 2.3 and 4).
+//!
+//! All ports share one pool. A packet waits in the queue of its output and priority, first in, first out, and is
+//! charged to the port and priority that it came by. With PFC each (port, priority) has a threshold, fixed or a
+//! multiple of the pool's free bytes divided by the number of priorities. Packets up to the threshold are charged to
+//! the pool; packets beyond it are charged to the headroom of the (port, priority), and pause the upstream transmitter.
+//! All headroom is reserved: the pool is the buffer less all headroom. A packet that leaves is taken off the headroom
+//! first; the transmitter resumes when the headroom is empty and the charge is `xon_offset` below the threshold. The
+//! switch drops a packet that has room in neither.
+//!
+//! Without PFC there is no headroom, and a queue may be limited to a multiple of the pool's free bytes.
+
+use super::cells::{Cells, Queue};
+use super::{Buffer, Shape, Stored};
+use crate::packet::Packet;
+use crate::scheduler::Head;
+use rnic_transport::Bytes;
+
+/// A buffer that all ports share.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SharedSpec {
+    /// Size of the whole buffer; with PFC it includes the headroom of all ports and priorities.
+    pub buffer: Bytes,
+    /// What limits the share of a port or queue.
+    pub limits: SharedLimits,
+}
+
+impl SharedSpec {
+    /// A buffer without PFC, in which a queue may take all that is free.
+    pub fn lossy(buffer: Bytes) -> SharedSpec {
+        SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: None } }
+    }
+}
+
+/// What limits the share of a port or queue in a shared buffer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum SharedLimits {
+    /// PFC pauses an input port that is charged too much in a priority.
+    Pfc(SharedPfc),
+    /// The switch drops packets.
+    Lossy {
+        /// A queue of an output holds at most this multiple of the pool's free bytes; `None`: all of them.
+        egress_alpha: Option<f64>,
+    },
+}
+
+/// PFC of a shared buffer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SharedPfc {
+    /// Charge of a (port, priority) beyond which its packets go into the headroom and pause the upstream transmitter.
+    pub threshold: PauseThreshold,
+    /// A transmitter resumes when its charge is this far below the threshold.
+    pub xon_offset: Bytes,
+    /// Buffer reserved for each (port, priority) beyond the threshold.
+    pub headroom: Bytes,
+}
+
+/// PFC's pause threshold in a shared buffer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum PauseThreshold {
+    /// `xoff`: a number of bytes.
+    Static(Bytes),
+    /// `beta` times the pool's free bytes, divided by the number of priorities (DCQCN paper, section 4.1).
+    Dynamic {
+        /// The multiple.
+        beta: f64,
+    },
+}
+
+/// The bytes charged to a port and priority.
+#[derive(Clone, Copy, Default)]
+struct Charge {
+    /// To the pool.
+    shared: u64,
+    /// To its headroom.
+    headroom: u64,
+}
+
+/// A buffer for all inputs.
+pub(crate) struct SharedBuffer<B> {
+    priorities: usize,
+    pool: u64,
+    used: u64,
+    pfc: Option<SharedPfc>,
+    /// Without PFC: a queue holds at most this multiple of the free bytes.
+    egress_alpha: Option<f64>,
+    /// Per (output, priority).
+    queues: Vec<Queue>,
+    egress: Vec<u64>,
+    /// Per output: bitmap of priorities with a non-empty queue.
+    backlog: Vec<u8>,
+    /// Per (input, priority).
+    charges: Vec<Charge>,
+    /// Packets and the inputs that they came by.
+    cells: Cells<(Packet<B>, u32)>,
+}
+
+impl<B: Copy> SharedBuffer<B> {
+    pub(crate) fn new(spec: &SharedSpec, shape: Shape) -> SharedBuffer<B> {
+        let Shape { ports, priorities, .. } = shape;
+        let (pfc, egress_alpha) = match spec.limits {
+            SharedLimits::Pfc(pfc) => (Some(pfc), None),
+            SharedLimits::Lossy { egress_alpha } => (None, egress_alpha),
+        };
+        let reserved = pfc.map_or(0, |pfc| pfc.headroom.0 * (ports * priorities) as u64);
+        SharedBuffer {
+            priorities,
+            pool: spec.buffer.0.saturating_sub(reserved),
+            used: 0,
+            pfc,
+            egress_alpha,
+            queues: vec![Queue::EMPTY; ports * priorities],
+            egress: vec![0; ports * priorities],
+            backlog: vec![0; ports],
+            charges: vec![Charge::default(); ports * priorities],
+            cells: Cells::new(),
+        }
+    }
+
+    /// Bytes of the pool that are free.
+    #[inline]
+    fn free(&self) -> u64 {
+        self.pool - self.used
+    }
+
+    /// The pause threshold of a (port, priority) at this moment.
+    #[inline]
+    fn threshold(&self, pfc: &SharedPfc) -> u64 {
+        match pfc.threshold {
+            PauseThreshold::Static(xoff) => xoff.0,
+            PauseThreshold::Dynamic { beta } => (beta * self.free() as f64 / self.priorities as f64) as u64,
+        }
+    }
+
+    /// Whether a packet of the (port, priority) with this charge has room in the pool.
+    #[inline]
+    fn fits_in_pool(&self, charge: &Charge, bytes: u64) -> bool {
+        let below = self.pfc.as_ref().is_none_or(|pfc| charge.shared + bytes <= self.threshold(pfc));
+        below && bytes <= self.free()
+    }
+}
+
+impl<B: Copy> Buffer<B> for SharedBuffer<B> {
+    #[inline]
+    fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool {
+        let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
+        let charge = &self.charges[input * self.priorities + priority];
+        if let Some(alpha) = self.egress_alpha {
+            let queue = self.egress[output * self.priorities + priority] + bytes;
+            if queue as f64 > alpha * self.free() as f64 {
+                return false;
+            }
+        }
+        self.fits_in_pool(charge, bytes) || self.pfc.is_some_and(|pfc| charge.headroom + bytes <= pfc.headroom.0)
+    }
+
+    #[inline]
+    fn egress(&self, output: usize, priority: usize) -> u64 {
+        self.egress[output * self.priorities + priority]
+    }
+
+    #[inline]
+    fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> Stored {
+        let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
+        let (lane, cell) = (output * self.priorities + priority, input * self.priorities + priority);
+        let in_pool = self.fits_in_pool(&self.charges[cell], bytes);
+        let charge = &mut self.charges[cell];
+        if in_pool {
+            charge.shared += bytes;
+            self.used += bytes;
+        } else {
+            charge.headroom += bytes;
+        }
+        let now = *charge;
+        self.egress[lane] += bytes;
+        self.backlog[output] |= 1 << priority;
+        self.cells.push(&mut self.queues[lane], (packet, input as u32));
+        Stored { occupancy: now.shared + now.headroom, pause: now.headroom > 0 }
+    }
+
+    #[inline]
+    fn head(&self, output: usize, priority: usize) -> Head {
+        let queue = &self.queues[output * self.priorities + priority];
+        Head { bytes: self.cells.first(queue).0.bytes, is_last: queue.is_single() }
+    }
+
+    #[inline]
+    fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
+        let lane = output * self.priorities + priority;
+        let (packet, input) = self.cells.pop(&mut self.queues[lane]);
+        let bytes = u64::from(packet.bytes);
+        self.egress[lane] -= bytes;
+        if self.queues[lane].is_empty() {
+            self.backlog[output] &= !(1 << priority);
+        }
+        let charge = &mut self.charges[input as usize * self.priorities + priority];
+        let from_headroom = charge.headroom.min(bytes);
+        charge.headroom -= from_headroom;
+        charge.shared -= bytes - from_headroom;
+        self.used -= bytes - from_headroom;
+        (packet, input as usize)
+    }
+
+    #[inline]
+    fn may_resume(&self, input: usize, priority: usize) -> bool {
+        let Some(pfc) = &self.pfc else { return true };
+        let charge = &self.charges[input * self.priorities + priority];
+        charge.headroom == 0 && (charge.shared == 0 || charge.shared + pfc.xon_offset.0 <= self.threshold(pfc))
+    }
+
+    #[inline]
+    fn backlog(&self, output: usize) -> u8 {
+        self.backlog[output]
+    }
+
+    fn queued(&self) -> usize {
+        self.cells.used()
+    }
+
+    fn occupancy(&self, input: usize, priority: usize) -> u64 {
+        let charge = &self.charges[input * self.priorities + priority];
+        charge.shared + charge.headroom
+    }
+
+    fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
+        let queue = &self.queues[output * self.priorities + priority];
+        self.cells.iter(queue).filter(|(_, by)| *by as usize == input).map(|(packet, _)| u64::from(packet.bytes)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const HEADROOM: u64 = 3_000;
+
+    fn shape(ports: usize, priorities: usize) -> Shape {
+        Shape { ports, priorities, reads_egress: false }
+    }
+
+    fn with_pfc(buffer: u64, threshold: PauseThreshold, xon_offset: u64) -> SharedSpec {
+        let pfc = SharedPfc { threshold, xon_offset: Bytes(xon_offset), headroom: Bytes(HEADROOM) };
+        SharedSpec { buffer: Bytes(buffer), limits: SharedLimits::Pfc(pfc) }
+    }
+
+    fn packet(bytes: u16, priority: u8) -> Packet<u32> {
+        Packet { bytes, priority, ..Packet::default() }
+    }
+
+    /// Stores a packet of 1,000 bytes if it has room: whether its input is to pause, `None` if it is dropped.
+    fn offer(buffer: &mut SharedBuffer<u32>, input: usize, output: usize, priority: u8) -> Option<bool> {
+        let packet = packet(1_000, priority);
+        buffer.admits(input, output, &packet).then(|| buffer.push(input, output, packet).pause)
+    }
+
+    #[test]
+    fn a_static_threshold() {
+        // Two ports, one priority: 10,000 bytes less twice 3,000 make a pool of 4,000.
+        let threshold = PauseThreshold::Static(Bytes(2_500));
+        let mut buffer = SharedBuffer::new(&with_pfc(10_000, threshold, 1_000), shape(2, 1));
+        let offers: Vec<_> = (0..6).map(|_| offer(&mut buffer, 0, 1, 0)).collect();
+        // Two fit below the threshold, three in the headroom.
+        assert_eq!(offers, [Some(false), Some(false), Some(true), Some(true), Some(true), None]);
+        assert_eq!((buffer.used, buffer.occupancy(0, 0), buffer.egress(1, 0)), (2_000, 5_000, 5_000));
+        // The other input is not touched by that. Its second packet fits in what is left of the pool.
+        let others: Vec<_> = (0..2).map(|_| offer(&mut buffer, 1, 1, 0)).collect();
+        assert_eq!((others, buffer.used), (vec![Some(false), Some(false)], 4_000));
+        // The headroom empties first, and 2,000 are more than 2,500 - 1,000.
+        let mut resumes = Vec::new();
+        for _ in 0..5 {
+            assert_eq!(buffer.pop(1, 0).1, 0);
+            resumes.push((buffer.charges[0].headroom, buffer.charges[0].shared, buffer.may_resume(0, 0)));
+        }
+        let by_hand = [(2_000, 2_000, false), (1_000, 2_000, false), (0, 2_000, false), (0, 1_000, true), (0, 0, true)];
+        assert_eq!(resumes, by_hand);
+    }
+
+    #[test]
+    fn a_pool_that_is_full_pauses_below_the_threshold() {
+        let threshold = PauseThreshold::Static(Bytes(9_000));
+        let mut buffer = SharedBuffer::new(&with_pfc(2 * HEADROOM + 1_500, threshold, 0), shape(2, 1));
+        assert_eq!([offer(&mut buffer, 0, 1, 0), offer(&mut buffer, 1, 1, 0)], [Some(false), Some(true)]);
+    }
+
+    #[test]
+    fn a_dynamic_threshold_falls_as_the_pool_fills() {
+        // A pool of 16,000 for two priorities, beta 2: an input may be charged the free bytes of the pool.
+        let threshold = PauseThreshold::Dynamic { beta: 2.0 };
+        let mut buffer = SharedBuffer::new(&with_pfc(16_000 + 4 * HEADROOM, threshold, 2_000), shape(2, 2));
+        // k packets are charged while 1,000 k <= 16,000 - 1,000 (k - 1): up to 8.
+        let first: Vec<_> = (0..9).map(|_| offer(&mut buffer, 0, 1, 0)).collect();
+        assert_eq!(first.iter().filter(|offer| **offer == Some(false)).count(), 8);
+        assert_eq!((first[8], buffer.used), (Some(true), 8_000));
+        // Its other priority, with 8,000 free: 4; then 4,000 are free.
+        let second: Vec<_> = (0..5).map(|_| offer(&mut buffer, 0, 1, 1)).collect();
+        assert_eq!(second, [Some(false), Some(false), Some(false), Some(false), Some(true)]);
+        // The first priority resumes when its charge c is 2,000 below what is free, 16,000 - 4,000 - c, without
+        // headroom.
+        let mut left = Vec::new();
+        for _ in 0..9 {
+            buffer.pop(1, 0);
+            left.push(buffer.may_resume(0, 0));
+        }
+        // 5,000 + 2,000 <= 7,000, after the one in the headroom and three of eight.
+        assert_eq!(left.iter().position(|resumes| *resumes), Some(3));
+    }
+
+    #[test]
+    fn without_pfc_packets_are_dropped_at_the_egress_limit_or_when_the_pool_is_full() {
+        let mut lossy = SharedSpec::lossy(Bytes(10_000));
+        let mut buffer = SharedBuffer::new(&lossy, shape(2, 1));
+        let taken = (0..20).filter(|_| offer(&mut buffer, 0, 1, 0).is_some()).count();
+        assert_eq!((taken, buffer.may_resume(0, 0)), (10, true));
+        // A queue q of at most what is free: q + 1,000 <= 10,000 - q.
+        lossy.limits = SharedLimits::Lossy { egress_alpha: Some(1.0) };
+        let mut buffer = SharedBuffer::new(&lossy, shape(2, 1));
+        let taken = [1, 0].map(|output| (0..20).filter(|_| offer(&mut buffer, 0, output, 0).is_some()).count());
+        // 5 for the first, then 5,000 are free: q + 1,000 <= 5,000 - q.
+        assert_eq!(taken, [5, 3]);
+    }
+
+    proptest! {
+        /// Whatever comes and goes: charges add up, nothing exceeds the buffer, and each queue is first in, first out.
+        #[test]
+        fn nothing_is_lost_or_counted_twice(
+            dynamic: bool,
+            steps in prop::collection::vec((0usize..4, 0usize..4, 0u8..2, 64u16..1_600, any::<bool>()), 1..400),
+        ) {
+            let threshold =
+                if dynamic { PauseThreshold::Dynamic { beta: 1.0 } } else { PauseThreshold::Static(Bytes(5_000)) };
+            let mut buffer = SharedBuffer::new(&with_pfc(8 * HEADROOM + 20_000, threshold, 1_000), shape(4, 2));
+            let mut model = vec![VecDeque::new(); 8];
+            for (number, (input, output, priority, bytes, leave)) in steps.into_iter().enumerate() {
+                let backlog = buffer.backlog(output);
+                if leave && backlog != 0 {
+                    // Whichever priority a scheduler chooses.
+                    let priority = if backlog == 0b11 { usize::from(priority) } else { usize::from(backlog >> 1) };
+                    let head = buffer.head(output, priority);
+                    let (packet, by) = buffer.pop(output, priority);
+                    let queue = &mut model[output * 2 + priority];
+                    prop_assert_eq!(queue.pop_front(), Some((packet.body, by, u64::from(packet.bytes))));
+                    prop_assert_eq!((head.bytes, head.is_last), (packet.bytes, queue.is_empty()));
+                } else {
+                    let packet = Packet { body: number as u32, ..packet(bytes, priority) };
+                    if buffer.admits(input, output, &packet) {
+                        buffer.push(input, output, packet);
+                        model[output * 2 + usize::from(priority)].push_back((packet.body, input, u64::from(bytes)));
+                    }
+                }
+                let held: u64 = model.iter().flatten().map(|(_, _, bytes)| bytes).sum();
+                let charged: u64 = buffer.charges.iter().map(|charge| charge.shared + charge.headroom).sum();
+                prop_assert_eq!(charged, held);
+                prop_assert_eq!(buffer.charges.iter().map(|charge| charge.shared).sum::<u64>(), buffer.used);
+                prop_assert!(buffer.used <= 20_000);
+                prop_assert!(buffer.charges.iter().all(|charge| charge.headroom <= HEADROOM));
+                prop_assert_eq!(buffer.queued(), model.iter().map(VecDeque::len).sum::<usize>());
+                for (lane, queue) in model.iter().enumerate() {
+                    let (output, priority) = (lane / 2, lane % 2);
+                    prop_assert_eq!(buffer.egress(output, priority), queue.iter().map(|(_, _, bytes)| bytes).sum::<u64>());
+                    prop_assert_eq!(buffer.backlog(output) >> priority & 1 == 1, !queue.is_empty());
+                    for input in 0..4 {
+                        let held = queue.iter().filter(|(_, by, _)| *by == input).map(|(_, _, bytes)| bytes).sum::<u64>();
+                        prop_assert_eq!(buffer.held(input, output, priority), held);
+                    }
+                }
+            }
+        }
+    }
+}

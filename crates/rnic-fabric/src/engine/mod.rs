@@ -1,0 +1,447 @@
+//! The event engine.
+//!
+//! No node can affect another before a frame has crossed a link. So the engine can simulate every node alone, with its
+//! state in cache, for as long as the shortest frame needs on the shortest link: the *lookahead*. A run is a sequence
+//! of windows of that length. In each window every node with events processes its own events in order of (time, class,
+//! port); the frames that it sends arrive in a later window. So results depend neither on the order in which nodes are
+//! simulated nor on the thread that simulates them: the partitions of a fabric ([`PartitionPlan`]) go through a window
+//! at the same time, on as many threads as the fabric has. Frames from one partition to another wait in a mailbox until
+//! all partitions have reached the end of the window.
+
+mod watcher;
+
+pub use watcher::Watcher;
+
+use crate::buffer::Buffer;
+use crate::config::FabricSpec;
+use crate::headroom::required_headroom;
+use crate::hosts::{HostPartition, PartitionedHosts};
+use crate::packet::{Body, MIN_FRAME};
+use crate::partition::Partition;
+use crate::partition_plan::{Location, PartitionPlan};
+use crate::port::{Pause, PriorityCounters, Tapped};
+use crate::routing::Routes;
+use crate::topology::{Topology, TopologyError};
+use crate::worker_pool::{Leader, WorkerPool};
+use rnic_transport::{Bytes, Time};
+use std::sync::Arc;
+
+/// How a run of the engine ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The hosts ended the run.
+    Stopped,
+    /// No event is left anywhere.
+    Idle,
+    /// The simulated time reached the given end.
+    TimeUp,
+}
+
+/// Minimum of packet transmissions in a window for which waking other threads pays.
+const WORTH_SHARING: u64 = 256;
+
+/// The first pauses that have ended since [`Fabric::take_pauses`] was last called.
+struct PauseLog {
+    ended: Vec<Pause>,
+    /// Maximum length of `ended`.
+    max: usize,
+    /// Number of pauses beyond `max`.
+    left_out: u64,
+}
+
+/// A partition with its hosts and the window in which to simulate it.
+struct Task<B, H> {
+    partition: Partition<B>,
+    hosts: H,
+    start: u64,
+    end: u64,
+}
+
+/// A fabric ready to run.
+pub struct Fabric<B> {
+    topology: Arc<Topology>,
+    routes: Arc<Routes>,
+    plan: Arc<PartitionPlan>,
+    /// Empty while other threads simulate them.
+    partitions: Vec<Partition<B>>,
+    threads: usize,
+    /// Minimum of transmissions in a window for which the window is shared among the threads.
+    worth_sharing: u64,
+    /// Pauses that have ended, once [`Fabric::log_pauses`] was called.
+    pause_log: Option<PauseLog>,
+    /// Minimum time that a frame needs from one node to another, in picoseconds.
+    lookahead: u64,
+    now: u64,
+    workers_cpu_s: f64,
+}
+
+impl<B: Body> Fabric<B> {
+    /// Builds the fabric; `seed` determines ECMP salts, random loss, ECN marks and sprayed paths.
+    pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
+        Fabric::partitioned(Arc::new(Topology::build(spec)?), spec, seed, 1, PartitionPlan::whole)
+    }
+
+    /// As [`Fabric::new`], with `threads` threads and the partitions of the plan that `divide` makes. Neither changes
+    /// any result. `topology` is the result of [`Topology::build`] for `spec`; several fabrics can share it.
+    pub fn partitioned(
+        topology: Arc<Topology>, spec: &FabricSpec, seed: u64, threads: usize,
+        divide: impl FnOnce(&Topology) -> PartitionPlan,
+    ) -> Result<Fabric<B>, TopologyError> {
+        let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
+        let plan = divide(&topology);
+        let partition = |partition| Partition::new(&topology, &plan, partition, spec, seed);
+        let partitions = (0..plan.partitions()).map(partition).collect();
+        let shortest = u64::from(MIN_FRAME) + u64::from(spec.frame_gap);
+        let lookahead = topology
+            .ports
+            .iter()
+            .map(|port| (port.link.delay + port.link.rate.time_for(shortest)).as_ps())
+            .min()
+            .unwrap_or(1);
+        Ok(Fabric {
+            topology,
+            routes,
+            plan: Arc::new(plan),
+            partitions,
+            threads,
+            worth_sharing: WORTH_SHARING,
+            pause_log: None,
+            lookahead: lookahead.max(1),
+            now: 0,
+            workers_cpu_s: 0.0,
+        })
+    }
+
+    /// Runs until the hosts end the run or no event is left.
+    pub fn run<E: PartitionedHosts>(&mut self, hosts: &mut E) -> Ending
+    where
+        E::Partition: HostPartition<Body = B>,
+    {
+        self.run_watched(hosts, &mut (), Time::MAX)
+    }
+
+    /// As [`run`](Fabric::run), with a watcher, and at most until `until`: the engine processes every event before that
+    /// time, and none at it or later.
+    ///
+    /// # Panics
+    /// If the number of partitions of the hosts is not that of the fabric.
+    pub fn run_watched<E: PartitionedHosts>(
+        &mut self, hosts: &mut E, watcher: &mut dyn Watcher<E>, until: Time,
+    ) -> Ending
+    where
+        E::Partition: HostPartition<Body = B>,
+    {
+        assert_eq!(hosts.partitions().len(), self.partitions.len(), "the hosts have as many partitions as the fabric");
+        let threads = self.threads.min(self.partitions.len());
+        if threads <= 1 {
+            return self.run_windows(hosts, watcher, until.as_ps(), None);
+        }
+        let pool = WorkerPool::new(threads, self.partitions.len());
+        let routes = self.routes.clone();
+        let ending = std::thread::scope(|scope| {
+            let leader = Leader::new(&pool);
+            for number in 1..threads {
+                let (pool, routes) = (&pool, &routes);
+                scope.spawn(move || pool.follow(number, |task| work(task, routes)));
+            }
+            self.run_windows(hosts, watcher, until.as_ps(), Some(&leader))
+        });
+        self.workers_cpu_s += pool.cpu_s();
+        ending
+    }
+
+    fn run_windows<E: PartitionedHosts>(
+        &mut self, hosts: &mut E, watcher: &mut dyn Watcher<E>, until: u64,
+        leader: Option<&Leader<'_, Task<B, E::Partition>>>,
+    ) -> Ending
+    where
+        E::Partition: HostPartition<Body = B>,
+    {
+        let mut next_observation = watcher.next().as_ps();
+        loop {
+            let next_start = hosts.next_start().as_ps();
+            let mut start = self.next().min(next_start);
+            if start == u64::MAX && next_observation < until && watcher.acts() {
+                next_observation = self.watch(hosts, watcher, next_observation);
+                continue;
+            }
+            if start.min(until) == u64::MAX {
+                return Ending::Idle;
+            }
+            // No event is before `start`.
+            while next_observation <= start && next_observation < until {
+                next_observation = self.watch(hosts, watcher, next_observation);
+                start = self.next().min(start);
+            }
+            if start >= until {
+                self.now = until;
+                return Ending::TimeUp;
+            }
+            let end = start.saturating_add(self.lookahead).min(until);
+            self.now = start;
+            if next_start < end {
+                let Fabric { partitions, plan, .. } = self;
+                hosts.open_window(Time::from_ps(end), &mut |host, at| {
+                    let Location { partition, index } = plan.node(host);
+                    partitions[partition as usize].wake(index, at.as_ps());
+                });
+            }
+            while next_observation < end {
+                self.run_partitions(hosts, leader, start, next_observation);
+                next_observation = self.watch(hosts, watcher, next_observation);
+            }
+            self.run_partitions(hosts, leader, start, end);
+            self.now = end;
+            if hosts.close_window(Time::from_ps(end), self.hops()).is_break() {
+                return Ending::Stopped;
+            }
+        }
+    }
+
+    /// Time of the earliest event of any node.
+    fn next(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.next).fold(u64::MAX, u64::min)
+    }
+
+    /// Lets the watcher observe the fabric at `at`; returns the time of its next observation.
+    fn watch<E: PartitionedHosts>(&mut self, hosts: &mut E, watcher: &mut dyn Watcher<E>, at: u64) -> u64
+    where
+        E::Partition: HostPartition<Body = B>,
+    {
+        self.now = at;
+        watcher.observe(Time::from_ps(at), self, hosts);
+        watcher.next().as_ps().max(at + 1)
+    }
+
+    /// Simulates every event before `end`, none of which is before `start`.
+    fn run_partitions<E: PartitionedHosts>(
+        &mut self, hosts: &mut E, leader: Option<&Leader<'_, Task<B, E::Partition>>>, start: u64, end: u64,
+    ) where
+        E::Partition: HostPartition<Body = B>,
+    {
+        let (partitions, hosts) = (&mut self.partitions, hosts.partitions());
+        match leader.filter(|_| is_worth_sharing(partitions, end, self.worth_sharing)) {
+            None => {
+                for (partition, hosts) in partitions.iter_mut().zip(hosts) {
+                    partition.run(hosts, &self.routes, start, end);
+                }
+            }
+            Some(leader) => {
+                let (given, given_hosts) = (std::mem::take(partitions), std::mem::take(hosts));
+                let task = |(partition, hosts)| Task { partition, hosts, start, end };
+                let tasks = given.into_iter().zip(given_hosts).map(task);
+                leader.share(
+                    tasks,
+                    &|task| work(task, &self.routes),
+                    |Task { partition, hosts: its_hosts, .. }| {
+                        partitions.push(partition);
+                        hosts.push(its_hosts);
+                    },
+                );
+            }
+        }
+        self.exchange();
+        self.collect_pauses();
+    }
+
+    /// Hands each partition the frames that the others have sent to it.
+    fn exchange(&mut self) {
+        for to in 1..self.partitions.len() {
+            let (before, rest) = self.partitions.split_at_mut(to);
+            let second = &mut rest[0].links;
+            for (from, first) in before.iter_mut().map(|partition| &mut partition.links).enumerate() {
+                first.outbox[to].deliver(&mut second.inbox[from]);
+                second.outbox[from].deliver(&mut first.inbox[to]);
+            }
+        }
+        if self.partitions.len() > 1 {
+            for partition in &mut self.partitions {
+                partition.next =
+                    partition.links.inbox.iter().map(|mailbox| mailbox.first_at).fold(partition.next, u64::min);
+            }
+        }
+    }
+
+    /// Logs the pauses that have ended, in order of the nodes whose transmitters were paused.
+    fn collect_pauses(&mut self) {
+        let Some(log) = &mut self.pause_log else { return };
+        let ended = self
+            .partitions
+            .iter_mut()
+            .flat_map(|partition| &mut partition.links.ended_pauses)
+            .flat_map(|ended| ended.drain(..));
+        let mut ended: Vec<Pause> = ended.collect();
+        ended.sort_by_key(|pause| self.topology.ports[pause.port as usize].node);
+        let room = log.max.saturating_sub(log.ended.len()).min(ended.len());
+        log.left_out += (ended.len() - room) as u64;
+        log.ended.extend(ended.into_iter().take(room));
+    }
+}
+
+/// Whether several partitions have events before `end`, and transmitted at least `worth` frames when they last had any.
+fn is_worth_sharing<B>(partitions: &[Partition<B>], end: u64, worth: u64) -> bool {
+    let busy = partitions.iter().filter(|partition| partition.next < end);
+    busy.clone().nth(1).is_some() && busy.map(|partition| partition.recent_hops).sum::<u64>() >= worth
+}
+
+/// Simulates a window of a partition with its hosts.
+fn work<E: HostPartition>(task: &mut Task<E::Body, E>, routes: &Routes) {
+    task.partition.run(&mut task.hosts, routes, task.start, task.end);
+}
+
+/// Access from outside a run.
+impl<B: Body> Fabric<B> {
+    /// The wiring.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+    /// The routes.
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+    /// The instant that a watcher observes; otherwise the start of the latest window, or its end when it is complete.
+    pub fn now(&self) -> Time {
+        Time::from_ps(self.now)
+    }
+    /// Shares every window among the threads, even if the window has few events.
+    pub fn share_always(&mut self) {
+        self.worth_sharing = 0;
+    }
+    /// The partition of each node and port.
+    pub fn plan(&self) -> &Arc<PartitionPlan> {
+        &self.plan
+    }
+    /// CPU time that its runs have taken on threads other than the caller's, in seconds.
+    pub fn workers_cpu_s(&self) -> f64 {
+        self.workers_cpu_s
+    }
+    /// Frames transmitted so far, pause frames not included.
+    pub fn hops(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.links.hops).sum()
+    }
+    /// The partition of a port and the port's index there.
+    fn at(&self, port: usize) -> (&Partition<B>, usize) {
+        let Location { partition, index } = self.plan.port(port);
+        (&self.partitions[partition as usize], index as usize)
+    }
+    fn at_mut(&mut self, port: usize) -> (&mut Partition<B>, usize) {
+        let Location { partition, index } = self.plan.port(port);
+        (&mut self.partitions[partition as usize], index as usize)
+    }
+    /// Loses exactly these frames of a port, by their number among the frames that it transmits, counted from 0 without
+    /// pause frames.
+    pub fn lose_frames(&mut self, port: usize, frames: &[u64]) {
+        let (partition, port) = self.at_mut(port);
+        partition.links.lose_frames(port, frames);
+    }
+    /// Records every frame that a port transmits from now on, in memory, pause frames and frames that the link loses
+    /// included.
+    pub fn tap(&mut self, port: usize) {
+        let (partition, port) = self.at_mut(port);
+        partition.links.tap(port);
+    }
+    /// The frames that a tapped port has transmitted, in order; empty for other ports.
+    pub fn tapped(&self, port: usize) -> &[Tapped<B>] {
+        let (partition, port) = self.at(port);
+        partition.links.tapped(port)
+    }
+    /// A host's NIC pauses exactly the priorities in the bitmap `mask` of its switch from now on. The pause frame
+    /// leaves as soon as the transmitter is free, ahead of data. Switches obey it whether or not they have PFC.
+    pub fn pause_from_host(&mut self, host: u32, mask: u8) {
+        let now = self.now;
+        let (partition, port) = self.at_mut(self.topology.host_port(host));
+        partition.links.pause_from_host(port, now, mask);
+        partition.next = partition.links.earliest();
+        self.exchange();
+    }
+    /// Adds to the counters the time up to `now` of pauses that have not ended.
+    pub fn close_counters(&mut self, now: Time) {
+        for partition in &mut self.partitions {
+            partition.links.close_pauses(now.as_ps());
+        }
+    }
+    /// Counters of a port, one entry per priority.
+    pub fn counters(&self, port: usize) -> &[PriorityCounters] {
+        let (partition, port) = self.at(port);
+        &partition.links.counters[port * partition.links.priorities..(port + 1) * partition.links.priorities]
+    }
+    /// Time for which a port was transmitting frames, pause frames not included.
+    pub fn busy(&self, port: usize) -> Time {
+        let (partition, port) = self.at(port);
+        Time::from_ps(partition.links.busy_ps(port))
+    }
+    /// Number of priorities in use.
+    pub fn priorities(&self) -> u8 {
+        self.partitions[0].links.priorities as u8
+    }
+    /// Number of packets in switches or on links, pause frames not included.
+    pub fn in_flight(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.in_flight() as u64).sum()
+    }
+    /// Bitmap of the priorities in which its peer has paused a port's transmitter.
+    pub fn paused(&self, port: usize) -> u8 {
+        let (partition, port) = self.at(port);
+        partition.links.ports[port].paused
+    }
+    /// Bytes in a switch's buffer that came by an input port in a priority; 0 for a host's port.
+    pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
+        self.inspect(port, |buffer, input| buffer.occupancy(input, priority)).unwrap_or(0)
+    }
+    /// Bytes in a switch's buffer that wait for an output port in a priority; 0 for a host's port.
+    pub fn egress(&self, port: usize, priority: usize) -> u64 {
+        self.inspect(port, |buffer, output| buffer.queued_bytes(output, priority)).unwrap_or(0)
+    }
+    /// Bytes in a switch's buffer that came by an input port in a priority and wait for an output port.
+    pub fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
+        let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
+        self.inspect(input, |buffer, input| buffer.held(input, output, priority)).unwrap_or(0)
+    }
+    /// Whether any transmitter is paused.
+    pub fn any_paused(&self) -> bool {
+        self.partitions.iter().any(|partition| partition.links.paused_ports > 0)
+    }
+    /// Time at which a port's transmitter was last paused in a priority; zero if never.
+    pub fn paused_since(&self, port: usize, priority: usize) -> Time {
+        let (partition, port) = self.at(port);
+        Time::from_ps(partition.links.paused_since(port, priority))
+    }
+    /// Time at which a port's transmitter was last resumed in a priority.
+    pub fn resumed_at(&self, port: usize, priority: usize) -> Option<Time> {
+        let (partition, port) = self.at(port);
+        let at = partition.links.resumed_at(port, priority);
+        (at > 0).then_some(Time::from_ps(at))
+    }
+    /// Bitmap of the priorities in which a port wants its peer to pause, whether or not the pause frame has left.
+    pub fn pauses_peer(&self, port: usize) -> u8 {
+        let (partition, port) = self.at(port);
+        partition.links.ports[port].pause_wanted
+    }
+    /// Logs pauses from now on, at most `max` between two calls of [`Fabric::take_pauses`].
+    pub fn log_pauses(&mut self, max: usize) {
+        self.pause_log = Some(PauseLog { ended: Vec::new(), max, left_out: 0 });
+        for partition in &mut self.partitions {
+            partition.links.ended_pauses = Some(Vec::new());
+        }
+    }
+    /// The pauses that have ended since the last call, window by window in order of the paused nodes, and the number of
+    /// pauses beyond the log's maximum.
+    pub fn take_pauses(&mut self) -> (Vec<Pause>, u64) {
+        let take = |log: &mut PauseLog| (std::mem::take(&mut log.ended), std::mem::take(&mut log.left_out));
+        self.pause_log.as_mut().map(take).unwrap_or_default()
+    }
+    /// Calls `inspect` with the buffer of a port's switch and the port's number there; `None` for a host's port.
+    fn inspect<R>(&self, port: usize, inspect: impl FnOnce(&dyn Buffer<B>, usize) -> R) -> Option<R> {
+        let node = self.topology.ports[port].node;
+        let number = port - self.topology.first_port[node as usize] as usize;
+        let Location { partition, index } = self.plan.node(node);
+        self.partitions[partition as usize].inspect(index as usize, |buffer| inspect(buffer, number))
+    }
+}
+
+/// The headroom that the most demanding switch port of a fabric needs for PFC to be lossless, for frames of at most
+/// `max_frame` bytes.
+pub fn lossless_headroom(topology: &Topology, max_frame: u32, frame_gap: u32) -> Bytes {
+    let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
+    let need = switch_ports.map(|port| required_headroom(&topology.ports[port].link, max_frame, frame_gap));
+    need.max().unwrap_or_default()
+}

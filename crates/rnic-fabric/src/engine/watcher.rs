@@ -1,0 +1,44 @@
+//! Observers of a run.
+
+use super::Fabric;
+use crate::hosts::{BodyOf, PartitionedHosts};
+use rnic_transport::Time;
+
+/// Observes a run at instants that it chooses.
+///
+/// The engine ends a window there: every node has then processed exactly the events before the instant. Observing
+/// changes no result.
+pub trait Watcher<H: PartitionedHosts> {
+    /// The next instant to observe, [`Time::MAX`] for never.
+    fn next(&self) -> Time;
+    /// The instant has come; [`Watcher::next`] must be later afterwards. A change that this makes to the fabric takes
+    /// effect now; a frame that it causes must need at least the engine's lookahead to arrive, as every frame does.
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H);
+    /// Whether a later observation can cause events, so that a run without any other event must go on.
+    fn acts(&self) -> bool {
+        false
+    }
+}
+
+/// Never observes.
+impl<H: PartitionedHosts> Watcher<H> for () {
+    fn next(&self) -> Time {
+        Time::MAX
+    }
+    fn observe(&mut self, _now: Time, _fabric: &mut Fabric<BodyOf<H>>, _hosts: &mut H) {}
+}
+
+/// Several watchers of the same run.
+impl<H: PartitionedHosts> Watcher<H> for Vec<&mut dyn Watcher<H>> {
+    fn next(&self) -> Time {
+        self.iter().map(|watcher| watcher.next()).min().unwrap_or(Time::MAX)
+    }
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+        for watcher in self.iter_mut().filter(|watcher| watcher.next() <= now) {
+            watcher.observe(now, fabric, hosts);
+        }
+    }
+    fn acts(&self) -> bool {
+        self.iter().any(|watcher| watcher.acts())
+    }
+}

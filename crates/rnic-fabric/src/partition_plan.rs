@@ -1,0 +1,230 @@
+//! The division of a fabric's nodes into partitions.
+//!
+//! The engine simulates the partitions of a fabric at the same time, window by window. So a plan decides how fast a run
+//! is, and changes no result. A link between two partitions costs one more copy of each packet; so the plan puts a host
+//! into the partition of its switch, and a switch into the partition to which most of its links lead.
+
+use crate::topology::{NodeId, Topology};
+use std::ops::Range;
+
+/// The partition of a node or port, and its index there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Location {
+    /// The partition.
+    pub partition: u32,
+    /// Index among the nodes, or the ports, of the partition.
+    pub index: u32,
+}
+
+/// A division of a fabric into partitions. Nodes and ports keep their order within a partition: hosts and their ports
+/// come first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionPlan {
+    /// Per partition: its nodes, in order.
+    nodes: Vec<Vec<NodeId>>,
+    /// Per partition: its number of hosts.
+    hosts: Vec<u32>,
+    node_locations: Vec<Location>,
+    port_locations: Vec<Location>,
+}
+
+impl PartitionPlan {
+    /// All nodes in one partition.
+    pub fn whole(topology: &Topology) -> PartitionPlan {
+        PartitionPlan::of_nodes(topology, &vec![0; topology.nodes() as usize])
+    }
+
+    /// At most `partitions` partitions with about the same load, measured by the rate of links.
+    ///
+    /// Switches with hosts go to partitions in their order, because neighbours in regular topologies have neighbouring
+    /// numbers. Each other switch, the nearest to hosts first, goes to the partition to which most of its links lead,
+    /// among the partitions that are not yet full.
+    pub fn balanced(topology: &Topology, partitions: usize) -> PartitionPlan {
+        let switches = topology.hosts..topology.nodes();
+        let loads: Vec<f64> = (0..topology.nodes()).map(|node| load(topology, node)).collect();
+        let with_hosts: Vec<NodeId> =
+            switches.clone().filter(|switch| hosts_of(topology, *switch).next().is_some()).collect();
+        let partitions = partitions.clamp(1, with_hosts.len().max(1));
+        let total: f64 = with_hosts.iter().map(|switch| loads[*switch as usize]).sum();
+        let mut partition_of = vec![u32::MAX; topology.nodes() as usize];
+        let mut filled = vec![0.0; partitions];
+        let mut before = 0.0;
+        for switch in &with_hosts {
+            let own = loads[*switch as usize];
+            let middle = (before + own / 2.0) / total.max(f64::MIN_POSITIVE);
+            let partition = ((middle * partitions as f64) as usize).min(partitions - 1);
+            before += own;
+            filled[partition] += own;
+            partition_of[*switch as usize] = partition as u32;
+            for host in hosts_of(topology, *switch) {
+                partition_of[host as usize] = partition as u32;
+            }
+        }
+        let room = loads[topology.hosts as usize..].iter().sum::<f64>() / partitions as f64;
+        for switch in by_height(topology, &with_hosts) {
+            let partition = best_partition(topology, switch, &partition_of, &filled, room);
+            partition_of[switch as usize] = partition as u32;
+            filled[partition] += loads[switch as usize];
+        }
+        // Nodes that no host reaches never have events.
+        partition_of.iter_mut().filter(|partition| **partition == u32::MAX).for_each(|partition| *partition = 0);
+        PartitionPlan::of_nodes(topology, &partition_of)
+    }
+
+    /// The partitions that `partition_of_node` assigns to each node. Numbers without nodes are left out.
+    ///
+    /// # Panics
+    /// If it does not have one entry per node.
+    pub fn of_nodes(topology: &Topology, partition_of_node: &[u32]) -> PartitionPlan {
+        assert_eq!(partition_of_node.len(), topology.nodes() as usize, "one partition for each node");
+        let mut used: Vec<u32> = partition_of_node.to_vec();
+        used.sort_unstable();
+        used.dedup();
+        let mut nodes: Vec<Vec<NodeId>> = vec![Vec::new(); used.len()];
+        let mut hosts = vec![0; used.len()];
+        let mut ports = vec![0u32; used.len()];
+        let mut node_locations = Vec::with_capacity(partition_of_node.len());
+        let mut port_locations = Vec::with_capacity(topology.ports.len());
+        for (node, partition) in (0..).zip(partition_of_node) {
+            let partition = used.partition_point(|other| other < partition);
+            node_locations.push(Location { partition: partition as u32, index: nodes[partition].len() as u32 });
+            nodes[partition].push(node);
+            hosts[partition] += u32::from(topology.is_host(node));
+            for _ in topology.ports_of(node) {
+                port_locations.push(Location { partition: partition as u32, index: ports[partition] });
+                ports[partition] += 1;
+            }
+        }
+        PartitionPlan { nodes, hosts, node_locations, port_locations }
+    }
+
+    /// Number of partitions, at least 1.
+    pub fn partitions(&self) -> usize {
+        self.nodes.len()
+    }
+    /// The location of a node.
+    pub fn node(&self, node: NodeId) -> Location {
+        self.node_locations[node as usize]
+    }
+    /// The location of a port.
+    pub fn port(&self, port: usize) -> Location {
+        self.port_locations[port]
+    }
+    /// The hosts of a partition, in order of their index within the partition.
+    pub fn hosts_of(&self, partition: usize) -> &[NodeId] {
+        &self.nodes[partition][..self.hosts[partition] as usize]
+    }
+    /// The switches of a partition, in order.
+    pub(crate) fn switches_of(&self, partition: usize) -> &[NodeId] {
+        &self.nodes[partition][self.hosts[partition] as usize..]
+    }
+    /// The nodes of a partition, in order.
+    pub(crate) fn nodes_of(&self, partition: usize) -> &[NodeId] {
+        &self.nodes[partition]
+    }
+    /// The indices of a switch's ports within its partition.
+    pub(crate) fn ports_of(&self, topology: &Topology, switch: NodeId) -> Range<usize> {
+        let ports = topology.ports_of(switch);
+        let first = self.port_locations.get(ports.start).map_or(0, |location| location.index as usize);
+        first..first + ports.len()
+    }
+}
+
+/// Load of a node: the sum of the rates of its links.
+fn load(topology: &Topology, node: NodeId) -> f64 {
+    topology.ports_of(node).map(|port| topology.ports[port].link.rate.as_bps() as f64).sum()
+}
+
+fn hosts_of(topology: &Topology, switch: NodeId) -> impl Iterator<Item = NodeId> {
+    topology.ports_of(switch).map(|port| topology.peer_node(port)).filter(|node| topology.is_host(*node))
+}
+
+/// The switches without hosts, in order of their distance from switches with hosts.
+fn by_height(topology: &Topology, with_hosts: &[NodeId]) -> Vec<NodeId> {
+    let mut known = vec![false; topology.nodes() as usize];
+    with_hosts.iter().for_each(|switch| known[*switch as usize] = true);
+    let mut order = with_hosts.to_vec();
+    let mut next = 0;
+    while let Some(switch) = order.get(next).copied() {
+        next += 1;
+        for port in topology.ports_of(switch) {
+            let peer = topology.peer_node(port);
+            if !topology.is_host(peer) && !std::mem::replace(&mut known[peer as usize], true) {
+                order.push(peer);
+            }
+        }
+    }
+    order.split_off(with_hosts.len())
+}
+
+/// The partition with room to which most of a switch's links lead, by their rate; among equals the emptiest.
+fn best_partition(topology: &Topology, switch: NodeId, partition_of: &[u32], filled: &[f64], room: f64) -> usize {
+    let mut drawn = vec![0.0; filled.len()];
+    for port in topology.ports_of(switch) {
+        if let Some(rate) = drawn.get_mut(partition_of[topology.peer_node(port) as usize] as usize) {
+            *rate += topology.ports[port].link.rate.as_bps() as f64;
+        }
+    }
+    let emptiest = (0..filled.len()).min_by(|a, b| filled[*a].total_cmp(&filled[*b])).unwrap_or(0);
+    let with_room = (0..filled.len()).filter(|partition| filled[*partition] < room || *partition == emptiest);
+    let order = |a: &usize, b: &usize| drawn[*a].total_cmp(&drawn[*b]).then(filled[*b].total_cmp(&filled[*a]));
+    // `max_by` returns the last of equals, so the order is reversed.
+    with_room.rev().max_by(order).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{FabricSpec, LinkSpec, Paths, SwitchSpec, TopologySpec};
+    use rnic_transport::{BitRate, Bytes, Time};
+
+    fn build(topology: TopologySpec) -> Topology {
+        let link = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
+        let switch = SwitchSpec::input_queued(Bytes(1_000));
+        let (links, routes) = (Vec::new(), Vec::new());
+        let spec = FabricSpec { topology, link, links, routes, switch, paths: Paths::Ecmp, frame_gap: 20 };
+        Topology::build(&spec).unwrap()
+    }
+
+    /// Links between partitions.
+    fn cut(topology: &Topology, plan: &PartitionPlan) -> usize {
+        let crosses = |link: &&crate::topology::Link| plan.node(link.a).partition != plan.node(link.b).partition;
+        topology.links.iter().filter(crosses).count()
+    }
+
+    #[test]
+    fn pods_stay_together() {
+        let topology = build(TopologySpec::FatTree { k: 8 });
+        let plan = PartitionPlan::balanced(&topology, 4);
+        assert_eq!(plan.partitions(), 4);
+        for partition in 0..4 {
+            assert_eq!(plan.hosts_of(partition).len(), 32);
+            // Two pods of four edge and four aggregation switches, and a quarter of the sixteen cores.
+            assert_eq!(plan.switches_of(partition).len(), 16 + 4);
+        }
+        // Three quarters of the links between pods and cores.
+        assert_eq!(cut(&topology, &plan), 128 * 3 / 4);
+    }
+
+    #[test]
+    fn there_are_no_more_parts_than_switches_with_hosts() {
+        for (topology, partitions) in [
+            (TopologySpec::SingleSwitch { hosts: 5 }, 1),
+            (TopologySpec::Dumbbell { left: 3, right: 2, bottleneck_rate: None, bottleneck_delay: None }, 2),
+        ] {
+            assert_eq!(PartitionPlan::balanced(&build(topology), 8).partitions(), partitions);
+        }
+    }
+
+    #[test]
+    fn places_are_numbered_within_parts() {
+        // Hosts 0 to 3, a switch.
+        let topology = build(TopologySpec::SingleSwitch { hosts: 4 });
+        let plan = PartitionPlan::of_nodes(&topology, &[7, 3, 7, 3, 7]);
+        assert_eq!((plan.partitions(), plan.hosts_of(0), plan.hosts_of(1)), (2, &[1, 3][..], &[0, 2][..]));
+        assert_eq!(plan.node(2), Location { partition: 1, index: 1 });
+        assert_eq!(plan.port(3), Location { partition: 0, index: 1 });
+        assert_eq!((plan.switches_of(1), plan.ports_of(&topology, 4)), (&[4][..], 2..6));
+        assert_eq!(PartitionPlan::whole(&topology).partitions(), 1);
+    }
+}

@@ -1,0 +1,125 @@
+//! Path selection: which of several equal-cost ports a switch sends a packet to.
+//!
+//! A path selection sees the packet, whose [`flow_hash`](Packet::flow_hash) is the entropy that its sender gave it, and
+//! the bytes that the switch holds for each port. So it can follow the sender's choice (a sender that changes the
+//! entropy from packet to packet moves its flow from path to path), ignore it, or adapt to the queues.
+//!
+//! To add a path selection, write a file beside this one and register it here: its line in [`PATHS`], its variant of
+//! [`Paths`] and of [`PathSelector`].
+
+mod ecmp;
+mod spray;
+
+use crate::packet::Packet;
+use spray::Spray;
+
+/// Which of several shortest paths packets take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Paths {
+    /// Equal-cost multipath: all packets with the same [`flow_hash`](Packet::flow_hash) take the same path.
+    #[default]
+    Ecmp,
+    /// Every switch draws a port at random for each packet.
+    Spray,
+}
+
+impl Paths {
+    /// Its name in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paths::Ecmp => "ecmp",
+            Paths::Spray => "spray",
+        }
+    }
+
+    /// Whether all packets of a flow take the same path.
+    pub fn is_per_flow(self) -> bool {
+        match self {
+            Paths::Ecmp => true,
+            Paths::Spray => false,
+        }
+    }
+}
+
+/// A path selection that can be chosen by name.
+#[derive(Clone, Copy, Debug)]
+pub struct PathEntry {
+    /// Its name in scenario files.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// The choice.
+    pub paths: Paths,
+}
+
+/// Every path selection, the default first.
+pub const PATHS: [PathEntry; 2] = [
+    PathEntry { name: "ecmp", about: "all packets of a flow take the path that its hash picks", paths: Paths::Ecmp },
+    PathEntry { name: "spray", about: "each packet takes a path at random", paths: Paths::Spray },
+];
+
+/// The equal-cost ports of one switch towards one destination, at least two.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidates<'r> {
+    /// The ports within the switch; `None`: the `len` ports from `first` on.
+    pub(crate) ports: Option<&'r [u16]>,
+    pub(crate) first: u32,
+    pub(crate) len: u32,
+    /// A random number of the switch, so that switches choose differently.
+    pub(crate) salt: u32,
+}
+
+impl Candidates<'_> {
+    /// The port with this index, which is less than `len`.
+    #[inline(always)]
+    pub(crate) fn port(self, index: u32) -> u32 {
+        match self.ports {
+            Some(ports) => u32::from(ports[(self.first + index) as usize]),
+            None => self.first + index,
+        }
+    }
+
+    /// The index of the port that ECMP picks for a packet with this hash.
+    #[inline(always)]
+    pub(crate) fn by_hash(self, flow_hash: u32) -> u32 {
+        ecmp::index(flow_hash, self.salt, self.len)
+    }
+}
+
+/// The path selection of one switch.
+pub(crate) enum PathSelector {
+    Ecmp,
+    Spray(Box<Spray>),
+}
+
+impl PathSelector {
+    /// For the switch that is node `node`.
+    pub(crate) fn new(paths: Paths, seed: u64, node: u32) -> PathSelector {
+        match paths {
+            Paths::Ecmp => PathSelector::Ecmp,
+            Paths::Spray => PathSelector::Spray(Box::new(Spray::new(seed, node))),
+        }
+    }
+
+    /// The index of the candidate by which a packet leaves. `queued` tells the bytes that wait for a port in the packet's
+    /// priority.
+    pub(crate) fn select<B>(
+        &mut self, packet: &Packet<B>, candidates: Candidates<'_>, _queued: impl Fn(u32) -> u64,
+    ) -> u32 {
+        match self {
+            PathSelector::Ecmp => candidates.by_hash(packet.flow_hash),
+            PathSelector::Spray(spray) => spray.select(candidates),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_names_every_path_selection_the_default_first() {
+        assert!(PATHS.iter().all(|entry| entry.paths.name() == entry.name));
+        assert_eq!(PATHS[0].paths, Paths::default());
+    }
+}

@@ -1,0 +1,18 @@
+//! Packet spraying: each packet takes a path at random.
+
+use super::Candidates;
+use crate::rng::{Purpose, Stream};
+
+/// The random stream of one switch.
+pub(crate) struct Spray(Stream);
+
+impl Spray {
+    pub(super) fn new(seed: u64, node: u32) -> Spray {
+        Spray(Stream::new(seed, Purpose::Spray, &[u64::from(node)]))
+    }
+
+    /// The index of any of the candidates, all equally likely.
+    pub(super) fn select(&mut self, candidates: Candidates<'_>) -> u32 {
+        ((u128::from(self.0.next_u64()) * u128::from(candidates.len)) >> 64) as u32
+    }
+}

@@ -1,0 +1,190 @@
+//! Schedulers: which priority an output of a switch serves next.
+//!
+//! Every scheduler works with every buffer. A switch calls its scheduler each time a transmitter becomes free while
+//! packets wait for it; a packet that finds its output idle passes through and takes no turn.
+//!
+//! To add a scheduler, write a file beside this one and register it here: its line in [`SCHEDULERS`], its variant of
+//! [`SchedulerSpec`] and of [`Scheduler`].
+
+mod drr;
+mod round_robin;
+mod strict;
+mod wrr;
+
+use drr::DeficitRoundRobin;
+use round_robin::RoundRobin;
+use strict::BoundedStrict;
+use wrr::WeightedRoundRobin;
+
+/// Weights of the priorities, the lowest priority first. A priority of weight 0 is served strictly before all others.
+pub type Weights = [u32; 8];
+
+/// Which priority an output serves next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SchedulerSpec {
+    /// The highest priority that has a packet.
+    Strict {
+        /// While lower priorities wait, an output sends at most this many packets of the switch's highest priority in a
+        /// row, then one of the next lower priority; `None`: no bound. NDP's switches do so, to leave room for data in
+        /// a flood of trimmed headers (SIGCOMM 2017, section 3.1).
+        max_in_a_row: Option<u32>,
+    },
+    /// One packet of each priority in turn.
+    RoundRobin,
+    /// Bytes in proportion to the weights.
+    DeficitRoundRobin(Weights),
+    /// Packets in proportion to the weights.
+    WeightedRoundRobin(Weights),
+}
+
+/// A scheduler that can be chosen by name.
+#[derive(Clone, Copy, Debug)]
+pub struct SchedulerEntry {
+    /// Its name in scenario files.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// How to choose it.
+    pub choose: ChooseScheduler,
+}
+
+/// Whether a scheduler has weights.
+#[derive(Clone, Copy, Debug)]
+pub enum ChooseScheduler {
+    /// It has none.
+    Unweighted(SchedulerSpec),
+    /// It needs a weight for each priority.
+    Weighted(fn(Weights) -> SchedulerSpec),
+}
+
+/// Every scheduler, the default first.
+pub const SCHEDULERS: [SchedulerEntry; 4] = [
+    SchedulerEntry {
+        name: "strict",
+        about: "the highest priority that has a packet",
+        choose: ChooseScheduler::Unweighted(SchedulerSpec::STRICT),
+    },
+    SchedulerEntry {
+        name: "round-robin",
+        about: "one packet of each priority in turn",
+        choose: ChooseScheduler::Unweighted(SchedulerSpec::RoundRobin),
+    },
+    SchedulerEntry {
+        name: "drr",
+        about: "deficit round robin: bytes in proportion to the weights",
+        choose: ChooseScheduler::Weighted(SchedulerSpec::DeficitRoundRobin),
+    },
+    SchedulerEntry {
+        name: "wrr",
+        about: "weighted round robin: packets in proportion to the weights",
+        choose: ChooseScheduler::Weighted(SchedulerSpec::WeightedRoundRobin),
+    },
+];
+
+impl SchedulerSpec {
+    /// Strict priority without a bound.
+    pub const STRICT: SchedulerSpec = SchedulerSpec::Strict { max_in_a_row: None };
+
+    /// Its name in scenario files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SchedulerSpec::Strict { .. } => "strict",
+            SchedulerSpec::RoundRobin => "round-robin",
+            SchedulerSpec::DeficitRoundRobin(_) => "drr",
+            SchedulerSpec::WeightedRoundRobin(_) => "wrr",
+        }
+    }
+
+    /// Its weights, if it has any.
+    pub fn weights(&self) -> Option<Weights> {
+        match self {
+            SchedulerSpec::Strict { .. } | SchedulerSpec::RoundRobin => None,
+            SchedulerSpec::DeficitRoundRobin(weights) | SchedulerSpec::WeightedRoundRobin(weights) => Some(*weights),
+        }
+    }
+}
+
+impl Default for SchedulerSpec {
+    fn default() -> SchedulerSpec {
+        SchedulerSpec::STRICT
+    }
+}
+
+/// The first packet that waits for an output in a priority.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    /// Its length.
+    pub(crate) bytes: u16,
+    /// Whether no other packet waits behind it.
+    pub(crate) is_last: bool,
+}
+
+/// The schedulers of all outputs of one switch.
+pub(crate) enum Scheduler {
+    Strict,
+    BoundedStrict(BoundedStrict),
+    RoundRobin(RoundRobin),
+    DeficitRoundRobin(DeficitRoundRobin),
+    WeightedRoundRobin(WeightedRoundRobin),
+}
+
+impl Scheduler {
+    /// For a switch of `outputs` outputs and `priorities` priorities.
+    pub(crate) fn new(spec: &SchedulerSpec, outputs: usize, priorities: usize) -> Scheduler {
+        match *spec {
+            SchedulerSpec::Strict { max_in_a_row: None } => Scheduler::Strict,
+            SchedulerSpec::Strict { max_in_a_row: Some(max) } => {
+                Scheduler::BoundedStrict(BoundedStrict::new(max, outputs, priorities))
+            }
+            SchedulerSpec::RoundRobin => Scheduler::RoundRobin(RoundRobin::new(outputs)),
+            SchedulerSpec::DeficitRoundRobin(weights) => {
+                Scheduler::DeficitRoundRobin(DeficitRoundRobin::new(weights, outputs, priorities))
+            }
+            SchedulerSpec::WeightedRoundRobin(weights) => {
+                Scheduler::WeightedRoundRobin(WeightedRoundRobin::new(weights, outputs, priorities))
+            }
+        }
+    }
+
+    /// Chooses one of the priorities in `sendable`, a bitmap that is not empty, and counts the first packet of that
+    /// priority as sent. `head` describes the first packet of a priority in `sendable`.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, output: usize, sendable: u8, head: impl Fn(usize) -> Head) -> usize {
+        match self {
+            Scheduler::Strict => highest(sendable),
+            Scheduler::BoundedStrict(scheduler) => scheduler.next(output, sendable),
+            Scheduler::RoundRobin(scheduler) => scheduler.next(output, sendable),
+            Scheduler::DeficitRoundRobin(scheduler) => scheduler.next(output, sendable, head),
+            Scheduler::WeightedRoundRobin(scheduler) => scheduler.next(output, sendable),
+        }
+    }
+}
+
+/// The highest priority in a bitmap that is not empty.
+#[inline(always)]
+pub(crate) fn highest(priorities: u8) -> usize {
+    7 - priorities.leading_zeros() as usize
+}
+
+/// The highest priority in `sendable` that has weight 0 and goes before all others.
+#[inline]
+fn highest_without_weight(sendable: u8, weights: &Weights) -> Option<usize> {
+    (0..8).rev().find(|priority| sendable & (1 << priority) != 0 && weights[*priority] == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_names_every_scheduler_by_its_own_name() {
+        for entry in &SCHEDULERS {
+            let (spec, weights) = match entry.choose {
+                ChooseScheduler::Unweighted(spec) => (spec, None),
+                ChooseScheduler::Weighted(choose) => (choose([3; 8]), Some([3; 8])),
+            };
+            assert_eq!((spec.name(), spec.weights()), (entry.name, weights));
+        }
+        assert_eq!(SCHEDULERS[0].name, SchedulerSpec::default().name());
+    }
+}

@@ -1,0 +1,99 @@
+//! The switches of a partition of a fabric, compiled for their buffer.
+
+use super::Switch;
+use crate::buffer::{Buffer, BufferSpec, InputBuffer, OutputBuffer, Shape, SharedBuffer};
+use crate::config::FabricSpec;
+use crate::event::EventList;
+use crate::packet::Body;
+use crate::partition_plan::PartitionPlan;
+use crate::port::Ports;
+use crate::routing::Routes;
+use crate::topology::Topology;
+
+/// The switches of a partition; all switches of a fabric have the same kind of buffer.
+pub(crate) enum Switches<B> {
+    Input(Vec<Switch<B, InputBuffer<B>>>),
+    Shared(Vec<Switch<B, SharedBuffer<B>>>),
+    Output(Vec<Switch<B, OutputBuffer<B>>>),
+}
+
+/// Evaluates `$body` with `$switches` being the vector of switches, whatever their buffer.
+macro_rules! each_kind {
+    ($of:expr, $switches:ident => $body:expr) => {
+        match $of {
+            Switches::Input($switches) => $body,
+            Switches::Shared($switches) => $body,
+            Switches::Output($switches) => $body,
+        }
+    };
+}
+
+impl<B: Body> Switches<B> {
+    pub(crate) fn new(
+        topology: &Topology, plan: &PartitionPlan, partition: usize, spec: &FabricSpec, seed: u64,
+    ) -> Switches<B> {
+        let build = Builder { topology, plan, partition, spec, seed };
+        match &spec.switch.buffer {
+            BufferSpec::Input(input) => Switches::Input(build.switches(|shape| InputBuffer::new(input, shape))),
+            BufferSpec::Shared(shared) => Switches::Shared(build.switches(|shape| SharedBuffer::new(shared, shape))),
+            BufferSpec::Output(output) => Switches::Output(build.switches(|shape| OutputBuffer::new(output, shape))),
+        }
+    }
+
+    /// Simulates every event before `end`, none of which is before `start`. The first switch is node `first` of the
+    /// partition.
+    #[inline(always)]
+    pub(crate) fn run<L: EventList>(
+        &mut self, first: usize, links: &mut Ports<B>, routes: &Routes, events: &mut L, start: u64, end: u64,
+    ) {
+        each_kind!(self, switches => run(switches, first, links, routes, events, start, end));
+    }
+
+    /// Calls `inspect` with the buffer of the switch with this index.
+    pub(crate) fn inspect<R>(&self, index: usize, inspect: impl FnOnce(&dyn Buffer<B>) -> R) -> R {
+        each_kind!(self, switches => inspect(&switches[index].buffer))
+    }
+
+    /// Number of packets that wait in all switches.
+    pub(crate) fn queued(&self) -> usize {
+        each_kind!(self, switches => switches.iter().map(|switch| switch.buffer.queued()).sum())
+    }
+}
+
+/// What switches are made from.
+struct Builder<'s> {
+    topology: &'s Topology,
+    plan: &'s PartitionPlan,
+    partition: usize,
+    spec: &'s FabricSpec,
+    seed: u64,
+}
+
+impl Builder<'_> {
+    fn switches<B: Body, U: Buffer<B>>(&self, buffer: impl Fn(Shape) -> U) -> Vec<Switch<B, U>> {
+        let spec = &self.spec.switch;
+        let switch = |node: &u32| {
+            let ports = self.plan.ports_of(self.topology, *node);
+            let shape = Shape {
+                ports: ports.len(),
+                priorities: spec.priorities as usize,
+                reads_egress: spec.ecn.is_some() || B::TELEMETRY,
+            };
+            let first_of_all = self.topology.ports_of(*node).start;
+            Switch::new(*node, ports, first_of_all, buffer(shape), spec, self.spec.paths, self.seed)
+        };
+        self.plan.switches_of(self.partition).iter().map(switch).collect()
+    }
+}
+
+fn run<B: Body, U: Buffer<B>, L: EventList>(
+    switches: &mut [Switch<B, U>], first: usize, links: &mut Ports<B>, routes: &Routes, events: &mut L, start: u64,
+    end: u64,
+) {
+    for (index, switch) in switches.iter_mut().enumerate() {
+        if links.next_event[first + index] < end {
+            let next = switch.run(links, routes, events, start, end);
+            links.next_event[first + index] = next;
+        }
+    }
+}
