@@ -10,7 +10,7 @@ use crate::nic::Segment;
 use crate::resolve::{Resolved, SetupError, Stack};
 use crate::results::{FlowLog, FlowRecord};
 use crate::scenario::RunSpec;
-use rnic_fabric::{Fabric, Packet as SimulatedPacket, Topology};
+use rnic_fabric::{Fabric, Packet as SimulatedPacket, PortId, Topology};
 use rnic_transport::{Pdu, PduKind, Psn, Time};
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{
@@ -44,7 +44,7 @@ pub struct Capture {
     /// Mask of the priorities that switches have.
     priorities: u8,
     /// Both ends of each cable of the link.
-    ports: Vec<usize>,
+    ports: Vec<PortId>,
     interfaces: Vec<String>,
     /// Node of each port.
     nodes: Vec<u32>,
@@ -96,7 +96,7 @@ impl Capture {
             ecn: if marking { ECN_CAPABLE } else { 0 },
             priorities: ((1_u16 << resolved.fabric.switch.priorities) - 1) as u8,
             interfaces: ports.iter().map(|port| topology.port_name(*port)).collect(),
-            nodes: ports.iter().map(|port| topology.ports[*port].node).collect(),
+            nodes: ports.iter().map(|port| topology.port(*port).node).collect(),
             ports,
             frames: Vec::new(),
         })
@@ -124,7 +124,7 @@ impl Capture {
             let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
             // A slot is used again when its flow is over: the last one that had started. On one connection it may be an earlier one that
             // the packet is of.
-            let place = (packet.dst, packet.body.slot());
+            let place = (packet.dst.0, packet.body.slot());
             let candidates = flows_of.get(&(place, packet.flow_hash)).map_or(&[][..], Vec::as_slice);
             let started = candidates.partition_point(|record| flows.get(*record).is_some_and(|flow| flow.start <= at));
             let record = of_connection(&candidates[..started], places, pdu);
@@ -270,9 +270,9 @@ fn of_connection(records: &[u32], places: &[FlowPlace], pdu: Pdu) -> Option<u32>
 }
 
 /// Both ports of every cable between the two nodes that `link` names.
-fn find_ports(topology: &Topology, link: &str) -> Result<Vec<usize>, String> {
+fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let mut ports = crate::link::ports(topology, link)?;
-    ports.extend(ports.clone().into_iter().map(|port| topology.ports[port].peer as usize));
+    ports.extend(ports.clone().into_iter().map(|port| topology.port(port).peer));
     ports.sort_unstable();
     Ok(ports)
 }

@@ -4,7 +4,7 @@ use crate::nic::Hosting;
 use crate::results::{FlowLog, FlowRecord};
 use crate::workload::{FlowSpec, Loops, Origin};
 use rnic_fabric::rng::{Purpose, mix};
-use rnic_fabric::{MIN_FRAME, Routes, Topology, completion_time};
+use rnic_fabric::{HostId, MIN_FRAME, Routes, Topology, completion_time};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
 use std::iter::Peekable;
@@ -224,7 +224,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
     /// All of a closed loop's flow has arrived: its sender knows when a minimal frame has come back, at best.
     #[cold]
     fn tell_loops(&mut self, src: u32, dst: u32, number: u32, reply_hash: u32, now: Time) {
-        let path = self.routes.path(&self.topology, dst, src, reply_hash);
+        let path = self.routes.path(&self.topology, HostId(dst), HostId(src), reply_hash);
         let frame = u64::from(MIN_FRAME) + u64::from(self.hosting.frame_gap);
         let back = completion_time(&self.topology, &path, 1, frame, frame);
         if let Some(loops) = &mut self.loops {
@@ -234,7 +234,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowBook<'a, S> {
 
     /// The slowdown's denominator: the flow alone, with plain RoCEv2 headers, on its own path.
     fn ideal(&self, flow: &FlowSpec, flow_hash: u32) -> Time {
-        let path = self.routes.path(&self.topology, flow.src, flow.dst, flow_hash);
+        let path = self.routes.path(&self.topology, HostId(flow.src), HostId(flow.dst), flow_hash);
         let packets = flow.bytes.div_ceil(u64::from(self.mtu)).max(1);
         let last = flow.bytes - (packets - 1) * u64::from(self.mtu);
         let on_cable = |payload: u64| {

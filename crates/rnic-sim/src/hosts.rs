@@ -6,7 +6,7 @@ use crate::nic::{Connection, Ends, Finished, Host, HostTotals, Hosting, NicPart,
 use crate::results::FlowLog;
 use crate::run::RunHosts;
 use crate::workload::{FlowSpec, Loops};
-use rnic_fabric::{Location, PartitionPlan, PartitionedHosts};
+use rnic_fabric::{HostId, Location, PartitionPlan, PartitionedHosts};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
@@ -97,11 +97,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     }
 
     fn host(&mut self, place: Location) -> &mut Host<P, C, T> {
-        &mut self.parts[place.partition as usize].hosts[place.index as usize]
+        &mut self.parts[place.partition as usize].hosts[place.slot.index()]
     }
     fn send_end(&self, flow: u32) -> &SendEnd<P, C> {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
-        &self.parts[sender.partition as usize].hosts[sender.index as usize].senders[send_slot]
+        &self.parts[sender.partition as usize].hosts[sender.slot.index()].senders[send_slot]
     }
     fn send_end_mut(&mut self, flow: u32) -> &mut SendEnd<P, C> {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
@@ -109,7 +109,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     }
     fn receive_end(&self, flow: u32) -> &ReceiveEnd<P> {
         let FlowEnds { receiver, receive_slot, .. } = self.flows[flow as usize];
-        &self.parts[receiver.partition as usize].hosts[receiver.index as usize].receivers[receive_slot]
+        &self.parts[receiver.partition as usize].hosts[receiver.slot.index()].receivers[receive_slot]
     }
     fn cfg(&self) -> &FlowConfig {
         &self.parts[0].cfg
@@ -161,8 +161,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
 
     /// Number of the first packet of the next flow on a connection.
     fn next_psn(&self, connection: LastingConnection) -> Psn {
-        let Location { partition: part, index } = self.flows[connection.flow as usize].sender;
-        self.parts[part as usize].hosts[index as usize].connections[connection.index as usize].next
+        let Location { partition: part, slot } = self.flows[connection.flow as usize].sender;
+        self.parts[part as usize].hosts[slot.index()].connections[connection.index as usize].next
     }
 
     /// Both ends of a flow that follows another on its connection.
@@ -278,7 +278,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// Whether its number keeps the state of a connection.
     fn is_latest_of_its_connection(&self, flow: u32) -> bool {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow as usize];
-        let host = &self.parts[sender.partition as usize].hosts[sender.index as usize];
+        let host = &self.parts[sender.partition as usize].hosts[sender.slot.index()];
         let connection = host.connections.get(host.senders[send_slot].connection as usize);
         connection.is_some_and(|connection| connection.slot == send_slot)
     }
@@ -297,16 +297,16 @@ impl<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>
         self.book.next_start()
     }
 
-    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time)) {
         while let Some((spec, origin)) = self.book.next_flow(end) {
             let flow = self.open(&spec, origin.connection);
             self.book.place(flow, origin);
             let FlowEnds { sender, send_slot, receiver, receive_slot } = self.flows[flow as usize];
             self.host(sender).starts.push_back((spec.start, send_slot, false));
-            wake(spec.src, spec.start);
+            wake(HostId(spec.src), spec.start);
             if P::receiver_has_timer(self.cfg()) {
                 self.host(receiver).starts.push_back((spec.start, receive_slot, true));
-                wake(spec.dst, spec.start);
+                wake(HostId(spec.dst), spec.start);
             }
         }
         self.book.window_is_open();

@@ -11,7 +11,7 @@ use crate::run::{RunHosts, flow_book, run_hosts};
 use crate::scenario::P4Program;
 use crate::slab::Slab;
 use crate::workload::FlowSpec;
-use rnic_fabric::{Body, HostPartition, Location, MIN_FRAME, Packet, PartitionPlan, PartitionedHosts};
+use rnic_fabric::{Body, HostId, HostPartition, Location, MIN_FRAME, Packet, PartitionPlan, PartitionedHosts, SlotId};
 use rnic_nano::{NicParameters, P4Pipeline};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
@@ -48,8 +48,8 @@ impl<H: Copy + Default + Send, T: InBand> Body for Carried<H, T> {
     fn stamp(&mut self, hop: HopRecord) {
         self.in_band.push(hop);
     }
-    fn source(&self) -> Option<u32> {
-        Some(self.src)
+    fn source(&self) -> Option<HostId> {
+        Some(HostId(self.src))
     }
 }
 
@@ -277,7 +277,7 @@ impl<P: Pipeline, T: InBand> MessagePart<P, T> {
             (end.slot, end.flow_hash, 0)
         };
         Some(Packet {
-            dst,
+            dst: HostId(dst),
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: (bands - 1).saturating_sub(out.band),
@@ -309,7 +309,7 @@ impl<P: Pipeline, T: InBand> HostPartition for MessagePart<P, T> {
     type Body = Carried<P::Header, T>;
 
     #[inline]
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Self::Body>) {
+    fn receive(&mut self, SlotId(host): SlotId, now: Time, packet: &Packet<Self::Body>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
         let Carried { flow, header, in_band, .. } = &packet.body;
@@ -329,15 +329,15 @@ impl<P: Pipeline, T: InBand> HostPartition for MessagePart<P, T> {
     }
 
     #[inline]
-    fn next_wake(&self, host: u32) -> Time {
-        let host = &self.hosts[host as usize];
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
         let start = host.starts.front().map_or(Time::MAX, |start| start.0);
         let timer = host.nic.deadline().unwrap_or(Time::MAX);
         let paced = if host.ready { None } else { host.nic.next_transmit() };
         start.min(timer).min(paced.unwrap_or(Time::MAX))
     }
 
-    fn wake(&mut self, index: u32, now: Time) {
+    fn wake(&mut self, SlotId(index): SlotId, now: Time) {
         let host = &mut self.hosts[index as usize];
         if let Some((_, slot)) = host.starts.pop_front_if(|(at, _)| *at <= now) {
             if !host.waiting.is_empty() || !self.send(index, slot, now) {
@@ -350,12 +350,12 @@ impl<P: Pipeline, T: InBand> HostPartition for MessagePart<P, T> {
     }
 
     #[inline]
-    fn wants_to_transmit(&self, host: u32) -> bool {
-        self.hosts[host as usize].ready
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        self.hosts[host.index()].ready
     }
 
     #[inline]
-    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
+    fn transmit(&mut self, SlotId(index): SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
         let packet = self.next_packet(index, now);
         if packet.as_ref().is_some_and(|packet| paused & (1 << packet.priority) != 0) {
             self.hosts[index as usize].held = packet;
@@ -386,9 +386,9 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, partition: Arc<PartitionPlan>,
         book: FlowBook<'a, S>,
     ) -> Self {
-        let host = |number: &u32| Host {
-            number: *number,
-            nic: MessageNic::new(&cfg, program(ip(*number))),
+        let host = |id: &HostId| Host {
+            number: id.0,
+            nic: MessageNic::new(&cfg, program(ip(id.0))),
             starts: VecDeque::new(),
             waiting: VecDeque::new(),
             held: None,
@@ -418,10 +418,10 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
     }
 
     fn host(&self, place: Location) -> &Host<P, T> {
-        &self.parts[place.partition as usize].hosts[place.index as usize]
+        &self.parts[place.partition as usize].hosts[place.slot.index()]
     }
     fn host_mut(&mut self, place: Location) -> &mut Host<P, T> {
-        &mut self.parts[place.partition as usize].hosts[place.index as usize]
+        &mut self.parts[place.partition as usize].hosts[place.slot.index()]
     }
     fn send_end(&self, flow: u32) -> &SendEnd {
         let FlowEnds { sender, send_slot, .. } = self.flows[flow];
@@ -524,12 +524,12 @@ impl<P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> PartitionedHosts for 
         self.book.next_start()
     }
 
-    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time)) {
         while let Some((spec, origin)) = self.book.next_flow(end) {
             let flow = self.open(&spec);
             self.book.place(flow, origin);
             self.sending += 1;
-            wake(spec.src, spec.start);
+            wake(HostId(spec.src), spec.start);
         }
         self.book.window_is_open();
     }

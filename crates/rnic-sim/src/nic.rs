@@ -9,7 +9,7 @@
 
 use crate::in_band::InBand;
 use crate::slab::Slab;
-use rnic_fabric::{Body, HostPartition, MIN_FRAME, Packet};
+use rnic_fabric::{Body, HostId, HostPartition, MIN_FRAME, Packet, SlotId};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::telemetry::HopRecord;
@@ -379,7 +379,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPart<P, C, T> {
             PduKind::Ack | PduKind::Data => self.hosting.ack_bytes,
         };
         host.control.push_back(Packet {
-            dst: ends.host,
+            dst: HostId(ends.host),
             flow_hash: ends.reply_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
             priority: self.hosting.control_priority,
@@ -445,7 +445,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPart<P, C, T> {
             self.totals.retransmitted += u64::from(desc.retransmission);
             self.totals.data += 1;
             Packet {
-                dst: end.ends.host,
+                dst: HostId(end.ends.host),
                 flow_hash: end.ends.flow_hash,
                 bytes: ((desc.payload + self.cfg.header) as u16).max(MIN_FRAME),
                 priority: DATA_PRIORITY,
@@ -481,7 +481,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPart<P, 
     type Body = Segment<T>;
 
     #[inline]
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
+        let host = host.0;
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
         if packet.is_trimmed() {
@@ -494,15 +495,15 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPart<P, 
     }
 
     #[inline]
-    fn next_wake(&self, host: u32) -> Time {
-        let host = &self.hosts[host as usize];
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
         let start = host.starts.front().map_or(Time::MAX, |s| s.0);
         let timer = host.timers.peek().map_or(Time::MAX, |Reverse(t)| t.0);
         let paced = host.paced.peek().map_or(Time::MAX, |Reverse(p)| p.0);
         start.min(timer).min(paced)
     }
 
-    fn wake(&mut self, index: u32, now: Time) {
+    fn wake(&mut self, SlotId(index): SlotId, now: Time) {
         let host = &mut self.hosts[index as usize];
         if let Some((_, slot, receiving)) = host.starts.pop_front_if(|(at, ..)| *at <= now) {
             if receiving {
@@ -526,13 +527,13 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPart<P, 
     }
 
     #[inline]
-    fn wants_to_transmit(&self, host: u32) -> bool {
-        let host = &self.hosts[host as usize];
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        let host = &self.hosts[host.index()];
         !host.control.is_empty() || !host.ready.is_empty()
     }
 
     #[inline]
-    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
+    fn transmit(&mut self, SlotId(index): SlotId, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
         let host = &mut self.hosts[index as usize];
         if paused & (1 << self.hosting.control_priority) == 0
             && let Some(packet) = host.control.pop_front()

@@ -15,7 +15,8 @@ use crate::watch::Recorder;
 use crate::workload::{self, FlowSpec, Loops};
 use cpu_time::ThreadTime;
 use rnic_fabric::{
-    Body, BodyOf, Cause, Ending, Fabric, PartitionPlan, PartitionedHosts, Topology, TopologyError, Watcher, pause_tree,
+    Body, BodyOf, Cause, Ending, Fabric, PartitionPlan, PartitionedHosts, PortId, Topology, TopologyError, Watcher,
+    pause_tree,
 };
 use rnic_transport::Time;
 use rnic_transport::congestion::CongestionControl;
@@ -401,7 +402,7 @@ fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
         let names: Vec<String> = tree.cycle.iter().map(|port| topology.port_name(*port)).collect();
         return format!("; deadlock: the pauses form a cycle through {}", names.join(", "));
     }
-    let mut ports: Vec<usize> = tree.paused().map(|paused| paused.port).collect();
+    let mut ports: Vec<PortId> = tree.paused().map(|paused| paused.port).collect();
     ports.dedup();
     if ports.is_empty() {
         return String::new();
@@ -414,18 +415,18 @@ fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
         _ => None,
     });
     if let Some(port) = nic {
-        text += &format!("; the NIC of {} pauses its switch", topology.names[topology.ports[port].node as usize]);
+        text += &format!("; the NIC of {} pauses its switch", topology.names[topology.port(port).node as usize]);
     }
     text
 }
 
 fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     let topology = fabric.topology();
-    let record = |port: usize| {
-        let info = topology.ports[port];
+    let record = |port: PortId| {
+        let info = topology.port(port);
         PortRecord {
             node: topology.names[info.node as usize].clone(),
-            port: port as u32 - topology.first_port[info.node as usize],
+            port: topology.port_in_node(port),
             peer: topology.names[topology.peer_node(port) as usize].clone(),
             rate: info.link.rate,
             // A frame that is being sent at the end counts whole.
@@ -433,7 +434,7 @@ fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             priorities: fabric.counters(port).iter().map(PriorityCounters::from).collect(),
         }
     };
-    (0..topology.ports.len()).map(record).collect()
+    topology.port_ids().map(record).collect()
 }
 
 fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::HostTotals) -> Totals {
@@ -449,7 +450,7 @@ fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: crate::nic::
         in_flight: fabric.in_flight(),
         ..Totals::default()
     };
-    for port in 0..ports.len() {
+    for port in fabric.topology().port_ids() {
         totals.dropped_data += fabric.counters(port).iter().map(|c| c.drops - c.control_drops).sum::<u64>();
     }
     for counters in ports.iter().flat_map(|port| &port.priorities) {

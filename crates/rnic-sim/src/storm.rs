@@ -1,7 +1,7 @@
 //! Pause storms: NICs that tell their switch to pause, at given instants.
 
 use crate::scenario::Storm;
-use rnic_fabric::{BodyOf, Fabric, PartitionedHosts, Watcher};
+use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
 use rnic_transport::Time;
 
 /// What a host's NIC pauses from an instant on.
@@ -47,7 +47,7 @@ impl<E: PartitionedHosts> Watcher<E> for Storms<'_> {
     }
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _endpoint: &mut E) {
         while let Some((step, rest)) = self.later.split_first().filter(|(step, _)| step.at <= now) {
-            fabric.pause_from_host(step.host, step.mask);
+            fabric.pause_from_host(HostId(step.host), step.mask);
             self.later = rest;
         }
     }
