@@ -10,8 +10,9 @@
 //! use rnic_transport::{BitRate, Bytes, Time};
 //! use std::ops::ControlFlow;
 //!
-//! /// The packet to send, if host 0 has not sent it yet, and the arrivals.
+//! /// The packet that host 0 sends as soon as the flow has started, and the arrivals.
 //! struct Nics {
+//!     started: bool,
 //!     to_send: Option<Packet<u32>>,
 //!     arrived: Vec<(SlotId, Time)>,
 //! }
@@ -21,10 +22,12 @@
 //!     fn receive(&mut self, host: SlotId, now: Time, _packet: &Packet<u32>) {
 //!         self.arrived.push((host, now));
 //!     }
-//!     fn next_wake(&self, _host: SlotId) -> Time {
-//!         Time::MAX
+//!     fn next_wake(&self, host: SlotId) -> Time {
+//!         if host == SlotId(0) && !self.started { Time::ZERO } else { Time::MAX }
 //!     }
-//!     fn wake(&mut self, _host: SlotId, _now: Time) {}
+//!     fn wake(&mut self, _host: SlotId, _now: Time) {
+//!         self.started = true;
+//!     }
 //!     fn wants_to_transmit(&self, host: SlotId) -> bool {
 //!         host == SlotId(0) && self.to_send.is_some()
 //!     }
@@ -62,7 +65,7 @@
 //! let mut fabric = Fabric::new(&spec, 1)?;
 //! let packet = Packet { dst: HostId(1), bytes: 1_000, ..Packet::default() };
 //! let mut hosts =
-//!     Hosts { partitions: vec![Nics { to_send: Some(packet), arrived: Vec::new() }], started: false };
+//!     Hosts { partitions: vec![Nics { started: false, to_send: Some(packet), arrived: Vec::new() }], started: false };
 //! assert_eq!(fabric.run(&mut hosts), Ending::Idle);
 //! // Twice 1,020 bytes at 200 ps and 2 us.
 //! assert_eq!(hosts.partitions[0].arrived, [(SlotId(1), Time::from_ps(2 * (204_000 + 2_000_000)))]);
