@@ -12,8 +12,8 @@
 //!
 //! The model's goodput is what the bottleneck sends of a flow: its rate while nothing waits, else its share of what arrives.
 
-use rnic_fabric::Routes;
 use rnic_fabric::config::{EcnSpec, MarkOn};
+use rnic_fabric::{HostId, PortId, Routes};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_results::samples::goodput;
@@ -238,30 +238,30 @@ impl Place {
         if !resolved.fabric.paths.is_per_flow() {
             return Err("each packet has a path of its own, and the model has one bottleneck".to_string());
         }
-        let mut paths: Vec<Vec<usize>> = Vec::new();
+        let mut paths: Vec<Vec<PortId>> = Vec::new();
         for (number, flow) in flows.iter().enumerate() {
             let same =
                 flows[..number].iter().filter(|other| (other.src, other.start) == (flow.src, flow.start)).count();
             let hash = flow_hashes(run.seed, flow, same as u32).data;
-            paths.push(routes.path(topology, flow.src, flow.dst, hash));
+            paths.push(routes.path(topology, HostId(flow.src), HostId(flow.dst), hash));
         }
-        let name = |port: usize| {
-            let node = topology.ports[port].node as usize;
+        let name = |port: PortId| {
+            let node = topology.port(port).node as usize;
             format!("{}:{}", topology.names[node], topology.names[topology.peer_node(port) as usize])
         };
-        let rate = |port: usize| topology.ports[port].link.rate;
-        let shared = |port: usize| paths.iter().filter(|path| path.contains(&port)).count() as u64;
+        let rate = |port: PortId| topology.port(port).link.rate;
+        let shared = |port: PortId| paths.iter().filter(|path| path.contains(&port)).count() as u64;
         let first = paths.first().ok_or("no flow starts while samples are taken")?;
         let common = first
             .iter()
             .copied()
-            .filter(|port| !topology.is_host(topology.ports[*port].node) && shared(*port) == paths.len() as u64);
+            .filter(|port| !topology.is_host(topology.port(*port).node) && shared(*port) == paths.len() as u64);
         // The first of equals: what follows it gets no more than it can send.
         let bottleneck = common.min_by_key(|port| rate(*port)).ok_or("the flows share no output of a switch")?;
         for path in &paths {
             let place = path.iter().position(|port| *port == bottleneck).unwrap_or(0);
             for (index, port) in path.iter().copied().enumerate() {
-                if topology.ports[port].link.loss > 0.0 {
+                if topology.port(port).link.loss > 0.0 {
                     return Err(format!("{} loses packets, and the model does not", name(port)));
                 }
                 let arriving = if index > place { 1 } else { shared(port) };
@@ -284,9 +284,9 @@ impl Place {
         let gap = u64::from(resolved.hosting.frame_gap);
         let data = u64::from(resolved.flow.mtu + resolved.flow.header) + gap;
         let cnp = u64::from(resolved.hosting.cnp_bytes) + gap;
-        let there_and_back = |path: &Vec<usize>| {
-            let link = |port: &usize| {
-                let link = topology.ports[*port].link;
+        let there_and_back = |path: &Vec<PortId>| {
+            let link = |port: &PortId| {
+                let link = topology.port(*port).link;
                 link.delay * 2 + link.rate.time_for(data) + link.rate.time_for(cnp)
             };
             path.iter().map(link).fold(Time::ZERO, |sum, time| sum + time)

@@ -8,7 +8,7 @@
 use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
 use crate::resolve::{Resolved, SetupError, Stack};
-use rnic_fabric::{Fabric, Packet as SimulatedPacket, Topology};
+use rnic_fabric::{Fabric, Packet as SimulatedPacket, PortId, Topology};
 use rnic_run::RunSpec;
 use rnic_run::{FlowLog, FlowRecord};
 use rnic_transport::{Pdu, PduKind, Psn, Time};
@@ -44,7 +44,7 @@ pub struct Capture {
     /// Bitmap of the priorities that switches use.
     priorities: u8,
     /// The ports at both ends of each link between the two nodes.
-    ports: Vec<usize>,
+    ports: Vec<PortId>,
     /// Name of each port.
     interfaces: Vec<String>,
     /// Node of each port.
@@ -97,7 +97,7 @@ impl Capture {
             ecn: if marking { ECN_CAPABLE } else { 0 },
             priorities: ((1_u16 << resolved.fabric.switch.priorities) - 1) as u8,
             interfaces: ports.iter().map(|port| topology.port_name(*port)).collect(),
-            nodes: ports.iter().map(|port| topology.ports[*port].node).collect(),
+            nodes: ports.iter().map(|port| topology.port(*port).node).collect(),
             ports,
             frames: Vec::new(),
         })
@@ -274,9 +274,9 @@ fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option
 }
 
 /// Both ports of every link between the two nodes that `link` names.
-fn find_ports(topology: &Topology, link: &str) -> Result<Vec<usize>, String> {
+fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let mut ports = crate::link::ports(topology, link)?;
-    ports.extend(ports.clone().into_iter().map(|port| topology.ports[port].peer as usize));
+    ports.extend(ports.clone().into_iter().map(|port| topology.port(port).peer));
     ports.sort_unstable();
     Ok(ports)
 }
@@ -311,7 +311,8 @@ fn envelope(flow: &FlowRecord, is_data: bool, hash: u32, tos: u8) -> Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{FlowHashes, SlotId};
+    use crate::host::{EndSlot, FlowHashes};
+    use rnic_fabric::HostId;
 
     fn capture(irn: bool) -> Capture {
         Capture {
@@ -413,8 +414,8 @@ mod tests {
     fn psns_tell_the_flows_of_a_connection_apart() {
         // The first flow has packets -2 and -1, the second flow packets 0 to 3, the third flow all from 4 on.
         let address = |first| FlowAddress {
-            receiver: EndAddress { host: 1, slot: SlotId(0) },
-            sender: EndAddress { host: 0, slot: SlotId(0) },
+            receiver: EndAddress { host: HostId(1), slot: EndSlot(0) },
+            sender: EndAddress { host: HostId(0), slot: EndSlot(0) },
             hashes: FlowHashes { data: 1, control: 2 },
             first_psn: Psn::new(MAX_24).plus(first),
         };

@@ -2,7 +2,7 @@
 
 use crate::events::Listener;
 use crate::host::{DATA_PRIORITY, FlowUnderWay, RunHosts};
-use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, PortId, Wait, Watcher, pause_tree};
 use rnic_run::FlowLog;
 use rnic_run::{
     BufferCycle, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, RunEvent, TreePort, Victim,
@@ -92,7 +92,7 @@ impl<'e> PauseWatch<'e> {
         self.span(now, &tree, &roots);
         self.cycle_since = (!tree.cycle.is_empty()).then(|| self.cycle_since.unwrap_or(now));
         if !tree.cycle.is_empty() && self.records.cycle.is_none() {
-            let ports = tree.cycle.iter().map(|port| *port as u32).collect();
+            let ports = tree.cycle.iter().map(|port| port.0).collect();
             self.records.cycle = Some(BufferCycle { first: now, ports, at_end: false, cut: false });
         }
         let paused = tree.paused().count() as u32;
@@ -103,7 +103,7 @@ impl<'e> PauseWatch<'e> {
         if paused > 0 {
             let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
             // By port: index of the paused transmitter that holds data up.
-            let held: BTreeMap<usize, usize> = tree.ports[..paused as usize]
+            let held: BTreeMap<PortId, usize> = tree.ports[..paused as usize]
                 .iter()
                 .enumerate()
                 .filter(|(_, paused)| paused.priority == DATA_PRIORITY && paused.cause != Cause::Released)
@@ -127,10 +127,10 @@ impl<'e> PauseWatch<'e> {
         self.records.pauses_left_out += left_out;
         ended.sort_unstable_by_key(|pause| (pause.from, pause.port, pause.priority));
         for pause in ended {
-            let seen = self.seen.get(&(pause.port, pause.priority)).filter(|seen| seen.since == pause.from);
+            let seen = self.seen.get(&(pause.port.0, pause.priority)).filter(|seen| seen.since == pause.from);
             let root = seen.and_then(|seen| seen.root);
             self.row(PauseRow {
-                port: pause.port,
+                port: pause.port.0,
                 priority: pause.priority,
                 from: pause.from,
                 to: Some(pause.to),
@@ -159,7 +159,7 @@ impl<'e> PauseWatch<'e> {
             Cause::Cycle { port } => (RootKind::Cycle, port),
             Cause::Released => return None,
         };
-        let port = port as u32;
+        let port = port.0;
         Some(*self.roots.entry((kind, port, priority)).or_insert_with(|| {
             self.records.roots.push(PauseRoot { kind, port, priority, first: now, samples: 0, most_ports: 0 });
             self.records.roots.len() as u32 - 1
@@ -185,7 +185,7 @@ impl<'e> PauseWatch<'e> {
     fn span(&mut self, now: Time, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut seen = BTreeMap::new();
         for (paused, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
-            let cell = (paused.port as u32, paused.priority);
+            let cell = (paused.port.0, paused.priority);
             let before = self.seen.get(&cell).filter(|before| before.root == *root).and_then(|before| before.span);
             let to = now + self.interval;
             let span = match before {
@@ -214,12 +214,12 @@ impl<'e> PauseWatch<'e> {
         self.log(fabric);
         let tree = pause_tree(fabric);
         for paused in tree.paused() {
-            let cell = (paused.port as u32, paused.priority);
+            let cell = (paused.port.0, paused.priority);
             let root = self.root(paused.cause, paused.priority, end);
             self.row(PauseRow { port: cell.0, priority: cell.1, from: paused.since, to: None, root });
         }
         if !tree.cycle.is_empty() {
-            let ports = tree.cycle.iter().map(|port| *port as u32).collect();
+            let ports = tree.cycle.iter().map(|port| port.0).collect();
             let first = self.cycle_since.unwrap_or(end);
             self.records.cycle = Some(BufferCycle { first, ports, at_end: true, cut: truncated });
         }
@@ -261,14 +261,14 @@ impl<'e> PauseWatch<'e> {
 /// The record of a sample with `paused` paused transmitters.
 fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> PauseTreeRecord {
     let port = |(port, root): (&rnic_fabric::Paused, &Option<u32>)| TreePort {
-        port: port.port as u32,
+        port: port.port.0,
         priority: port.priority,
         paused: port.on,
         since: port.since,
         held: port.held,
         waits_for: match port.waits_for {
-            Wait::Port(next) => Some(tree.ports[next].port as u32),
-            Wait::Root(Cause::Congestion { port } | Cause::Nic { port } | Cause::Cycle { port }) => Some(port as u32),
+            Wait::Port(next) => Some(tree.ports[next].port.0),
+            Wait::Root(Cause::Congestion { port } | Cause::Nic { port } | Cause::Cycle { port }) => Some(port.0),
             Wait::Root(Cause::Released) => None,
         },
         depth: port.depth,

@@ -131,7 +131,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
     let topology = topology(&fabric, other)?;
     let network = Network {
         hosts: topology.hosts,
-        host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
+        host_rate: topology.host_ids().map(|host| topology.port(topology.host_port(host)).link.rate).collect(),
         mtu: run.fabric.mtu.0 as u32,
         wire_overhead: ROCE_DATA + fabric.frame_gap,
     };

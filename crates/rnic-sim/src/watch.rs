@@ -2,7 +2,7 @@
 
 use crate::events::Listener;
 use crate::host::RunHosts;
-use rnic_fabric::{BodyOf, Fabric, Topology, Watcher};
+use rnic_fabric::{BodyOf, Fabric, PortId, Topology, Watcher};
 use rnic_run::{FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
 use rnic_run::{Watch, WatchedQueues};
 use rnic_transport::Time;
@@ -17,7 +17,7 @@ pub struct WatchPlan {
     start: Time,
     interval: Time,
     /// Name of each sampled queue, and its ports: several if several links lead to the same node.
-    queues: Vec<(String, Vec<usize>)>,
+    queues: Vec<(String, Vec<PortId>)>,
     flows: bool,
 }
 
@@ -27,14 +27,14 @@ impl WatchPlan {
     /// # Errors
     /// A sentence if a queue does not exist, is a host's, or is named twice.
     pub(crate) fn new(watch: &Watch, topology: &Topology) -> Result<WatchPlan, String> {
-        let name = |port: usize| {
-            let node = topology.ports[port].node as usize;
+        let name = |port: PortId| {
+            let node = topology.port(port).node as usize;
             format!("{}:{}", topology.names[node], topology.names[topology.peer_node(port) as usize])
         };
-        let mut queues: Vec<(String, Vec<usize>)> = Vec::new();
+        let mut queues: Vec<(String, Vec<PortId>)> = Vec::new();
         match &watch.queues {
             WatchedQueues::All => {
-                for port in (0..topology.ports.len()).filter(|port| topology.ports[*port].node >= topology.hosts) {
+                for port in topology.port_ids().filter(|port| !topology.is_host(topology.port(*port).node)) {
                     let name = name(port);
                     match queues.last_mut().filter(|(last, _)| *last == name) {
                         Some((_, ports)) => ports.push(port),
@@ -45,8 +45,8 @@ impl WatchPlan {
             WatchedQueues::Named(names) => {
                 for link in names {
                     let ports = crate::link::ports(topology, link)?;
-                    if topology.ports[ports[0]].node < topology.hosts {
-                        let peer = name(topology.ports[ports[0]].peer as usize);
+                    if topology.is_host(topology.port(ports[0]).node) {
+                        let peer = name(topology.port(ports[0]).peer);
                         return Err(format!(
                             "\"{link}\" is a port of a host; write a port of a switch, such as {peer}"
                         ));
@@ -76,7 +76,7 @@ pub(crate) struct Recorder<'p> {
 
 impl<'p> Recorder<'p> {
     pub(crate) fn new(plan: &'p WatchPlan, events: &'p dyn Listener) -> Recorder<'p> {
-        let queue = |(name, _): &(String, Vec<usize>)| QueueSamples { name: name.clone(), bytes: Vec::new() };
+        let queue = |(name, _): &(String, Vec<PortId>)| QueueSamples { name: name.clone(), bytes: Vec::new() };
         let (start, interval) = (plan.start, plan.interval);
         let queues = plan.queues.iter().map(queue).collect();
         let samples = Samples { start, interval, count: 0, queues, flows: Vec::new() };
@@ -114,7 +114,7 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         let priorities = usize::from(fabric.priorities());
         for (queue, (_, ports)) in self.samples.queues.iter_mut().zip(&self.plan.queues) {
-            let of_port = |port: &usize| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
+            let of_port = |port: &PortId| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
             let bytes: u64 = ports.iter().map(of_port).sum();
             queue.bytes.push(bytes.try_into().unwrap_or(u32::MAX));
         }

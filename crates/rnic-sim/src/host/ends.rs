@@ -1,6 +1,7 @@
 //! The two ends of a flow: where they are, and what every kind of NIC can tell of them.
 
-use super::ids::{HostId, SlotId};
+use super::ids::EndSlot;
+use rnic_fabric::HostId;
 use rnic_fabric::Location;
 use rnic_transport::Psn;
 
@@ -8,7 +9,7 @@ use rnic_transport::Psn;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct EndLocation {
     pub(crate) host: Location,
-    pub(crate) slot: SlotId,
+    pub(crate) slot: EndSlot,
 }
 
 /// Where both ends of a flow are.
@@ -62,7 +63,7 @@ pub(crate) trait ReceivingEnd {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct EndAddress {
     pub(crate) host: HostId,
-    pub(crate) slot: SlotId,
+    pub(crate) slot: EndSlot,
 }
 
 /// What identifies a flow's packets. Flows that use the same slots one after the other differ in their hashes; flows of

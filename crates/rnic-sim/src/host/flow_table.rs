@@ -5,7 +5,7 @@ use super::ends::FlowHashes;
 use super::ids::{FlowId, Id};
 use crate::events::Listener;
 use rnic_fabric::rng::{Purpose, mix};
-use rnic_fabric::{Body, Fabric, MIN_FRAME, Routes, Topology, completion_time};
+use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, Routes, Topology, completion_time};
 use rnic_run::{FlowLog, FlowRecord, FlowSpec, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
@@ -249,7 +249,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// Everything of a closed loop's flow has arrived. Its sender learns that when a minimal frame can have come back.
     #[cold]
     fn tell_loops(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
-        let path = self.routes.path(&self.topology, record.dst, record.src, control_hash);
+        let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);
         let frame = u64::from(MIN_FRAME) + u64::from(self.config.frame_gap);
         let back = completion_time(&self.topology, &path, 1, frame, frame);
         if let Some(loops) = &mut self.loops {
@@ -259,7 +259,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
 
     /// The slowdown's denominator: completion time of the flow alone, with plain RoCEv2 headers, on its own path.
     fn ideal(&self, flow: &FlowSpec, data_hash: u32) -> Time {
-        let path = self.routes.path(&self.topology, flow.src, flow.dst, data_hash);
+        let path = self.routes.path(&self.topology, HostId(flow.src), HostId(flow.dst), data_hash);
         let packets = flow.bytes.div_ceil(u64::from(self.mtu)).max(1);
         let last = flow.bytes - (packets - 1) * u64::from(self.mtu);
         let on_link = |payload: u64| {

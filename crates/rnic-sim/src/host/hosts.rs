@@ -3,10 +3,10 @@
 use super::config::HostTotals;
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
 use super::flow_table::{FlowTable, Stop};
-use super::ids::{FlowId, HostId};
+use super::ids::FlowId;
 use super::partition::{Host, NicPartition, Notice, Start};
 use super::slab::Slab;
-use rnic_fabric::{HostPartition, Location, PartitionPlan, PartitionedHosts};
+use rnic_fabric::{HostId, HostPartition, Location, PartitionPlan, PartitionedHosts};
 use rnic_run::{FlowLog, FlowRecord, FlowSpec};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
@@ -104,11 +104,11 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
     pub(super) fn shared(&self) -> &K::Shared {
         &self.partitions[0].shared
     }
-    pub(super) fn host(&self, place: Location) -> &Host<K> {
-        &self.partitions[place.partition as usize].hosts[place.index as usize]
+    pub(super) fn host(&self, location: Location) -> &Host<K> {
+        &self.partitions[location.partition as usize].hosts[location.slot.index()]
     }
-    pub(super) fn host_mut(&mut self, place: Location) -> &mut Host<K> {
-        &mut self.partitions[place.partition as usize].hosts[place.index as usize]
+    pub(super) fn host_mut(&mut self, location: Location) -> &mut Host<K> {
+        &mut self.partitions[location.partition as usize].hosts[location.slot.index()]
     }
     pub(super) fn send_end(&self, flow: FlowId) -> &K::SendEnd {
         let EndLocation { host, slot } = self.flows[flow].sender;
@@ -199,7 +199,7 @@ where
         self.table.next_start()
     }
 
-    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time)) {
         while let Some((spec, origin)) = self.table.next_flow(end) {
             let hashes = self.table.hashes(&spec);
             let flow = K::open(self, &spec, hashes, origin.connection);
@@ -208,11 +208,11 @@ where
             let FlowEnds { sender, receiver } = self.flows[flow];
             let start = Start { at: spec.start, slot: sender.slot, receiving: false };
             self.host_mut(sender.host).starts.push_back(start);
-            wake(spec.src, spec.start);
+            wake(HostId(spec.src), spec.start);
             if K::wakes_receivers(self.shared()) {
                 let start = Start { slot: receiver.slot, receiving: true, ..start };
                 self.host_mut(receiver.host).starts.push_back(start);
-                wake(spec.dst, spec.start);
+                wake(HostId(spec.dst), spec.start);
             }
         }
         self.table.window_is_open();
@@ -248,8 +248,8 @@ where
     fn under_way(&self, now: Time) -> impl Iterator<Item = FlowUnderWay> {
         self.open_flows(now).map(|(flow, record)| FlowUnderWay {
             id: record.id,
-            src: record.src,
-            dst: record.dst,
+            src: HostId(record.src),
+            dst: HostId(record.dst),
             data_hash: self.send_end(flow).data_hash(),
         })
     }

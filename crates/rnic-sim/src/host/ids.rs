@@ -1,7 +1,5 @@
 //! Identifiers of flows and of the slots of their ends.
 
-pub(crate) use rnic_fabric::topology::NodeId as HostId;
-
 /// The number of an item in a [`Slab`](super::slab::Slab).
 pub(crate) trait Id: Copy + PartialEq {
     /// The id with this number.
@@ -37,9 +35,8 @@ id! {
 }
 
 id! {
-    /// A slot of a host, which holds the sending end or the receiving end of a flow. Ends of later flows take the slot
-    /// again.
-    SlotId
+    /// A slot of a host that holds the sending end or the receiving end of a flow. Later flows use the slot again.
+    EndSlot
 }
 
 impl FlowId {
@@ -47,7 +44,7 @@ impl FlowId {
     pub(crate) const NONE: FlowId = FlowId(u32::MAX);
 }
 
-impl SlotId {
+impl EndSlot {
     /// No slot.
-    pub(crate) const NONE: SlotId = SlotId(u32::MAX);
+    pub(crate) const NONE: EndSlot = EndSlot(u32::MAX);
 }

@@ -22,7 +22,7 @@ pub use flow_table::flow_hashes;
 pub(crate) use flow_table::{FlowTable, Stop};
 pub(crate) use hosts::{FlowUnderWay, RunHosts};
 #[cfg(test)]
-pub(crate) use ids::SlotId;
+pub(crate) use ids::EndSlot;
 pub(crate) use message::{Framing, MessageHosts, MessageSegment};
 pub(crate) use rc::RcHosts;
 pub use rc::segment::Segment;

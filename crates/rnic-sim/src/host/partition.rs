@@ -2,8 +2,9 @@
 
 use super::config::HostTotals;
 use super::hosts::NicKind;
-use super::ids::{FlowId, HostId, SlotId};
+use super::ids::{EndSlot, FlowId};
 use super::slab::Slab;
+use rnic_fabric::HostId;
 use rnic_transport::Time;
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy)]
 pub(crate) struct Start {
     pub(crate) at: Time,
-    pub(crate) slot: SlotId,
+    pub(crate) slot: EndSlot,
     /// The slot is the slot of the receiving end.
     pub(crate) receiving: bool,
 }
@@ -22,8 +23,8 @@ pub(crate) struct Host<K: NicKind> {
     pub(crate) id: HostId,
     /// Flows that start in the current window, in order of time.
     pub(crate) starts: VecDeque<Start>,
-    pub(crate) senders: Slab<SlotId, K::SendEnd>,
-    pub(crate) receivers: Slab<SlotId, K::ReceiveEnd>,
+    pub(crate) senders: Slab<EndSlot, K::SendEnd>,
+    pub(crate) receivers: Slab<EndSlot, K::ReceiveEnd>,
     pub(crate) nic: K::Nic,
 }
 

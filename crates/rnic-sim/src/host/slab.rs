@@ -74,22 +74,22 @@ impl<I: Id, T> IndexMut<I> for Slab<I, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ids::SlotId;
+    use super::super::ids::EndSlot;
     use super::*;
 
     #[test]
     fn the_id_released_last_is_assigned_next() {
         let mut slab = Slab::new();
-        assert_eq!([slab.insert('a'), slab.insert('b'), slab.insert('c')], [0, 1, 2].map(SlotId));
-        slab.release(SlotId(0));
-        slab.release(SlotId(1));
-        assert_eq!(slab[SlotId(1)], 'b', "still there");
-        assert_eq!(slab.next_id(), SlotId(1));
-        assert_eq!([slab.insert('d'), slab.insert('e'), slab.insert('f')], [1, 0, 3].map(SlotId));
-        assert_eq!((slab.next_id(), slab.reuse()), (SlotId(4), None));
-        assert_eq!(slab.two_mut(SlotId(1), SlotId(3)), Some([&mut 'd', &mut 'f']));
-        assert!(slab.two_mut(SlotId(1), SlotId(1)).is_none() && slab.get_mut(SlotId(4)).is_none());
-        slab.release(SlotId(0));
-        assert_eq!((slab.reuse(), slab[SlotId(0)]), (Some(SlotId(0)), 'e'));
+        assert_eq!([slab.insert('a'), slab.insert('b'), slab.insert('c')], [0, 1, 2].map(EndSlot));
+        slab.release(EndSlot(0));
+        slab.release(EndSlot(1));
+        assert_eq!(slab[EndSlot(1)], 'b', "still there");
+        assert_eq!(slab.next_id(), EndSlot(1));
+        assert_eq!([slab.insert('d'), slab.insert('e'), slab.insert('f')], [1, 0, 3].map(EndSlot));
+        assert_eq!((slab.next_id(), slab.reuse()), (EndSlot(4), None));
+        assert_eq!(slab.two_mut(EndSlot(1), EndSlot(3)), Some([&mut 'd', &mut 'f']));
+        assert!(slab.two_mut(EndSlot(1), EndSlot(1)).is_none() && slab.get_mut(EndSlot(4)).is_none());
+        slab.release(EndSlot(0));
+        assert_eq!((slab.reuse(), slab[EndSlot(0)]), (Some(EndSlot(0)), 'e'));
     }
 }

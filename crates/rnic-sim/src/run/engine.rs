@@ -7,7 +7,7 @@ use crate::pauses::{MAX_PAUSES, PauseWatch};
 use crate::resolve::Resolved;
 use crate::storm::Storms;
 use crate::watch::Recorder;
-use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, Watcher, pause_tree};
+use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, Watcher, pause_tree};
 use rnic_run::{Cut, RunOutput, RunStatus, Totals};
 use rnic_transport::Time;
 
@@ -101,7 +101,7 @@ fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
         return format!("; deadlock: the pauses form a cycle {ports}");
     }
     let (tree, topology) = (pause_tree(fabric), fabric.topology());
-    let mut ports: Vec<usize> = tree.paused().map(|paused| paused.port).collect();
+    let mut ports: Vec<PortId> = tree.paused().map(|paused| paused.port).collect();
     ports.dedup();
     if ports.is_empty() {
         return String::new();
@@ -114,7 +114,7 @@ fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
         _ => None,
     });
     if let Some(port) = nic {
-        text += &format!("; the NIC of {} pauses its switch", topology.names[topology.ports[port].node as usize]);
+        text += &format!("; the NIC of {} pauses its switch", topology.names[topology.port(port).node as usize]);
     }
     text
 }

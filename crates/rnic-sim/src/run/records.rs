@@ -1,17 +1,17 @@
 //! The counters of a run's ports and hosts, as its record has them.
 
 use crate::host::HostTotals;
-use rnic_fabric::{Body, Fabric};
+use rnic_fabric::{Body, Fabric, PortId};
 use rnic_run::{PortRecord, PriorityCounters, Totals};
 
 /// The record of each port.
 pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     let topology = fabric.topology();
-    let record = |port: usize| {
-        let info = topology.ports[port];
+    let record = |port: PortId| {
+        let info = topology.port(port);
         PortRecord {
             node: topology.names[info.node as usize].clone(),
-            port: port as u32 - topology.first_port[info.node as usize],
+            port: topology.port_in_node(port),
             peer: topology.names[topology.peer_node(port) as usize].clone(),
             rate: info.link.rate,
             // A frame that the port is transmitting at the end counts in full.
@@ -19,7 +19,7 @@ pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             priorities: fabric.counters(port).iter().map(priority_counters).collect(),
         }
     };
-    (0..topology.ports.len()).map(record).collect()
+    topology.port_ids().map(record).collect()
 }
 
 /// The totals of a run, over its hosts and ports.
@@ -36,7 +36,7 @@ pub(super) fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: H
         in_flight: fabric.in_flight(),
         ..Totals::default()
     };
-    for port in 0..ports.len() {
+    for port in fabric.topology().port_ids() {
         totals.dropped_data += fabric.counters(port).iter().map(|c| c.drops - c.control_drops).sum::<u64>();
     }
     for counters in ports.iter().flat_map(|port| &port.priorities) {

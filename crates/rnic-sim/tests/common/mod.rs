@@ -106,7 +106,7 @@ pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(
     let resolved = resolved(run, flows);
     let mut fabric = rnic_fabric::Fabric::<Segment>::new(&resolved.fabric, 1).unwrap();
     for (host, frames) in losses {
-        let port = fabric.topology().host_port(*host);
+        let port = fabric.topology().host_port(rnic_fabric::HostId(*host));
         fabric.lose_frames(port, frames);
     }
     let flows = flows.iter().copied();

@@ -1,7 +1,8 @@
 //! The ends of a message.
 
 use crate::host::ends::{ReceivingEnd, SendingEnd};
-use crate::host::ids::{FlowId, HostId, SlotId};
+use crate::host::ids::{EndSlot, FlowId};
+use rnic_fabric::HostId;
 
 /// The sending end of a message.
 pub(crate) struct SendEnd {
@@ -10,7 +11,7 @@ pub(crate) struct SendEnd {
     pub(super) dst: HostId,
     pub(super) bytes: u32,
     /// Slot of the receiving end.
-    pub(super) receive_slot: SlotId,
+    pub(super) receive_slot: EndSlot,
     pub(super) data_hash: u32,
     pub(super) retransmitted: u32,
     pub(super) timeouts: u32,

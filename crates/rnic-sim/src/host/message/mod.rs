@@ -16,7 +16,7 @@ use crate::in_band::InBand;
 use ends::{ReceiveEnd, SendEnd};
 use nic::{HostNic, InvalidActions, MessageShared};
 use packet::ip;
-use rnic_fabric::PartitionPlan;
+use rnic_fabric::{HostId, PartitionPlan};
 use rnic_run::FlowSpec;
 use rnic_transport::message::Pipeline;
 use rnic_transport::message::nic::{Counters, NicConfig};
@@ -125,7 +125,7 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
         let ends = hosts.next_ends(spec);
         let send = SendEnd {
             flow,
-            dst: spec.dst,
+            dst: HostId(spec.dst),
             bytes: spec.bytes as u32,
             receive_slot: ends.receiver.slot,
             data_hash: hashes.data,

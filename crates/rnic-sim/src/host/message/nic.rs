@@ -2,10 +2,10 @@
 
 use super::MessageNics;
 use super::packet::{Framing, MessageSegment, host_of, ip};
-use crate::host::ids::{FlowId, SlotId};
+use crate::host::ids::{EndSlot, FlowId};
 use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
-use rnic_fabric::{HostPartition, MIN_FRAME, Packet};
+use rnic_fabric::{HostPartition, MIN_FRAME, Packet, SlotId};
 use rnic_transport::Time;
 use rnic_transport::message::buffers::NoBuffer;
 use rnic_transport::message::nic::{Message, MessageNic, NicConfig, NicEvent, Outgoing, Received};
@@ -17,7 +17,7 @@ pub(crate) struct HostNic<P: Pipeline, T> {
     /// It knows a message by the slot of its sending end.
     pub(super) engine: MessageNic<P>,
     /// Sending ends for whose messages the NIC has had no buffer yet.
-    waiting: VecDeque<SlotId>,
+    waiting: VecDeque<EndSlot>,
     /// A packet that the NIC has sent while its priority was paused.
     held: Option<Packet<MessageSegment<P::Header, T>>>,
     /// A packet can be sent now.
@@ -52,7 +52,7 @@ pub(crate) struct MessageShared {
 
 impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
     /// Hands a message to the NIC; `false` if the NIC has no buffer for it.
-    fn send(&mut self, cfg: &NicConfig, slot: SlotId, now: Time) -> bool {
+    fn send(&mut self, cfg: &NicConfig, slot: EndSlot, now: Time) -> bool {
         let end = &self.senders[slot];
         let message = Message { dst_ip: ip(end.dst), bytes: end.bytes, tag: slot.0, ..Message::default() };
         match self.nic.engine.send(cfg, now, &message) {
@@ -65,8 +65,8 @@ impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
 impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
     /// Payload of a message has arrived, or what the program takes for payload.
     #[inline]
-    fn arrived(&mut self, host: u32, slot: SlotId, data_hash: u32, received: &Received, now: Time) {
-        let host = &mut self.hosts[host as usize];
+    fn arrived(&mut self, host: SlotId, slot: EndSlot, data_hash: u32, received: &Received, now: Time) {
+        let host = &mut self.hosts[host.index()];
         let invalid = &mut self.shared.invalid;
         let Some(end) = host.receivers.get_mut(slot) else {
             invalid.unknown_flow += 1;
@@ -90,23 +90,23 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
 
     /// Processes the events of the NIC after a call, and notes whether it has a packet to send now.
     #[inline]
-    fn follow_up(&mut self, host: u32, now: Time) {
-        while let Some(event) = self.hosts[host as usize].nic.engine.poll_event() {
+    fn follow_up(&mut self, host: SlotId, now: Time) {
+        while let Some(event) = self.hosts[host.index()].nic.engine.poll_event() {
             self.event(host, event, now);
         }
-        let nic = &mut self.hosts[host as usize].nic;
+        let nic = &mut self.hosts[host.index()].nic;
         nic.ready = nic.held.is_some() || nic.engine.next_transmit().is_some_and(|at| at <= now);
     }
 
-    fn event(&mut self, index: u32, event: NicEvent, now: Time) {
-        let host = &mut self.hosts[index as usize];
-        let flow = |tag: u32| -> FlowId { host.senders[SlotId(tag)].flow };
+    fn event(&mut self, index: SlotId, event: NicEvent, now: Time) {
+        let host = &mut self.hosts[index.index()];
+        let flow = |tag: u32| -> FlowId { host.senders[EndSlot(tag)].flow };
         let notice = match event {
             NicEvent::Sent { tag } => Notice::Sent { flow: flow(tag) },
             NicEvent::Aborted { tag } => Notice::Aborted { flow: flow(tag) },
             NicEvent::Timeout { tag } => {
                 self.totals.timeouts += 1;
-                host.senders[SlotId(tag)].timeouts += 1;
+                host.senders[EndSlot(tag)].timeouts += 1;
                 return;
             }
             NicEvent::ReceiveExpired { .. } => return,
@@ -122,25 +122,25 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
     }
 
     #[inline]
-    fn frame(&mut self, host: u32, out: &Outgoing<P::Header>) -> Option<Packet<MessageSegment<P::Header, T>>> {
+    fn frame(&mut self, host: SlotId, out: &Outgoing<P::Header>) -> Option<Packet<MessageSegment<P::Header, T>>> {
         let Framing { header, control, bands } = self.shared.framing;
         let written = P::header_bytes(&out.header);
         let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
         let dst = host_of(out.dst_ip);
-        if dst >= self.shared.all_hosts {
+        if dst.0 >= self.shared.all_hosts {
             self.shared.invalid.unknown_address += 1;
             return None;
         }
         self.shared.invalid.invalid_priority += u64::from(out.priority >= bands);
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host.index()];
         let src = host.id;
         let (slot, flow_hash, flags) = if out.is_control {
             self.totals.control += 1;
-            (SlotId::NONE, src.wrapping_mul(0x9e37_79b9) ^ dst.wrapping_mul(0x85eb_ca6b), Packet::<()>::CONTROL)
+            (EndSlot::NONE, src.0.wrapping_mul(0x9e37_79b9) ^ dst.0.wrapping_mul(0x85eb_ca6b), Packet::<()>::CONTROL)
         } else {
             self.totals.data += 1;
             self.totals.retransmitted += u64::from(out.is_rtx);
-            let end = &mut host.senders[SlotId(out.tag)];
+            let end = &mut host.senders[EndSlot(out.tag)];
             end.retransmitted += u32::from(out.is_rtx);
             (end.receive_slot, end.data_hash, 0)
         };
@@ -156,12 +156,12 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
 
     /// The next packet to send, whatever its priority.
     #[inline]
-    fn next_packet(&mut self, index: u32, now: Time) -> Option<Packet<MessageSegment<P::Header, T>>> {
-        if let Some(packet) = self.hosts[index as usize].nic.held.take() {
+    fn next_packet(&mut self, index: SlotId, now: Time) -> Option<Packet<MessageSegment<P::Header, T>>> {
+        if let Some(packet) = self.hosts[index.index()].nic.held.take() {
             return Some(packet);
         }
         loop {
-            let nic = &mut self.hosts[index as usize].nic.engine;
+            let nic = &mut self.hosts[index.index()].nic.engine;
             if let Some(out) = nic.poll_transmit(&self.shared.cfg, now) {
                 match self.frame(index, &out) {
                     None => continue,
@@ -177,7 +177,7 @@ impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
     type Body = MessageSegment<P::Header, T>;
 
     #[inline]
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Self::Body>) {
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Self::Body>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
         let MessageSegment { slot, header, in_band, .. } = &packet.body;
@@ -189,7 +189,7 @@ impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
             marked: packet.is_marked(),
             telemetry: in_band.telemetry(),
         };
-        let received = self.hosts[host as usize].nic.engine.receive(&self.shared.cfg, header, &arrival);
+        let received = self.hosts[host.index()].nic.engine.receive(&self.shared.cfg, header, &arrival);
         if received.new_bytes > 0 {
             self.arrived(host, *slot, packet.flow_hash, &received, now);
         }
@@ -197,16 +197,16 @@ impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
     }
 
     #[inline]
-    fn next_wake(&self, host: u32) -> Time {
-        let host = &self.hosts[host as usize];
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
         let timer = host.nic.engine.deadline().unwrap_or(Time::MAX);
         let paced = if host.nic.ready { None } else { host.nic.engine.next_transmit() };
         host.next_start().min(timer).min(paced.unwrap_or(Time::MAX))
     }
 
-    fn wake(&mut self, index: u32, now: Time) {
+    fn wake(&mut self, index: SlotId, now: Time) {
         let cfg = &self.shared.cfg;
-        let host = &mut self.hosts[index as usize];
+        let host = &mut self.hosts[index.index()];
         if let Some(Start { slot, .. }) = host.starts.pop_front_if(|start| start.at <= now) {
             if !host.nic.waiting.is_empty() || !host.send(cfg, slot, now) {
                 host.nic.waiting.push_back(slot);
@@ -218,15 +218,15 @@ impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
     }
 
     #[inline]
-    fn wants_to_transmit(&self, host: u32) -> bool {
-        self.hosts[host as usize].nic.ready
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        self.hosts[host.index()].nic.ready
     }
 
     #[inline]
-    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
+    fn transmit(&mut self, index: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
         let packet = self.next_packet(index, now);
         if packet.as_ref().is_some_and(|packet| paused & (1 << packet.priority) != 0) {
-            self.hosts[index as usize].nic.held = packet;
+            self.hosts[index.index()].nic.held = packet;
             self.follow_up(index, now);
             return None;
         }

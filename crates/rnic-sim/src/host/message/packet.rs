@@ -1,8 +1,9 @@
 //! The packets of message transports.
 
-use crate::host::ids::{HostId, SlotId};
+use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
 use rnic_fabric::Body;
+use rnic_fabric::HostId;
 use rnic_transport::telemetry::HopRecord;
 
 /// The address of host 0; the other hosts have the addresses after it.
@@ -10,13 +11,13 @@ const FIRST_IP: u32 = 0x0a00_0000;
 
 /// The IP address of a host.
 pub(super) fn ip(host: HostId) -> u32 {
-    FIRST_IP + host
+    FIRST_IP + host.0
 }
 
 /// The host that would have an IP address; the fabric need not have so many hosts.
 #[inline]
 pub(super) fn host_of(ip: u32) -> HostId {
-    ip.wrapping_sub(FIRST_IP)
+    HostId(ip.wrapping_sub(FIRST_IP))
 }
 
 /// Body of a simulated packet of a message transport: the program's header `H`, in-band telemetry `T` if the run uses it,
@@ -25,8 +26,8 @@ pub(super) fn host_of(ip: u32) -> HostId {
 pub(crate) struct MessageSegment<H, T> {
     /// Sending host.
     pub(super) src: HostId,
-    /// Slot of the flow's receiving end; [`SlotId::NONE`] in a control packet.
-    pub(super) slot: SlotId,
+    /// Slot of the flow's receiving end; [`EndSlot::NONE`] in a control packet.
+    pub(super) slot: EndSlot,
     pub(super) header: H,
     pub(super) in_band: T,
 }
@@ -37,7 +38,7 @@ impl<H: Copy + Default + Send, T: InBand> Body for MessageSegment<H, T> {
     fn stamp(&mut self, hop: HopRecord) {
         self.in_band.push(hop);
     }
-    fn source(&self) -> Option<u32> {
+    fn source(&self) -> Option<HostId> {
         Some(self.src)
     }
 }

@@ -1,7 +1,8 @@
 //! The ends of an RC-like flow.
 
 use crate::host::ends::{FlowHashes, ReceivingEnd, SendingEnd};
-use crate::host::ids::{FlowId, HostId, SlotId};
+use crate::host::ids::{EndSlot, FlowId};
+use rnic_fabric::HostId;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{Psn, Receiver, Sender, Time};
@@ -21,7 +22,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
     /// Slot of its latest flow, which holds the state of the connection. No other flow takes the slot.
-    pub(crate) slot: SlotId,
+    pub(crate) slot: EndSlot,
     /// PSN of the next flow's first packet. Packets of earlier flows have earlier PSNs.
     pub(crate) next: Psn,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Peer {
     /// The other host.
     pub(crate) host: HostId,
     /// Slot of the other end there.
-    pub(crate) slot: SlotId,
+    pub(crate) slot: EndSlot,
     pub(crate) hashes: FlowHashes,
 }
 

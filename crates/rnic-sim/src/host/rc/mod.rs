@@ -17,7 +17,7 @@ use super::partition::Notice;
 use crate::in_band::InBand;
 use ends::{Connection, Peer, Phase, ReceiveEnd, SendEnd};
 use nic::{RcNic, RcShared};
-use rnic_fabric::PartitionPlan;
+use rnic_fabric::{HostId, PartitionPlan};
 use rnic_run::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
@@ -177,7 +177,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
         let ends = hosts.next_ends(spec);
         let send = SendEnd {
             sender,
-            peer: Peer { flow, host: spec.dst, slot: ends.receiver.slot, hashes },
+            peer: Peer { flow, host: HostId(spec.dst), slot: ends.receiver.slot, hashes },
             armed: Time::MAX,
             queued: false,
             phase: if before.is_some() { Phase::Idle } else { Phase::Active },
@@ -185,7 +185,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
             retransmitted: 0,
             timeouts: 0,
         };
-        let peer = Peer { flow, host: spec.src, slot: ends.sender.slot, hashes };
+        let peer = Peer { flow, host: HostId(spec.src), slot: ends.sender.slot, hashes };
         let receive = ReceiveEnd { receiver, peer, armed: Time::MAX, done: false, timeouts: 0 };
         hosts.insert(flow, ends, send, receive);
         if connection != Loops::NONE {
@@ -193,8 +193,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
             hosts.connect(connection, flow, first_psn.plus(packets));
         }
         if let Some(addresses) = &mut hosts.kind.addresses {
-            let receiver = EndAddress { host: spec.dst, slot: ends.receiver.slot };
-            let sender = EndAddress { host: spec.src, slot: ends.sender.slot };
+            let receiver = EndAddress { host: HostId(spec.dst), slot: ends.receiver.slot };
+            let sender = EndAddress { host: HostId(spec.src), slot: ends.sender.slot };
             addresses.push(FlowAddress { receiver, sender, hashes, first_psn });
         }
         flow

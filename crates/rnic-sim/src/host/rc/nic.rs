@@ -9,10 +9,10 @@ use super::RcNics;
 use super::ends::{Connection, Phase};
 use super::segment::Segment;
 use crate::host::config::{DATA_PRIORITY, HostConfig};
-use crate::host::ids::{FlowId, SlotId};
+use crate::host::ids::{EndSlot, FlowId};
 use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
-use rnic_fabric::{HostPartition, MIN_FRAME, Packet};
+use rnic_fabric::{HostPartition, MIN_FRAME, Packet, SlotId};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Pdu, PduKind, RxMeta, Time, Timer};
@@ -34,17 +34,17 @@ struct TimerEnd(u32);
 impl TimerEnd {
     const RECEIVING: u32 = 1 << 31;
 
-    fn sending(slot: SlotId) -> TimerEnd {
+    fn sending(slot: EndSlot) -> TimerEnd {
         TimerEnd(slot.0)
     }
-    fn receiving(slot: SlotId) -> TimerEnd {
+    fn receiving(slot: EndSlot) -> TimerEnd {
         TimerEnd(slot.0 | TimerEnd::RECEIVING)
     }
     fn is_receiving(self) -> bool {
         self.0 & TimerEnd::RECEIVING != 0
     }
-    fn slot(self) -> SlotId {
-        SlotId(self.0 & !TimerEnd::RECEIVING)
+    fn slot(self) -> EndSlot {
+        EndSlot(self.0 & !TimerEnd::RECEIVING)
     }
 }
 
@@ -65,10 +65,10 @@ pub(crate) struct RcNic<T> {
     /// Control packets that wait for the transmitter.
     control: VecDeque<Packet<Segment<T>>>,
     /// Sending ends that have a data packet to send now.
-    ready: VecDeque<SlotId>,
+    ready: VecDeque<EndSlot>,
     burst: Burst,
     /// Sending ends that may send from a time on.
-    paced: BinaryHeap<Reverse<(Time, FlowId, SlotId)>>,
+    paced: BinaryHeap<Reverse<(Time, FlowId, EndSlot)>>,
     timers: BinaryHeap<Reverse<TimerEntry>>,
     /// Persistent connections on which the host sends.
     pub(crate) connections: Vec<Connection>,
@@ -90,7 +90,7 @@ impl<T> RcNic<T> {
 impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
     /// Queues the flow if it has a packet to send, now or at its pacing time.
     #[inline]
-    fn schedule(&mut self, cfg: &FlowConfig, slot: SlotId, now: Time) {
+    fn schedule(&mut self, cfg: &FlowConfig, slot: EndSlot, now: Time) {
         let end = &mut self.senders[slot];
         if end.queued {
             return;
@@ -107,7 +107,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
 
     /// Makes sure that a timer entry at or before the flow's deadline is pending.
     #[inline]
-    fn arm_sender(&mut self, cfg: &FlowConfig, slot: SlotId) {
+    fn arm_sender(&mut self, cfg: &FlowConfig, slot: EndSlot) {
         let end = &mut self.senders[slot];
         if let Some((at, _)) = end.sender.deadline(cfg)
             && at < end.armed
@@ -117,7 +117,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
         }
     }
 
-    fn arm_receiver(&mut self, cfg: &FlowConfig, slot: SlotId) {
+    fn arm_receiver(&mut self, cfg: &FlowConfig, slot: EndSlot) {
         let end = &mut self.receivers[slot];
         if let Some(at) = end.receiver.deadline(cfg)
             && at < end.armed
@@ -130,8 +130,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
 
 impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>> {
     /// A flow starts to send.
-    fn begin(&mut self, host: u32, slot: SlotId, now: Time) {
-        let host = &mut self.hosts[host as usize];
+    fn begin(&mut self, host: SlotId, slot: EndSlot, now: Time) {
+        let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         let follows = end.phase == Phase::Idle;
         if follows {
@@ -146,9 +146,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
 
     /// A control packet arrived for a flow that has retired, or that the next flow of its connection has followed.
     #[cold]
-    fn late_reply(&mut self, host: u32, slot: SlotId, now: Time, pdu: Pdu) {
+    fn late_reply(&mut self, host: SlotId, slot: EndSlot, now: Time, pdu: Pdu) {
         let RcShared { cfg, params, .. } = &self.shared;
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         let Some(latest) = host.nic.connections.get(end.connection as usize).map(|connection| connection.slot) else {
             return; // another flow may have the slot before the host's turn to send comes
@@ -170,14 +170,14 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     }
 
     /// A timer entry is due.
-    fn timer(&mut self, host: u32, (at, flow, end): TimerEntry) {
+    fn timer(&mut self, host: SlotId, (at, flow, end): TimerEntry) {
         let slot = end.slot();
         if end.is_receiving() {
             self.receiver_timer(host, at, flow, slot);
             return;
         }
         let RcShared { cfg, params, .. } = &self.shared;
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         if end.armed != at || end.phase == Phase::Idle || end.peer.flow != flow {
             return; // the timer has been re-armed, or another flow has the slot now
@@ -191,8 +191,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         host.schedule(cfg, slot, at);
     }
 
-    fn receiver_timer(&mut self, index: u32, at: Time, flow: FlowId, slot: SlotId) {
-        let end = &mut self.hosts[index as usize].receivers[slot];
+    fn receiver_timer(&mut self, index: SlotId, at: Time, flow: FlowId, slot: EndSlot) {
+        let end = &mut self.hosts[index.index()].receivers[slot];
         if end.armed != at || end.done || end.peer.flow != flow {
             return;
         }
@@ -205,15 +205,15 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             }
             self.reply(index, slot, pdu, T::default());
         }
-        self.hosts[index as usize].arm_receiver(&self.shared.cfg, slot);
+        self.hosts[index.index()].arm_receiver(&self.shared.cfg, slot);
     }
 
     /// Queues a control packet from the receiving end to the sending end. It carries the telemetry of the packet that
     /// caused it.
     #[inline]
-    fn reply(&mut self, host: u32, slot: SlotId, pdu: Pdu, in_band: T) {
+    fn reply(&mut self, host: SlotId, slot: EndSlot, pdu: Pdu, in_band: T) {
         let config = &self.shared.host;
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host.index()];
         let peer = &host.receivers[slot].peer;
         let bytes = match pdu.kind() {
             PduKind::Nack => config.nack_bytes,
@@ -231,9 +231,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     }
 
     #[inline]
-    fn receive_data(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+    fn receive_data(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
         let Segment { slot, pdu, in_band } = packet.body;
-        let nic = &mut self.hosts[host as usize];
+        let nic = &mut self.hosts[host.index()];
         let end = &mut nic.receivers[slot];
         if end.peer.hashes.data != packet.flow_hash {
             return; // a packet of an earlier flow in this slot
@@ -254,15 +254,15 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             self.reply(host, slot, pdu, in_band);
         }
         if P::receiver_has_timer(&self.shared.cfg) && !outcome.completed {
-            self.hosts[host as usize].arm_receiver(&self.shared.cfg, slot);
+            self.hosts[host.index()].arm_receiver(&self.shared.cfg, slot);
         }
     }
 
     #[inline]
-    fn receive_reply(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+    fn receive_reply(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
         let Segment { slot, pdu, ref in_band } = packet.body;
         let RcShared { cfg, params, .. } = &self.shared;
-        let nic = &mut self.hosts[host as usize];
+        let nic = &mut self.hosts[host.index()];
         let end = &mut nic.senders[slot];
         if end.peer.hashes.control != packet.flow_hash {
             return; // a packet of an earlier flow in this slot
@@ -279,9 +279,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     }
 
     #[inline]
-    fn data_packet(&mut self, host: u32, slot: SlotId, now: Time) -> Option<Packet<Segment<T>>> {
+    fn data_packet(&mut self, host: SlotId, slot: EndSlot, now: Time) -> Option<Packet<Segment<T>>> {
         let RcShared { cfg, params, .. } = &self.shared;
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         let desc = end.sender.poll_transmit(cfg, params, now);
         end.queued = false;
@@ -307,12 +307,12 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
 
     /// The flow has sent a packet: while its burst lasts and it stays ready, it is the first of the ready flows again.
     #[inline]
-    fn keep_turn(&mut self, host: u32, slot: SlotId) {
+    fn keep_turn(&mut self, host: SlotId, slot: EndSlot) {
         let burst = self.shared.host.burst;
         if burst == 1 {
             return;
         }
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host.index()];
         let (nic, flow) = (&mut host.nic, host.senders[slot].peer.flow);
         let left = if nic.burst.flow == flow && nic.burst.left > 0 { nic.burst.left } else { burst } - 1;
         nic.burst = Burst { flow, left };
@@ -327,7 +327,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
     type Body = Segment<T>;
 
     #[inline]
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Segment<T>>) {
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
         if packet.is_trimmed() {
@@ -340,15 +340,15 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
     }
 
     #[inline]
-    fn next_wake(&self, host: u32) -> Time {
-        let host = &self.hosts[host as usize];
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
         let timer = host.nic.timers.peek().map_or(Time::MAX, |Reverse(timer)| timer.0);
         let paced = host.nic.paced.peek().map_or(Time::MAX, |Reverse(paced)| paced.0);
         host.next_start().min(timer).min(paced)
     }
 
-    fn wake(&mut self, index: u32, now: Time) {
-        let host = &mut self.hosts[index as usize];
+    fn wake(&mut self, index: SlotId, now: Time) {
+        let host = &mut self.hosts[index.index()];
         if let Some(Start { slot, receiving, .. }) = host.starts.pop_front_if(|start| start.at <= now) {
             if receiving {
                 host.arm_receiver(&self.shared.cfg, slot)
@@ -371,14 +371,14 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
     }
 
     #[inline]
-    fn wants_to_transmit(&self, host: u32) -> bool {
-        let nic = &self.hosts[host as usize].nic;
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        let nic = &self.hosts[host.index()].nic;
         !nic.control.is_empty() || !nic.ready.is_empty()
     }
 
     #[inline]
-    fn transmit(&mut self, index: u32, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
-        let nic = &mut self.hosts[index as usize].nic;
+    fn transmit(&mut self, index: SlotId, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
+        let nic = &mut self.hosts[index.index()].nic;
         if paused & (1 << self.shared.host.control_priority) == 0
             && let Some(packet) = nic.control.pop_front()
         {
@@ -388,7 +388,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         if paused & (1 << DATA_PRIORITY) != 0 {
             return None;
         }
-        while let Some(slot) = self.hosts[index as usize].nic.ready.pop_front() {
+        while let Some(slot) = self.hosts[index.index()].nic.ready.pop_front() {
             if let Some(packet) = self.data_packet(index, slot, now) {
                 self.keep_turn(index, slot);
                 return Some(packet);

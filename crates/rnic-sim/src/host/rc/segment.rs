@@ -1,6 +1,6 @@
 //! The body of an RC-like transport's packets.
 
-use crate::host::ids::SlotId;
+use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
 use rnic_fabric::Body;
 use rnic_transport::Pdu;
@@ -11,7 +11,7 @@ use rnic_transport::telemetry::HopRecord;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<T = ()> {
     /// Slot of the flow's end at the packet's destination.
-    pub(crate) slot: SlotId,
+    pub(crate) slot: EndSlot,
     /// The transport's part.
     pub(crate) pdu: Pdu,
     pub(crate) in_band: T,
