@@ -97,8 +97,14 @@ fn simulate_with_capture(
     };
     // Opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
-    let report =
-        rnic_sim::run::run(run, &resolved, Some(&mut capture), &Sharing::among(1), &Events::to(&mut report_event));
+    let report = rnic_sim::run::run(
+        catalogue,
+        run,
+        &resolved,
+        Some(&mut capture),
+        &Sharing::among(1),
+        &Events::to(&mut report_event),
+    );
     drop(bars);
     capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
     Ok((report, path.to_path_buf()))

@@ -2,41 +2,17 @@
 //!
 //! An entry holds everything of an algorithm that is needed by name: its parameters, and the simulator compiled for it.
 
-use crate::capture::Capture;
-use crate::events::Listener;
 use crate::in_band::InBand;
-use crate::message_hosts::simulate_messages;
-use crate::resolve::Resolved;
-use crate::run::{Sharing, simulate_captured};
-use rnic_run::{CongestionDeclaration, RunOutput, Vocabulary};
-use rnic_transport::congestion::{CongestionControl, Marking, Settings};
+use crate::resolve::{CongestionNeeds, Demands, SetupError};
+use crate::run::{Job, Simulator, simulate_captured, simulate_messages};
+use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
+use rnic_transport::FlowConfig;
+use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::Protocol;
 use rnic_transport::registry::{Visitor, visit_congestion_controls, visit_transports};
 use rnic_transport::telemetry::Telemetry;
 use rnic_transport::transports::{FlowTransport, MessageTransport, ProtocolVisitor, TransportVisitor};
-use rnic_transport::{FlowConfig, Time};
-use rnic_workload::{FlowStream, Loops};
 use std::marker::PhantomData;
-
-/// What a congestion control asks of the fabric and of the receiving NIC in a run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Demands {
-    /// Default marking thresholds; `None` if its packets are not to be marked.
-    pub(crate) marking: Option<Marking>,
-    /// Shortest time between two congestion notifications.
-    pub(crate) cnp_interval: Option<Time>,
-}
-
-/// What a run simulates.
-pub(crate) struct Job<'a, 'o> {
-    pub(crate) resolved: &'a Resolved,
-    pub(crate) seed: u64,
-    pub(crate) flows: FlowStream,
-    pub(crate) loops: Option<Loops>,
-    pub(crate) events: &'o dyn Listener,
-    pub(crate) capture: Option<&'a mut Capture>,
-    pub(crate) sharing: &'a Sharing<'a>,
-}
 
 /// One congestion control by name, with the simulator compiled for it.
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +154,27 @@ impl Catalogue {
     pub fn vocabulary(&self) -> Vocabulary {
         let declarations = self.congestion.iter().map(|entry| entry.declaration);
         declarations.fold(Vocabulary::standard(), Vocabulary::with)
+    }
+}
+
+impl CongestionNeeds for Catalogue {
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError> {
+        let entry = self.congestion_control(cc.name()).ok_or_else(|| {
+            let known: Vec<&str> = self.congestion.iter().map(|entry| entry.declaration.name).collect();
+            SetupError::Impossible(format!("there is no cc \"{}\"; there are: {}", cc.name(), known.join(", ")))
+        })?;
+        let demands = (entry.demands)(&cc.settings, flow);
+        demands.map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name())))
+    }
+}
+
+impl Simulator for Catalogue {
+    fn simulate(&self, job: Job<'_, '_>) -> RunOutput {
+        let name = job.resolved.transport.cc.name();
+        match self.congestion_control(name) {
+            Some(entry) => (entry.simulate)(job),
+            None => RunOutput::not_started(format!("there is no cc \"{name}\"")),
+        }
     }
 }
 

@@ -6,8 +6,7 @@
 pub(crate) mod message;
 mod switch;
 
-use crate::catalogue::{Catalogue, CongestionEntry};
-use crate::nic::Hosting;
+use crate::host::HostConfig;
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use message::MessagePlan;
@@ -15,7 +14,7 @@ use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
-use rnic_run::{EcnSetup, RunSpec, Storm, TransportSpec};
+use rnic_run::{CongestionSpec, EcnSetup, RunSpec, Storm, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::headers::ROCE_DATA;
 use rnic_transport::transports::FabricFacts;
@@ -34,6 +33,24 @@ pub enum SetupError {
     Impossible(String),
 }
 
+/// What a congestion control asks of the fabric and of the receiving NIC in a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Demands {
+    /// Default marking thresholds; `None` if its packets are not to be marked.
+    pub marking: Option<Marking>,
+    /// Shortest time between two congestion notifications.
+    pub cnp_interval: Option<Time>,
+}
+
+/// Knows the congestion controls that runs can name.
+pub trait CongestionNeeds {
+    /// The demands of a congestion control on flows with this configuration.
+    ///
+    /// # Errors
+    /// There is no congestion control of this name, or its settings contradict each other.
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError>;
+}
+
 /// Everything that a run needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resolved {
@@ -43,12 +60,10 @@ pub struct Resolved {
     pub topology: Arc<Topology>,
     /// The transport and the congestion control with their settings.
     pub transport: TransportSpec,
-    /// The simulator compiled for the congestion control.
-    pub(crate) congestion: CongestionEntry,
     /// Settings of every flow.
     pub flow: FlowConfig,
     /// Settings of every NIC.
-    pub hosting: Hosting,
+    pub hosting: HostConfig,
     /// What the workload must know.
     pub network: Network,
     /// What NICs pause and when; nothing without PFC.
@@ -69,12 +84,13 @@ pub struct Resolved {
     pub(crate) messages: Option<MessagePlan>,
 }
 
-/// Works out everything that the run leaves open; its congestion control is one of the catalogue.
+/// Works out everything that the run leaves open; `congestion` knows its congestion control: a
+/// [`Catalogue`](crate::Catalogue).
 ///
 /// # Errors
 /// What is impossible in the run.
-pub fn resolve(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, SetupError> {
-    resolve_beside(catalogue, run, None)
+pub fn resolve(congestion: &dyn CongestionNeeds, run: &RunSpec) -> Result<Resolved, SetupError> {
+    resolve_beside(congestion, run, None)
 }
 
 /// As [`resolve`], for several runs; those after each other with the same nodes and cables share them in memory.
@@ -82,11 +98,11 @@ pub fn resolve(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, SetupEr
 /// # Errors
 /// The first run that cannot be set up, by its name.
 pub fn resolve_all<'r>(
-    catalogue: &Catalogue, runs: impl IntoIterator<Item = &'r RunSpec>,
+    congestion: &dyn CongestionNeeds, runs: impl IntoIterator<Item = &'r RunSpec>,
 ) -> Result<Vec<Resolved>, (String, SetupError)> {
     let mut all: Vec<Resolved> = Vec::new();
     for run in runs {
-        let resolved = resolve_beside(catalogue, run, all.last()).map_err(|error| (run.name.clone(), error))?;
+        let resolved = resolve_beside(congestion, run, all.last()).map_err(|error| (run.name.clone(), error))?;
         all.push(resolved);
     }
     Ok(all)
@@ -103,7 +119,9 @@ fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topolog
     }
 }
 
-fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, SetupError> {
+fn resolve_beside(
+    congestion: &dyn CongestionNeeds, run: &RunSpec, other: Option<&Resolved>,
+) -> Result<Resolved, SetupError> {
     let mut fabric = FabricSpec {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
@@ -116,7 +134,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
     let topology = topology(&fabric, other)?;
     let network = Network {
         hosts: topology.hosts,
-        host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
+        host_rate: topology.host_ids().map(|host| topology.port(topology.host_port(host)).link.rate).collect(),
         mtu: run.fabric.mtu.0 as u32,
         wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
@@ -166,9 +184,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
         message::check_sizes(plan, rnic_workload::largest(&run.traffic))?;
     }
     let cc = &run.transport.cc.declaration;
-    let congestion = *catalogue.congestion_control(cc.name).ok_or_else(|| unknown_cc(catalogue, cc.name))?;
-    let demands = (congestion.demands)(&run.transport.cc.settings, &flow)
-        .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
+    let demands = congestion.demands(&run.transport.cc, &flow)?;
     flow.cnp_interval = demands.cnp_interval;
     fabric.switch.ecn = marking(&run.fabric.switch.ecn, demands.marking)?.map(|marking| switch::ecn(run, marking));
     switch::warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
@@ -187,7 +203,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
             flow.line_rate, cc.name
         ));
     }
-    let hosting = Hosting {
+    let hosting = HostConfig {
         frame_gap: frames.gap,
         burst: transport.settings.count("nic_burst").map_or(1, |packets| packets as u32),
         ack_bytes: frames.ack,
@@ -215,7 +231,6 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
         fabric,
         topology,
         transport: run.transport.clone(),
-        congestion,
         flow,
         hosting,
         network,
@@ -228,12 +243,6 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
         warnings,
         messages,
     })
-}
-
-/// A run names a congestion control that this program does not have.
-fn unknown_cc(catalogue: &Catalogue, name: &str) -> SetupError {
-    let known: Vec<&str> = catalogue.congestion_controls().iter().map(|entry| entry.declaration.name).collect();
-    SetupError::Impossible(format!("there is no cc \"{name}\"; there are: {}", known.join(", ")))
 }
 
 /// Marking thresholds: what the scenario says over what the congestion control asks for.
@@ -370,7 +379,7 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, messages: Option<&MessagePlan>,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &HostConfig, messages: Option<&MessagePlan>,
     longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();

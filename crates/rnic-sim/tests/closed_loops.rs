@@ -44,7 +44,7 @@ fn persistent(mut traffic: Traffic) -> Traffic {
 }
 
 fn run(run: &RunSpec) -> RunOutput {
-    simulate_run(run, &resolve(&Catalogue::standard(), run).unwrap())
+    simulate_run(&Catalogue::standard(), run, &resolve(&Catalogue::standard(), run).unwrap())
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn messages_without_a_place_are_given_up() {
         let finished = output.flows.iter().filter(|flow| flow.finish.is_some()).count();
         assert_eq!(finished, 1, "{name}");
         let told = |what: &str| output.warnings.iter().any(|warning| warning.contains(what));
-        assert!(told("1 message was given up after 3 timeouts"), "{name}: {:?}", output.warnings);
+        assert!(told("1 message was aborted after 3 timeouts"), "{name}: {:?}", output.warnings);
         assert!(told("packets found no buffer"), "{name}");
     }
 }
@@ -211,7 +211,7 @@ fn a_program_may_do_anything() {
     let own_message =
         "departure.tx_msg_id + (departure.pkt_offset << 16), (bit<32>) departure.payload,\n            0,";
     for (name, part, instead, told) in [
-        ("reassembles-answers", "ACK : acknowledgement();", "ACK : data();", "no flow's"),
+        ("reassembles-answers", "ACK : acknowledgement();", "ACK : data();", "belong to no flow"),
         (
             "answers-nobody",
             "ctrl_pkt_event({\n                    hdr.ipv4.src,",
@@ -222,9 +222,9 @@ fn a_program_may_do_anything() {
             "renames",
             "departure.tx_msg_id, departure.msg_len,\n            departure.pkt_offset,",
             own_message,
-            "no flow's",
+            "belong to no flow",
         ),
-        ("beyond", "link.band = 0;", "link.band = 200;", "beyond its last one"),
+        ("beyond", "link.band = 0;", "link.band = 200;", "beyond the last one"),
     ] {
         assert!(window.contains(part), "{name}");
         std::fs::write(folder.join(format!("{name}.p4")), window.replace(part, instead)).unwrap();

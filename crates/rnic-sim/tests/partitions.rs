@@ -123,7 +123,7 @@ fn load(text: &str) -> Result<Scenario, String> {
 fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {
     let run = &scenario.runs[0];
     let resolved = resolve(&Catalogue::standard(), run).ok()?;
-    Some(simulate_run_shared(run, &resolved, sharing))
+    Some(simulate_run_shared(&Catalogue::standard(), run, &resolved, sharing))
 }
 
 fn cut(case: &Case, topology: &Topology) -> PartitionPlan {

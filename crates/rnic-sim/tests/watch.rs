@@ -110,10 +110,13 @@ fn what_cannot_be_watched_is_said() {
             "limits = { duration = '1 ms' }\nwatch = { interval = '1 us', start = '1 ms', queues = 'all' }",
             "no sample would be taken: the run ends at its `duration` of 1 ms; let `start` be before `duration`",
         ),
-        ("watch = { interval = '1 us', queues = ['s0'] }", "\"s0\" is no link"),
+        ("watch = { interval = '1 us', queues = ['s0'] }", "\"s0\" names no link"),
         ("watch = { interval = '1 us', queues = ['s0:h9'] }", "no node is called \"h9\""),
-        ("watch = { interval = '1 us', queues = ['h0:h1'] }", "no cable joins h0 and h1"),
-        ("watch = { interval = '1 us', queues = ['h0:s0'] }", "queues are those of switches, such as s0:h0"),
+        ("watch = { interval = '1 us', queues = ['h0:h1'] }", "no link joins h0 and h1"),
+        (
+            "watch = { interval = '1 us', queues = ['h0:s0'] }",
+            "\"h0:s0\" is a port of a host; write a port of a switch, such as s0:h0",
+        ),
         ("watch = { interval = '1 us', queues = ['s0:h0', 's0:h0'] }", "named twice"),
     ] {
         let text = mistake(watch);

@@ -218,7 +218,7 @@ fn fast_retransmit_with_sack() {
     assert_eq!(flow.state().2, 9);
     for (last, pipe) in [(4, 8), (5, 7), (6, 6), (7, 5)] {
         assert_eq!(flow.sack(0, 1, last).state(), (5_000, 5_000, pipe));
-        assert_eq!(flow.send(), []);
+        assert_eq!(flow.send(), [0_u32; 0]);
     }
     for (last, new) in [(8, 12), (9, 13), (10, 14), (11, 15)] {
         assert_eq!(flow.sack(0, 1, last).state(), (5_000, 5_000, 4));
@@ -245,10 +245,10 @@ fn several_losses_in_a_window_with_sack() {
     assert_eq!(flow.send(), [0]);
     // {1 2 5 6}: three above 2, so still only 0 is lost: 3, 4, 7..=11 and 0 again.
     assert_eq!(flow.sack(0, 5, 6).state().2, 8);
-    assert_eq!(flow.send(), []);
+    assert_eq!(flow.send(), [0_u32; 0]);
     // {1 2 5 6 7}: 3 and 4 are lost: 8..=11 and 0 again. The window is full.
     assert_eq!(flow.sack(0, 5, 7).state().2, 5);
-    assert_eq!(flow.send(), []);
+    assert_eq!(flow.send(), [0_u32; 0]);
     // Each further one lets one go: lost ones first, then new ones.
     for (last, sent) in [(8, 3), (9, 4), (10, 12), (11, 13)] {
         assert_eq!(flow.sack(0, 5, last).state().2, 4);
@@ -324,7 +324,7 @@ fn the_tail_is_rescued_once() {
     flow.sack(0, 1, 3);
     assert_eq!(flow.send(), [0]);
     assert_eq!(flow.sack(0, 1, 5).state(), (4_000, 4_000, 3));
-    assert_eq!(flow.send(), [], "there is room, but the rescue has to wait");
+    assert_eq!(flow.send(), [0_u32; 0], "there is room, but the rescue has to wait");
     assert_eq!(flow.ack(6).state().2, 2);
     assert_eq!(flow.send(), [7]);
     assert_eq!(flow.sack(6, 7, 7).send(), [6], "a hole now");
@@ -343,7 +343,7 @@ fn new_reno_partial_acknowledgement() {
     assert_eq!(flow.send(), [0]);
     for cwnd in [9_000, 10_000, 11_000, 12_000] {
         assert_eq!(flow.ack(0).cwnd(), cwnd);
-        assert_eq!(flow.send(), []);
+        assert_eq!(flow.send(), [0_u32; 0]);
     }
     for (cwnd, new) in [(13_000, 12), (14_000, 13), (15_000, 14)] {
         assert_eq!(flow.ack(0).cwnd(), cwnd);
@@ -434,7 +434,7 @@ fn limited_transmit() {
         let mut flow = Bench::new(config(tcp), 100);
         flow.send();
         assert_eq!(flow.sack(0, 1, 1).send(), [4]);
-        assert_eq!(flow.sack(0, 1, 2).send(), []);
+        assert_eq!(flow.sack(0, 1, 2).send(), [0_u32; 0]);
         assert_eq!(flow.sack(0, 1, 3).send(), [0]);
     }
 }
@@ -498,7 +498,7 @@ fn timeout_with_sack() {
     assert_eq!(flow.send(), [1, 4], "2 and 3 have arrived");
     flow.sack(1, 5, 9);
     assert_eq!((flow.losses, flow.cwnd()), (0, 2_000));
-    assert_eq!(flow.send(), []);
+    assert_eq!(flow.send(), [0_u32; 0]);
     assert_eq!(flow.ack(4).state(), (3_000, 4_000, 1));
     assert_eq!(flow.send(), [10, 11], "5..=9 have arrived");
     assert_eq!(flow.ack(10).state(), (4_000, 4_000, 2));

@@ -60,6 +60,14 @@ pub enum ChooseScheduler {
 }
 
 /// Every scheduler, the default first.
+///
+/// ```
+/// use rnic_fabric::config::{ChooseScheduler, SCHEDULERS, SchedulerSpec};
+///
+/// let entry = SCHEDULERS.iter().find(|entry| entry.name == "wrr").unwrap();
+/// let ChooseScheduler::Weighted(choose) = entry.choose else { panic!() };
+/// assert_eq!(choose([1; 8]), SchedulerSpec::WeightedRoundRobin([1; 8]));
+/// ```
 pub const SCHEDULERS: [SchedulerEntry; 4] = [
     SchedulerEntry {
         name: "strict",

@@ -1,7 +1,7 @@
 //! What a message transport takes from the fabric.
 
 use super::{Frames, SetupError};
-use crate::message_hosts::Framing;
+use crate::host::Framing;
 use rnic_nano::NicParameters;
 use rnic_run::{P4Program, RunSpec};
 use rnic_transport::message::nic::{NicConfig, Order};

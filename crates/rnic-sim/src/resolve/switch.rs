@@ -1,7 +1,7 @@
 //! The switches of a run.
 
 use super::{Frames, SetupError};
-use crate::nic::DATA_PRIORITY;
+use crate::host::DATA_PRIORITY;
 use rnic_fabric::PathFacts;
 use rnic_fabric::config::{
     BufferSpec, EcnSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds,

@@ -6,7 +6,7 @@ use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
 use rnic_run::FlowSpec;
 use rnic_run::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
-use rnic_sim::nic::Segment;
+use rnic_sim::host::Segment;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::run::{simulate_on, simulate_run};
 use rnic_sim::{Catalogue, Events};
@@ -98,7 +98,7 @@ pub(crate) fn outcome(run: &RunSpec, flows: &[FlowSpec]) -> RunOutput {
 /// Runs exactly these flows on resolved settings.
 pub(crate) fn outcome_of(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> RunOutput {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
-    simulate_run(&run, resolved)
+    simulate_run(&Catalogue::standard(), &run, resolved)
 }
 
 /// Runs these flows on a fabric that loses frames: (host, numbers of the frames that it transmits).
@@ -106,7 +106,7 @@ pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(
     let resolved = resolved(run, flows);
     let mut fabric = rnic_fabric::Fabric::<Segment>::new(&resolved.fabric, 1).unwrap();
     for (host, frames) in losses {
-        let port = fabric.topology().host_port(*host);
+        let port = fabric.topology().host_port(rnic_fabric::HostId(*host));
         fabric.lose_frames(port, frames);
     }
     let flows = flows.iter().copied();
