@@ -61,7 +61,7 @@ fn read_ns(clock: ClockId) -> u64 {
 }
 
 /// `ns` nanoseconds, or the end of time.
-pub(crate) fn from_ns(ns: u64) -> Time {
+fn from_ns(ns: u64) -> Time {
     Time::from_ps(ns.saturating_mul(1_000))
 }
 

@@ -4,7 +4,7 @@
 //! batch at a time, never while the system is called, so that applications can post and poll in between.
 
 use crate::clock::{Clock, TimeSource};
-use crate::device::{Acknowledge, Config, Mode};
+use crate::config::{Acknowledge, Config, Identification, Mode};
 use crate::idle::{Idle, Plan};
 use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
 use rnic_transport::Time;
@@ -13,17 +13,6 @@ use rnic_wire::{ICRC_LEN, IcrcSeed};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
-
-/// Which IPv4 identifications a packet that arrives may have been sent with. A UDP socket does not show them, and the ICRC covers them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Identification {
-    /// Any: that of the ICRC decides, and one corrupted packet in 2^16 passes (over and above what Ethernet's and UDP's own checksums
-    /// find). Endpoints of other makers need this.
-    #[default]
-    Any,
-    /// 0 to 63, what rnic sends: one corrupted packet in 2^26 passes.
-    Small,
-}
 
 /// What the driver counts beside the port and the device.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -7,11 +7,11 @@ use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::Mode;
 use rnic_endpoint::exchange::ExchangeError;
-use rnic_endpoint::perf::{
+use rnic_endpoint::port::ROCE_PORT;
+use rnic_perf::raw::{self, Case};
+use rnic_perf::{
     Amount, DEFAULT_PORT, FaultPlan, Op, PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
 };
-use rnic_endpoint::port::ROCE_PORT;
-use rnic_endpoint::raw::{self, Case};
 use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
 use std::io::{self, Write};

@@ -1,7 +1,8 @@
 //! Completion queues: polling, sleeping and asynchronous waiting.
 
-use super::{Device, Error, Mode};
+use super::{Device, Error};
 use crate::clock::TimeSource;
+use crate::config::Mode;
 use rnic_transport::Time;
 use rnic_verbs::{Completion, CqId, Notify, Status};
 use std::future::Future;

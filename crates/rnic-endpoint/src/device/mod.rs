@@ -26,13 +26,13 @@ pub use memory::{MemoryRegion, ProtectionDomain};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 
 use crate::clock::{Clock, TimeSource};
-use crate::driver::{Driver, DriverCounters, Identification, lock};
-use crate::idle::IdleConfig;
-use crate::port::{self, BindError, Port, UdpConfig, UdpPort};
+use crate::config::{Config, Mode};
+use crate::driver::{Driver, DriverCounters, lock};
+use crate::port::{self, BindError, Port, UdpPort};
 use completion::CqInner;
 use memory::DomainInner;
-use rnic_transport::{Time, Timeouts};
-use rnic_verbs::{DeviceConfig, Event, Status, VerbsError};
+use rnic_transport::Time;
+use rnic_verbs::{Event, Status, VerbsError};
 use shared::Shared;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -76,98 +76,12 @@ pub enum Error {
     },
 }
 
-/// Who moves packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// A thread of the device.
-    #[default]
-    Thread,
-    /// Whoever polls.
-    Polled,
-}
-
-impl Mode {
-    /// Its name in reports.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Mode::Thread => "thread",
-            Mode::Polled => "polled",
-        }
-    }
-}
-
-/// When packets that arrived are acknowledged, where the application moves them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Acknowledge {
-    /// By the call that received them.
-    #[default]
-    AtOnce,
-    /// By the next call, together with what was posted in between: an answer leaves sooner, because no acknowledgement goes before it.
-    /// For applications that poll without a break; one that computes between two polls lets the peer wait, and send again.
-    WithNextPoll,
-}
-
-/// How a device is opened.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Who moves packets.
-    pub mode: Mode,
-    /// When to spin and when to sleep where there is nothing to do.
-    pub idle: IdleConfig,
-    /// UDP sockets.
-    pub udp: UdpConfig,
-    /// IPv4 identifications of the peers.
-    pub identification: Identification,
-    /// When packets that arrived are acknowledged.
-    pub acknowledge: Acknowledge,
-    /// Queue pairs, memory, congestion control. Its seed is replaced by one from the system unless `fixed_seed` is set.
-    pub verbs: DeviceConfig,
-    /// Keys and numbers follow from `verbs.seed`: for tests only, a peer can guess them.
-    pub fixed_seed: bool,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        let verbs = DeviceConfig::default();
-        let verbs = DeviceConfig {
-            // A megabyte covers 2 GB/s over the half millisecond that two busy hosts may take to answer; more only fills buffers.
-            in_flight: 1_024,
-            in_flight_bytes: 1 << 20,
-            // A lost retransmission costs IRN a timeout in which the window stands still: at 1 % loss and packets of 1 KiB, 2 ms as the
-            // shortest one cost a third of the bandwidth, 0.5 ms a tenth. Measured round trips lengthen it.
-            timeouts: Timeouts { dynamic: Some(Time::from_us(500)), ..verbs.timeouts },
-            // As long as RC's usual timeout, so that both give a silent peer up after half a second.
-            patience: Time::from_ns(4_096 << 14),
-            ..verbs
-        };
-        Config {
-            mode: Mode::Thread,
-            idle: IdleConfig::default(),
-            udp: UdpConfig::default(),
-            identification: Identification::Any,
-            acknowledge: Acknowledge::AtOnce,
-            verbs,
-            fixed_seed: false,
-        }
-    }
-}
-
 /// Ends the thread when the last handle goes.
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.0.close();
-    }
-}
-
-impl Config {
-    /// With no more in flight on a connection than the receive buffer of a peer like this host takes in.
-    pub(crate) fn fitting(mut self, port: &UdpPort) -> Result<Config, Error> {
-        // The system charges its bookkeeping to the buffer.
-        let room = port.buffers()?.receive as u64 / 2;
-        self.verbs.in_flight_bytes = self.verbs.in_flight_bytes.min(room);
-        Ok(self)
     }
 }
 
@@ -196,7 +110,7 @@ impl Device {
             return Err(Error::Io(error));
         }
         let port = UdpPort::bind(address, &config.udp)?;
-        let config = config.fitting(&port)?;
+        let config = config.fitted_to(&port)?;
         Device::on_port(Box::new(port), config)
     }
 

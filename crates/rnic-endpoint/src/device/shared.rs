@@ -11,8 +11,9 @@
 //! They are taken in this order. Whoever holds the driver is the *leader*: the progress thread, or a thread that polls. Others that wait
 //! for completions sleep on `changed`; a leader that leaves wakes them, and one of them takes over.
 
-use super::{Error, Mode};
+use super::Error;
 use crate::clock::{Clock, TimeSource};
+use crate::config::Mode;
 use crate::driver::{Driver, lock};
 use rnic_transport::Time;
 use rnic_verbs::{CqId, Notify};
