@@ -258,7 +258,7 @@ pub struct RemoteMemory {
 
 impl RemoteMemory {
     /// What the other side needs to know of a region.
-    pub fn of(region: &MemoryRegion) -> RemoteMemory {
+    pub fn of<B>(region: &MemoryRegion<B>) -> RemoteMemory {
         RemoteMemory { addr: region.addr(), rkey: region.rkey(), len: region.len() as u64 }
     }
 }

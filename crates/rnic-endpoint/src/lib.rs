@@ -35,6 +35,6 @@ pub use device::{
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
 pub use rnic_transport::{Time, Timeouts};
 pub use rnic_verbs::{
-    Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, Limits, Notify, Opcode, Qpn,
+    Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory, Limits, Notify, Opcode, Qpn,
     SendFlags, SendOp, SendRequest, Service, Sge, State, Status, VerbsError,
 };

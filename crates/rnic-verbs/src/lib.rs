@@ -12,10 +12,12 @@
 //! | [`flow`] | congestion controls by name |
 //! | [`counters`] | what a device counts |
 //!
-//! Registered memory belongs to the device: an application lends it a `Vec<u8>` and looks at the bytes through the device, so no
-//! packet can touch memory that is gone.
-#![forbid(unsafe_code)]
+//! Registered memory belongs to the device: an application hands a `Vec<u8>` over and reads and writes the bytes through the device, so
+//! no packet can touch memory that is gone. [`ForeignMemory`] stays with the application, for interfaces in other languages; making one
+//! is `unsafe`, and its module holds the only `unsafe` code of the crate.
+#![deny(unsafe_code)]
 
+mod backing;
 mod batch;
 mod common;
 mod config;
@@ -36,6 +38,7 @@ extern crate self as rnic_verbs;
 #[cfg(test)]
 mod wraps;
 
+pub use backing::ForeignMemory;
 pub use batch::acknowledges;
 pub use common::MOST_EVENTS;
 pub use counters::{Counters, Dropped};

@@ -1,5 +1,6 @@
 //! Registered memory: regions, their keys, and the checks before any byte is touched.
 
+use crate::backing::{Atomic, Backing};
 use crate::table::{Id, Table};
 use crate::types::{Access, AccessError, MrId, MrInfo, Pd, Sge};
 use rand_core::Rng;
@@ -29,7 +30,7 @@ pub(crate) type Spans = SmallVec<[Span; 2]>;
 struct Region {
     pd: Pd,
     addr: u64,
-    bytes: Vec<u8>,
+    backing: Backing,
     access: Access,
     lkey: u32,
     rkey: u32,
@@ -41,7 +42,7 @@ impl Region {
     fn offset(&self, addr: u64, len: u64) -> Result<usize, AccessError> {
         let offset = addr.checked_sub(self.addr).ok_or(AccessError::Bounds)?;
         let end = offset.checked_add(len).ok_or(AccessError::Bounds)?;
-        if end > self.bytes.len() as u64 { Err(AccessError::Bounds) } else { Ok(offset as usize) }
+        if end > self.backing.len() as u64 { Err(AccessError::Bounds) } else { Ok(offset as usize) }
     }
 }
 
@@ -88,9 +89,9 @@ impl Memory {
     /// Registers `bytes`; `None` if no addresses are left for them. Regions do not overlap, with a page between them, unless `addr` makes
     /// them.
     pub(crate) fn register(
-        &mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access, rng: &mut impl Rng,
+        &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, rng: &mut impl Rng,
     ) -> Option<MrInfo> {
-        let len = bytes.len() as u64;
+        let len = backing.len() as u64;
         let addr = match addr {
             Some(addr) => addr.checked_add(len).map(|_| addr)?,
             None => {
@@ -102,32 +103,45 @@ impl Memory {
         };
         let lkey = fresh(&self.local, rng);
         let rkey = fresh(&self.remote, rng);
-        let region = self.regions.insert(Region { pd, addr, bytes, access, lkey, rkey, invalidated: false });
+        let region = self.regions.insert(Region { pd, addr, backing, access, lkey, rkey, invalidated: false });
         self.local.insert(lkey, region);
         self.remote.insert(rkey, region);
         self.bytes += len;
         Some(MrInfo { id: MrId(region), addr, len, lkey, rkey })
     }
 
-    /// Gives the bytes back.
-    pub(crate) fn deregister(&mut self, id: MrId) -> Option<Vec<u8>> {
+    /// Ends a region and gives its backing back.
+    pub(crate) fn deregister(&mut self, id: MrId) -> Option<Backing> {
         let region = self.regions.remove(id.0)?;
         self.local.remove(&region.lkey);
         self.remote.remove(&region.rkey);
-        self.bytes -= region.bytes.len() as u64;
-        Some(region.bytes)
+        self.bytes -= region.backing.len() as u64;
+        Some(region.backing)
     }
 
     pub(crate) fn has_domain(&self, pd: Pd) -> bool {
         self.regions.values().any(|region| region.pd == pd)
     }
 
+    /// The bytes of a region that the device owns.
     pub(crate) fn bytes_of(&self, id: MrId) -> Option<&[u8]> {
-        self.regions.get(id.0).map(|region| &region.bytes[..])
+        match &self.regions.get(id.0)?.backing {
+            Backing::Owned(bytes) => Some(bytes),
+            Backing::Foreign(_) => None,
+        }
     }
 
+    /// The same, to change them.
     pub(crate) fn bytes_of_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
-        self.regions.get_mut(id.0).map(|region| &mut region.bytes[..])
+        match &mut self.regions.get_mut(id.0)?.backing {
+            Backing::Owned(bytes) => Some(bytes),
+            Backing::Foreign(_) => None,
+        }
+    }
+
+    /// The bytes of a region, whoever owns them.
+    pub(crate) fn backing(&mut self, id: MrId) -> Option<&mut Backing> {
+        self.regions.get_mut(id.0).map(|region| &mut region.backing)
     }
 
     /// Replaces an invalidated remote key by a new one.
@@ -138,7 +152,7 @@ impl Memory {
         self.remote.insert(rkey, id.0);
         region.rkey = rkey;
         region.invalidated = false;
-        Some(MrInfo { id, addr: region.addr, len: region.bytes.len() as u64, lkey: region.lkey, rkey })
+        Some(MrInfo { id, addr: region.addr, len: region.backing.len() as u64, lkey: region.lkey, rkey })
     }
 
     /// The key no longer admits remote access.
@@ -219,14 +233,33 @@ impl Memory {
         Ok(spans)
     }
 
-    /// The bytes that a check has admitted; `None` if the region is gone since.
-    pub(crate) fn slice(&self, span: Span) -> Option<&[u8]> {
-        self.regions.get(span.region).map(|region| &region.bytes[span.start..span.start + span.len as usize])
+    /// Copies the first `out.len()` bytes of `span`.
+    ///
+    /// # Errors
+    /// If the region was deregistered after the check.
+    #[inline]
+    pub(crate) fn read(&self, span: Span, out: &mut [u8]) -> Result<(), AccessError> {
+        debug_assert!(out.len() <= span.len as usize);
+        self.regions.get(span.region).ok_or(AccessError::Key)?.backing.read(span.start, out)
     }
 
-    /// The same, to write.
-    pub(crate) fn slice_mut(&mut self, span: Span) -> Option<&mut [u8]> {
-        self.regions.get_mut(span.region).map(|region| &mut region.bytes[span.start..span.start + span.len as usize])
+    /// Copies `data` to the first bytes of `span`.
+    ///
+    /// # Errors
+    /// If the region was deregistered after the check.
+    #[inline]
+    pub(crate) fn write(&mut self, span: Span, data: &[u8]) -> Result<(), AccessError> {
+        debug_assert!(data.len() <= span.len as usize);
+        self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.write(span.start, data)
+    }
+
+    /// Carries out an atomic operation on the first eight bytes of `span`; returns their value before it.
+    ///
+    /// # Errors
+    /// If the region was deregistered after the check.
+    pub(crate) fn atomic(&mut self, span: Span, operation: Atomic) -> Result<u64, AccessError> {
+        debug_assert!(span.len == 8);
+        self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.atomic(span.start, operation)
     }
 
     /// Copies `out.len()` bytes from `offset` on of the memory of a work request.
@@ -237,7 +270,7 @@ impl Memory {
         let mut rest = out;
         for piece in pieces(spans, offset, rest.len() as u32) {
             let (here, after) = rest.split_at_mut(piece.len as usize);
-            here.copy_from_slice(self.slice(piece).ok_or(AccessError::Key)?);
+            self.read(piece, here)?;
             rest = after;
         }
         if rest.is_empty() { Ok(()) } else { Err(AccessError::Bounds) }
@@ -260,7 +293,7 @@ impl Memory {
         let mut rest = data;
         for piece in pieces(spans, offset, len) {
             let (here, after) = rest.split_at(piece.len as usize);
-            self.slice_mut(piece).ok_or(AccessError::Key)?.copy_from_slice(here);
+            self.write(piece, here)?;
             rest = after;
         }
         Ok(())

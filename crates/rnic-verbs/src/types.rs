@@ -466,6 +466,9 @@ pub enum VerbsError {
         /// Why.
         why: AccessError,
     },
+    /// A region's memory admits no such access.
+    #[error("the memory cannot be accessed: {0}")]
+    Access(#[from] AccessError),
     /// The completion queue has overflowed and is dead.
     #[error("the completion queue overflowed: completions are lost")]
     Overflow,

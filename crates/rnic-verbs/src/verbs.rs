@@ -1,5 +1,6 @@
 //! The verbs: objects are made, changed and ended, work is posted, completions are taken.
 
+use crate::backing::{Backing, ForeignMemory};
 use crate::common::Common;
 use crate::device::{Device, index};
 use crate::flow::Congestion;
@@ -43,34 +44,89 @@ impl Device {
         self.domains.get(pd.0).copied().ok_or(VerbsError::Unknown("such protection domain"))
     }
 
-    /// Registers memory. The device owns the bytes until [`Device::deregister`].
+    /// Registers memory that the device owns until [`Device::deregister`] gives it back.
     ///
-    /// `addr` is the address of the first byte in work requests and for the peer; without it the device chooses one.
+    /// `addr` is the address of the first byte in work requests, here and at the peer; without it the device chooses one.
     ///
     /// # Errors
-    /// When a limit is reached, or `addr` leaves no room below 2^64.
+    /// When a limit is reached, or `addr` leaves no room for the region below 2^64.
     pub fn register(
         &mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        self.register_backing(pd, Backing::Owned(bytes), addr, access)
+    }
+
+    /// Registers memory that stays with the application. The device accesses it until [`Device::deregister`] returns, or the device
+    /// is dropped.
+    ///
+    /// `addr` is the address of the first byte in work requests, here and at the peer; without it that is the memory's own address.
+    /// It may differ from the memory's own address by a multiple of 8 only, so that both are aligned for atomic operations alike.
+    ///
+    /// # Errors
+    /// As [`Device::register`]; when `access` admits writes to memory that is read-only.
+    pub fn register_foreign(
+        &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        let writes = access.local_write || access.remote_write || access.remote_atomic;
+        if writes && !memory.is_writable() {
+            return Err(VerbsError::Unsupported(
+                "read-only memory admits neither local_write nor remote_write nor remote_atomic",
+            ));
+        }
+        let addr = addr.unwrap_or(memory.addr());
+        if !memory.is_empty() && addr % 8 != memory.addr() % 8 {
+            let possible = "an address that differs from the memory's own by a multiple of 8";
+            return Err(VerbsError::Range { name: "the address", value: addr, possible });
+        }
+        self.register_backing(pd, Backing::Foreign(memory), Some(addr), access)
+    }
+
+    fn register_backing(
+        &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
         if self.ctx.memory.count() >= limits.regions as usize {
             return Err(VerbsError::Limit { what: "memory regions", limit: limits.regions.into() });
         }
-        if self.ctx.memory.bytes() + bytes.len() as u64 > limits.bytes {
+        if self.ctx.memory.bytes() + backing.len() as u64 > limits.bytes {
             return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
         }
-        let info = self.ctx.memory.register(pd, bytes, addr, access, &mut self.rng);
+        let info = self.ctx.memory.register(pd, backing, addr, access, &mut self.rng);
         let possible = "what leaves room for the region below 2^64";
         info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
     }
 
-    /// Ends a region and gives its bytes back. Work that still refers to it fails.
+    /// Ends a region: the device does not access its memory any more, and work that still refers to it fails. Returns the bytes that
+    /// the device owned; of foreign memory there are none.
     ///
     /// # Errors
     /// If there is no such region.
     pub fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError> {
-        self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))
+        match self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))? {
+            Backing::Owned(bytes) => Ok(bytes),
+            Backing::Foreign(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Copies `out.len()` bytes from byte `offset` of a region on, whoever owns them.
+    ///
+    /// # Errors
+    /// If there is no such region or it is shorter; nothing is copied then.
+    pub fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError> {
+        Ok(self.backing(id)?.read(offset, out)?)
+    }
+
+    /// Copies `data` to byte `offset` of a region and those that follow, whoever owns them.
+    ///
+    /// # Errors
+    /// If there is no such region, it is shorter, or it is foreign memory that is read-only; nothing is copied then.
+    pub fn write_memory(&mut self, id: MrId, offset: usize, data: &[u8]) -> Result<(), VerbsError> {
+        Ok(self.backing(id)?.write(offset, data)?)
+    }
+
+    fn backing(&mut self, id: MrId) -> Result<&mut Backing, VerbsError> {
+        self.ctx.memory.backing(id).ok_or(VerbsError::Unknown("such memory region"))
     }
 
     /// A new remote key for a region; the old one, invalidated or not, is no longer valid.
@@ -81,12 +137,12 @@ impl Device {
         self.ctx.memory.rekey(id, &mut self.rng).ok_or(VerbsError::Unknown("such memory region"))
     }
 
-    /// The bytes of a region.
+    /// The bytes of a region that the device owns; `None` for foreign memory, see [`Device::read_memory`].
     pub fn bytes(&self, id: MrId) -> Option<&[u8]> {
         self.ctx.memory.bytes_of(id)
     }
 
-    /// The bytes of a region, to change.
+    /// The bytes of a region that the device owns, to change them; `None` for foreign memory, see [`Device::write_memory`].
     pub fn bytes_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
         self.ctx.memory.bytes_of_mut(id)
     }

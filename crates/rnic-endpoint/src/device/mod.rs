@@ -22,7 +22,7 @@ mod queue_pair;
 mod shared;
 
 pub use completion::{CompletionQueue, Completions};
-pub use memory::{MemoryRegion, ProtectionDomain};
+pub use memory::{Foreign, MemoryRegion, Owned, ProtectionDomain};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 
 use crate::clock::{Clock, TimeSource};

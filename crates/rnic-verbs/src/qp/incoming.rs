@@ -85,8 +85,7 @@ impl Incoming {
         if left > 0 {
             // The rest of the message too: what cannot be written whole is not begun.
             let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
-            let place = ctx.memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
-            place[..packet.payload.len()].copy_from_slice(packet.payload);
+            ctx.memory.write(span, packet.payload).map_err(|_| Refusal::ACCESS)?;
         }
         let bytes = done + len;
         if !ends {

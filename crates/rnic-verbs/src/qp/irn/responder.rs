@@ -10,7 +10,7 @@ use crate::qp::incoming::Incoming;
 use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::qp::{AROUND_PACKET, atomic};
 use crate::send_queue::packets;
-use crate::types::{AccessError, Status, VerbsError};
+use crate::types::{Status, VerbsError};
 use crate::{Congestion, Dropped, MOST_IN_FLIGHT};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
@@ -252,8 +252,7 @@ impl Responder {
                 if left > 0 {
                     // The rest of the message too: what cannot be written whole is not begun.
                     let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
-                    let place = ctx.memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
-                    place[..payload.len()].copy_from_slice(payload);
+                    ctx.memory.write(span, payload).map_err(|_| Refusal::ACCESS)?;
                 }
                 Ok(())
             }
@@ -436,7 +435,7 @@ impl Responder {
                 let written = writer.end_with(here, |payload| {
                     if here > 0 {
                         let span = ctx.memory.remote(c.pd, rkey, addr, here, Right::Read)?;
-                        payload.copy_from_slice(ctx.memory.slice(span).ok_or(AccessError::Key)?);
+                        ctx.memory.read(span, payload)?;
                     }
                     Ok(())
                 });

@@ -9,7 +9,7 @@ use crate::qp::incoming::Incoming;
 use crate::qp::sending::Due;
 use crate::qp::{AROUND_PACKET, atomic};
 use crate::send_queue::packets;
-use crate::types::{AccessError, Status, VerbsError};
+use crate::types::{Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, GoBackN, StreamReceiver};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
@@ -252,7 +252,7 @@ impl Responder {
         let written = writer.end_with(here, |payload| {
             if here > 0 {
                 let span = ctx.memory.remote(c.pd, read.rkey, addr, here, Right::Read)?;
-                payload.copy_from_slice(ctx.memory.slice(span).ok_or(AccessError::Key)?);
+                ctx.memory.read(span, payload)?;
             }
             Ok(())
         });
