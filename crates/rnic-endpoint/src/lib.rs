@@ -33,8 +33,8 @@ pub use device::{
     QueuePair, SharedReceiveQueue,
 };
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
-pub use rnic_transport::{Time, Timeouts};
+pub use rnic_transport::{BitRate, Time, Timeouts};
 pub use rnic_verbs::{
     Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory, Limits, Notify, Opcode, Qpn,
-    SendFlags, SendOp, SendRequest, Service, Sge, State, Status, VerbsError,
+    SendFlags, SendOp, SendRequest, Service, Sge, State, Status, Verbs, VerbsError,
 };

@@ -25,6 +25,8 @@ pub(crate) struct Ctx {
     pub(crate) counters: Counters,
     /// A completion queue just overflowed: its queue pairs are to go into error.
     pub(crate) overflow: bool,
+    /// The latest time that the device was told: the timestamp of completions.
+    pub(crate) now: Time,
 }
 
 impl Ctx {
@@ -36,6 +38,7 @@ impl Ctx {
             events: VecDeque::new(),
             counters: Counters::default(),
             overflow: false,
+            now: Time::ZERO,
         }
     }
 
@@ -224,6 +227,7 @@ impl Common {
             imm: delivery.imm,
             invalidated: delivery.invalidated,
             qpn: self.qpn,
+            time: ctx.now,
         };
         ctx.complete(self.init.recv_cq, completion, delivery.solicited);
     }
@@ -243,6 +247,7 @@ impl Common {
             imm: None,
             invalidated: None,
             qpn: self.qpn,
+            time: ctx.now,
         };
         ctx.complete(self.init.recv_cq, completion, false);
     }
@@ -279,6 +284,7 @@ impl Common {
             imm: None,
             invalidated: None,
             qpn: self.qpn,
+            time: ctx.now,
         };
         ctx.complete(self.init.send_cq, completion, false);
     }

@@ -31,8 +31,6 @@ pub struct Device {
     ready: VecDeque<u32>,
     /// When something is due, by queue pair: at most one entry each, which may be early.
     timers: BTreeSet<(Time, u32)>,
-    /// The latest time that it was told.
-    pub(crate) now: Time,
 }
 
 impl Device {
@@ -48,13 +46,23 @@ impl Device {
             rng,
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
-            now: Time::ZERO,
         }
     }
 
     /// What it was made with.
     pub fn config(&self) -> &DeviceConfig {
         &self.config
+    }
+
+    /// The latest time that the device was told.
+    pub fn now(&self) -> Time {
+        self.ctx.now
+    }
+
+    /// Tells the device the time. Completions that a verb causes directly, such as those of [`Device::to_error`], have the latest time
+    /// that the device was told as their timestamp. A `now` before that time changes nothing.
+    pub fn advance_to(&mut self, now: Time) {
+        self.ctx.now = self.ctx.now.max(now);
     }
 
     /// What it has counted.
@@ -78,7 +86,7 @@ impl Device {
     /// # Errors
     /// Why it was not taken; that is counted too, and needs no action.
     pub fn receive(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
-        self.now = now;
+        self.ctx.now = now;
         self.ctx.counters.packets_received += 1;
         self.ctx.counters.marked += u64::from(marked);
         let result = self.take(now, source, marked, bytes);
@@ -130,7 +138,7 @@ impl Device {
     /// Takes packets to send now: all of one queue pair, in turn. Returns whether there are any. `now` is not before any time that the
     /// device was told, and `batch` the same every time: it keeps a packet that did not fit.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
-        self.now = now;
+        self.ctx.now = now;
         if let Some(to) = batch.begin() {
             // The packets of its queue pair go on where they stopped.
             let at = self.ready.iter().position(|at| self.qps.get(*at as usize).is_some_and(|qp| qp.qpn() == to.qpn));
@@ -175,7 +183,7 @@ impl Device {
     /// It is `now`, which is not before any time that the device was told: timers that have come fire, and paced queue pairs may send
     /// again.
     pub fn on_time(&mut self, now: Time) {
-        self.now = now;
+        self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {
             if due > now {
                 break;
@@ -204,7 +212,7 @@ impl Device {
 
     /// Puts a queue pair in the ring, or its next time in the timers. A time that moves back leaves its entry where it is.
     fn wake(&mut self, at: u32) {
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
         let transmit = qp.next_transmit();
         if transmit.is_some_and(|time| time <= now) && !qp.ready {
@@ -296,11 +304,11 @@ mod tests {
                 min_rnr_timer: 0,
                 dscp: 0,
             };
-            device.to_rtr(qpn, connection, device.now).unwrap();
+            device.to_rtr(qpn, connection, device.now()).unwrap();
             let attributes = SendAttributes { timeout: 31, ..SendAttributes::default() };
-            device.to_rts(qpn, attributes, device.now).unwrap();
+            device.to_rts(qpn, attributes, device.now()).unwrap();
             let mut packet = [0; 32];
-            let mut now = device.now;
+            let mut now = device.now();
             for _ in 0..100 {
                 let (op, data) = (SendOp::Write { addr: 0, rkey: 0 }, Data::Inline(&[0; 100]));
                 let request = SendRequest { wr_id: 0, op, data, flags: SendFlags::default() };

@@ -5,7 +5,7 @@
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Pick, Progress, Protocol, StreamSender};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
-use rnic_transport::{FlowConfig, Pdu, Regulator, Sender, Time, Timer};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Regulator, Sender, Time, Timer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(crate) trait Flow: Send {
     fn extend(&mut self, packets: u64);
     fn handle(&mut self, now: Time, pdu: Pdu) -> Progress;
+    /// The rate limit, from the next packet on; `None`: that of the link.
+    fn set_rate(&mut self, rate: Option<BitRate>);
     fn next_transmit(&self) -> Option<Time>;
     fn poll(&mut self, now: Time) -> Option<Pick>;
     fn sent(&mut self, now: Time, bytes: u32);
@@ -26,6 +28,8 @@ pub(crate) trait Flow: Send {
 
 /// Congestion control without recovery; see [`Regulator`].
 pub(crate) trait Pace: Send {
+    /// The rate limit, from the next packet on; `None`: that of the link.
+    fn set_rate(&mut self, rate: Option<BitRate>);
     fn not_before(&self) -> Time;
     fn sent(&mut self, now: Time, bytes: u32);
     fn on_cnp(&mut self, now: Time);
@@ -61,6 +65,9 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
     }
     fn handle(&mut self, now: Time, pdu: Pdu) -> Progress {
         self.sender.handle(&self.cfg, &self.params, now, pdu)
+    }
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.cfg.max_rate = rate;
     }
     fn next_transmit(&self) -> Option<Time> {
         self.sender.next_transmit(&self.cfg)
@@ -98,6 +105,9 @@ struct Paced<C: CongestionControl> {
 }
 
 impl<C: CongestionControl> Pace for Paced<C> {
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.cfg.max_rate = rate;
+    }
     fn not_before(&self) -> Time {
         self.regulator.not_before()
     }

@@ -11,6 +11,7 @@
 //! | [`queue`] | completion queues, receive queues |
 //! | [`flow`] | congestion controls by name |
 //! | [`counters`] | what a device counts |
+//! | [`conformance`] | checks of an implementation of [`Verbs`], the trait that layers above a NIC use |
 //!
 //! Registered memory belongs to the device: an application hands a `Vec<u8>` over and reads and writes the bytes through the device, so
 //! no packet can touch memory that is gone. [`ForeignMemory`] stays with the application, for interfaces in other languages; making one
@@ -21,9 +22,11 @@ mod backing;
 mod batch;
 mod common;
 mod config;
+pub mod conformance;
 pub mod counters;
 pub mod device;
 pub mod flow;
+mod interface;
 mod memory;
 mod packet;
 mod qp;
@@ -44,6 +47,7 @@ pub use common::MOST_EVENTS;
 pub use counters::{Counters, Dropped};
 pub use device::{Batch, Device, DeviceConfig, Limits};
 pub use flow::Congestion;
+pub use interface::{Verbs, until_full};
 pub use qp::MOST_IN_FLIGHT;
 pub use queue::Notify;
 pub use types::*;

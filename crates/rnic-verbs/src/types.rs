@@ -2,7 +2,9 @@
 //!
 //! They are those of InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without what only hardware has.
 
+use crate::config::Limits;
 use crate::table::Id;
+use rnic_transport::{BitRate, Time};
 use std::net::SocketAddr;
 
 /// A protection domain: only what belongs to the same one works together.
@@ -264,7 +266,14 @@ pub struct Completion {
     pub invalidated: Option<u32>,
     /// The queue pair.
     pub qpn: Qpn,
+    /// When the device generated the completion, by the device's clock: for an acknowledged request when its ACK was processed, for a
+    /// request of an unreliable connection when its last packet was handed out, for a receive when the last packet of its message was
+    /// processed.
+    pub time: Time,
 }
+
+// A completion is copied into its queue and out of it for every signalled request.
+const _: () = assert!(size_of::<Completion>() == 48);
 
 impl Completion {
     /// A place for one, for polling to fill.
@@ -276,6 +285,7 @@ impl Completion {
         imm: None,
         invalidated: None,
         qpn: Qpn(0),
+        time: Time::ZERO,
     };
 }
 
@@ -363,6 +373,56 @@ pub struct QpInit {
     pub capacities: Capacities,
     /// Every send is signalled.
     pub signal_all: bool,
+}
+
+/// A change of a queue pair's state, with the attributes that belong to it (InfiniBand volume 1, section 10.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transition {
+    /// RESET to INIT: receives can be posted. The peer may do what [`Access`] says through this queue pair.
+    Init(Access),
+    /// INIT to RTR: the queue pair is connected and receives packets.
+    ReadyToReceive(Connection),
+    /// RTR to RTS: the queue pair sends. From SQD or SQE: it sends again, and the attributes are without effect.
+    ReadyToSend(SendAttributes),
+    /// RTS to SQD: messages that have begun are sent to their end, no other begins; see [`Event::SendQueueDrained`].
+    SendQueueDrain,
+    /// Any state to ERR: all outstanding requests and receives complete with [`Status::WorkRequestFlushed`].
+    Error,
+    /// Any state to RESET: outstanding work disappears without completions, and the queue pair can be connected anew. The new connection
+    /// should begin with other PSNs, because packets of the old one may still arrive.
+    Reset,
+}
+
+/// What a queue pair is made of and where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpInfo {
+    /// State.
+    pub state: State,
+    /// Service.
+    pub service: Service,
+    /// Sizes of its queues.
+    pub capacities: Capacities,
+    /// The peer, from RTR on.
+    pub connection: Option<Connection>,
+    /// Rate limit; `None`: the link's rate.
+    pub rate: Option<BitRate>,
+    /// Send requests that are not completed, unsignalled ones included.
+    pub sends: u32,
+    /// Receives in its own queue that are not completed; 0 with a shared receive queue.
+    pub receives: u32,
+}
+
+/// What a device offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceInfo {
+    /// Maximum number and size of its objects.
+    pub limits: Limits,
+    /// Rate of its link.
+    pub line_rate: BitRate,
+    /// Rate limits are multiples of this; others are rounded down, but not to 0.
+    pub rate_granularity: BitRate,
+    /// Resolution of completion timestamps.
+    pub time_granularity: Time,
 }
 
 /// The largest path MTU: that of IRN, in packets of 9,000 bytes.
@@ -475,6 +535,9 @@ pub enum VerbsError {
     /// The congestion control cannot be had with these settings.
     #[error("{0}")]
     Congestion(String),
+    /// The device does not work any more.
+    #[error("the device is closed: {0}")]
+    Closed(String),
 }
 
 /// Why memory may not be touched.

@@ -10,10 +10,10 @@ use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, LONGEST_MTU, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest,
+    Access, Completion, Connection, CqId, Data, Event, LONGEST_MTU, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest,
     SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
-use rnic_transport::{FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
+use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
 
 /// Protection domains and memory.
 impl Device {
@@ -324,7 +324,7 @@ impl Device {
         let common = Common::new(qpn, pd, init);
         let congestion = self.config.congestion.clone();
         let cfg = FlowConfig::default();
-        entry.insert(Qp { common, engine: Engine::None, congestion, cfg, ready: false, armed: None });
+        entry.insert(Qp { common, engine: Engine::None, congestion, cfg, rate: None, ready: false, armed: None });
         Ok(qpn)
     }
 
@@ -363,6 +363,44 @@ impl Device {
         require(qp.common.state, &[State::Reset, State::Init], "change its congestion control")?;
         qp.congestion = congestion;
         Ok(())
+    }
+
+    /// Limits the rate at which a queue pair sends its requests, and that at which it sends its responses to RDMA Reads; `None`: the link's
+    /// rate. Holds in every state, until it is set anew. It counts whole Ethernet frames, without preamble and gap.
+    ///
+    /// After each packet the next one waits for as long as the packet takes at this rate, or at the rate of the congestion control if that
+    /// is lower. A packet that leaves late does not make up for the delay.
+    ///
+    /// # Errors
+    /// If there is no such queue pair, or the rate is 0.
+    pub fn set_rate(&mut self, qpn: Qpn, rate: Option<BitRate>) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        if rate.is_some_and(|rate| rate.as_bps() == 0) {
+            let possible = "1 bit per second or more; `Error` or SQD stop a queue pair";
+            return Err(VerbsError::Range { name: "the rate limit", value: 0, possible });
+        }
+        qp.set_rate(rate);
+        self.touch(index(qpn) as u32);
+        Ok(())
+    }
+
+    /// What a queue pair is made of and where it stands.
+    ///
+    /// # Errors
+    /// If there is no such queue pair.
+    pub fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, VerbsError> {
+        let qp = self.qps.get(index(qpn)).filter(|qp| qp.qpn() == qpn);
+        let qp = qp.ok_or(VerbsError::Unknown("such queue pair"))?;
+        let c = &qp.common;
+        Ok(QpInfo {
+            state: c.state,
+            service: c.init.service,
+            capacities: c.init.capacities,
+            connection: c.connection,
+            rate: qp.rate,
+            sends: c.sends.len() as u32,
+            receives: (c.receives.queue.len() + c.inbox_len()) as u32,
+        })
     }
 
     /// RESET to INIT: from now on receives can be posted. `access` is what the peer may do through this queue pair.
@@ -429,6 +467,7 @@ impl Device {
         qp.common.route = Route { service, peer_qpn: peer_qpn.0, mtu: path_mtu };
         qp.connect(now)?;
         qp.common.state = State::ReadyToReceive;
+        self.advance_to(now);
         Ok(())
     }
 
@@ -458,7 +497,7 @@ impl Device {
             qp.common.draining = false;
             qp.release();
         }
-        self.now = self.now.max(now);
+        self.advance_to(now);
         self.touch(index(qpn) as u32);
         Ok(())
     }

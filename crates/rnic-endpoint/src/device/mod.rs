@@ -20,6 +20,7 @@ mod completion;
 mod memory;
 mod queue_pair;
 mod shared;
+mod verbs;
 
 pub use completion::{CompletionQueue, Completions};
 pub use memory::{Foreign, MemoryRegion, Owned, ProtectionDomain};

@@ -1,11 +1,12 @@
 //! Queue pairs and shared receive queues.
 
 use super::shared::Shared;
-use super::{CompletionQueue, Error, ProtectionDomain};
+use super::{CompletionQueue, Device, Error, ProtectionDomain};
 use crate::clock::TimeSource;
+use rnic_transport::BitRate;
 use rnic_verbs::{
     Access, Capacities, Congestion, Connection, Data, LONGEST_MTU, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp,
-    SendRequest, Service, Sge, SrqId, State, VerbsError,
+    SendRequest, Service, Sge, SrqId, State, until_full,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -137,8 +138,12 @@ impl Drop for QpInner {
 pub struct QueuePair(pub(super) Arc<QpInner>);
 
 impl QueuePair {
+    fn device(&self) -> &Device {
+        &self.0.domain.0.device
+    }
+
     fn shared(&self) -> &Shared {
-        self.0.domain.0.device.shared()
+        self.device().shared()
     }
 
     /// What the other end needs to know.
@@ -213,38 +218,22 @@ impl QueuePair {
         self.0.qpn
     }
 
-    /// Posts a send.
+    /// Posts a send request.
     ///
     /// # Errors
-    /// If the queue is full, or the request is not possible; nothing is posted then.
+    /// If the send queue is full or the request is not possible; nothing is posted then.
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
-        self.shared().verbs().post_send(self.0.qpn, request)?;
-        self.shared().posted();
-        Ok(())
+        Ok(self.device().post_sends_to(self.0.qpn, |verbs| verbs.post_send(self.0.qpn, request))?)
     }
 
-    /// Posts several sends under one lock; returns how many fitted in the queue.
+    /// Posts several send requests under one lock; returns how many fitted in the send queue.
     ///
     /// # Errors
-    /// Of the first that is refused for another reason than a full queue; those before it are posted.
+    /// Of the first request that is refused for another reason than a full queue; those before it are posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<usize, Error> {
-        let mut verbs = self.shared().verbs();
-        let (mut posted, mut refused) = (0, None);
-        for request in requests {
-            match verbs.post_send(self.0.qpn, request) {
-                Ok(()) => posted += 1,
-                Err(VerbsError::Full(_)) => break,
-                Err(why) => {
-                    refused = Some(why);
-                    break;
-                }
-            }
-        }
-        drop(verbs);
-        if posted > 0 {
-            self.shared().posted();
-        }
-        refused.map_or(Ok(posted), |why| Err(why.into()))
+        let qpn = self.0.qpn;
+        let post = |verbs: &mut rnic_verbs::Device| until_full(requests, |request| verbs.post_send(qpn, request));
+        Ok(self.device().post_sends_to(qpn, post)?)
     }
 
     /// Posts an operation on registered memory, signalled.
@@ -260,9 +249,18 @@ impl QueuePair {
     /// # Errors
     /// If the queue is full or the memory does not admit it.
     pub fn post_recv(&self, wr_id: u64, scatter: &[Sge]) -> Result<(), Error> {
-        self.shared().verbs().post_recv(self.0.qpn, &RecvRequest { wr_id, scatter })?;
-        // In the error state it completes at once.
-        self.shared().notify();
+        let request = RecvRequest { wr_id, scatter };
+        Ok(self.device().post_receives_to(self.0.qpn, |verbs| verbs.post_recv(self.0.qpn, &request))?)
+    }
+
+    /// Limits the rate at which the queue pair sends requests, and that at which it sends responses to RDMA Reads; `None`: the link's rate.
+    /// It counts whole Ethernet frames, without preamble and gap.
+    ///
+    /// # Errors
+    /// If the rate is 0.
+    pub fn set_rate(&self, rate: Option<BitRate>) -> Result<(), Error> {
+        self.shared().verbs().set_rate(self.0.qpn, rate)?;
+        self.shared().posted();
         Ok(())
     }
 
@@ -279,7 +277,10 @@ impl QueuePair {
     /// # Errors
     /// None is expected.
     pub fn abort(&self) -> Result<(), Error> {
-        self.shared().verbs().to_error(self.0.qpn)?;
+        let mut verbs = self.shared().verbs();
+        verbs.advance_to(self.shared().clock.now());
+        verbs.to_error(self.0.qpn)?;
+        drop(verbs);
         self.shared().posted();
         Ok(())
     }

@@ -10,7 +10,7 @@ pub(crate) mod uc;
 use crate::common::{Common, Ctx};
 use crate::types::{Qpn, SendOp, Service, State, VerbsError};
 use crate::{Congestion, Dropped};
-use rnic_transport::{FlowConfig, Time};
+use rnic_transport::{BitRate, FlowConfig, Time};
 use rnic_wire::Packet;
 use sending::Due;
 
@@ -42,6 +42,8 @@ pub(crate) struct Qp {
     pub(crate) engine: Engine,
     pub(crate) congestion: Congestion,
     pub(crate) cfg: FlowConfig,
+    /// Rate limit of the application.
+    pub(crate) rate: Option<BitRate>,
     /// It is in the device's ring of queue pairs with something to send.
     pub(crate) ready: bool,
     /// The time of its entry in the device's timers.
@@ -57,6 +59,7 @@ impl Qp {
             Service::Irn => Engine::Irn(Box::new(irn::Irn::new(c, &self.cfg, &self.congestion, now)?)),
             Service::Uc => Engine::Uc(Box::new(uc::Uc::new(c, &self.cfg, &self.congestion, now)?)),
         };
+        self.set_rate(self.rate);
         Ok(())
     }
 
@@ -68,9 +71,22 @@ impl Qp {
             Engine::Irn(irn) => irn.start(&self.common, &self.cfg, &self.congestion, now)?,
             Engine::Uc(uc) => uc.start(&self.common),
         }
+        self.set_rate(self.rate);
         self.common.state = State::ReadyToSend;
         self.release();
         Ok(())
+    }
+
+    /// Limits the rate of what the queue pair sends. A flow is made without the limit, so that its congestion control does not take the
+    /// limit for the link's rate: the limit may be raised later.
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.rate = rate;
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.set_rate(rate),
+            Engine::Irn(irn) => irn.set_rate(rate),
+            Engine::Uc(uc) => uc.set_rate(rate),
+        }
     }
 
     /// As if `messages` of every kind had come and gone before.

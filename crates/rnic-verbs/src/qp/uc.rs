@@ -11,7 +11,7 @@ use crate::flow::Pace;
 use crate::packet::Turn;
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
-use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
 
 /// State of an unreliable connection.
@@ -43,6 +43,10 @@ impl Uc {
 
     pub(crate) fn start(&mut self, c: &Common) {
         self.first = Psn::new(c.attributes.send_psn);
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.pace.set_rate(rate);
     }
 
     pub(crate) fn release(&mut self, c: &mut Common) {

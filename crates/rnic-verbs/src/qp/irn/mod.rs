@@ -35,7 +35,7 @@ use crate::{Congestion, Dropped};
 use acks::Cause;
 use requester::Requester;
 use responder::Responder;
-use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Aeth, NakCode, Operation, Packet, RnrTimer, Syndrome};
 
 /// State of an IRN connection.
@@ -64,6 +64,11 @@ impl Irn {
         self.requester = Requester::new(c, cfg, congestion, now)?;
         self.responder.start(c);
         Ok(())
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.requester.set_rate(rate);
+        self.responder.set_rate(rate);
     }
 
     pub(crate) fn release(&mut self, c: &mut Common) {

@@ -9,7 +9,7 @@ use crate::qp::sending::{Due, Stamps, Waiting};
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
-use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
 use rnic_wire::{Headers, NakCode, Packet, Syndrome};
 
 pub(crate) struct Requester {
@@ -91,6 +91,10 @@ impl Requester {
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.sent());
         self.flow.truncate(c.sends.next_packet() - self.acked);
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.flow.set_rate(rate);
     }
 
     pub(crate) fn on_cnp(&mut self, now: Time) {

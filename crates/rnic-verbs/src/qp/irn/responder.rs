@@ -13,7 +13,7 @@ use crate::send_queue::packets;
 use crate::types::{Status, VerbsError};
 use crate::{Congestion, Dropped, MOST_IN_FLIGHT};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
-use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
 use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, Reth, Syndrome};
 use std::collections::VecDeque;
 
@@ -400,6 +400,10 @@ impl Responder {
         }
         self.end_when_answered(c, ctx);
         Ok(())
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.flow.set_rate(rate);
     }
 
     pub(crate) fn on_cnp(&mut self, now: Time) {

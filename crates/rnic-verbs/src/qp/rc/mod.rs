@@ -22,7 +22,7 @@ use crate::types::{SendOp, VerbsError};
 use crate::{Congestion, Dropped};
 use requester::Requester;
 use responder::Responder;
-use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
 
 /// State of a reliable connection.
@@ -50,6 +50,11 @@ impl Rc {
     ) -> Result<(), VerbsError> {
         self.requester = Requester::new(c, cfg, congestion, now)?;
         Ok(())
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.requester.set_rate(rate);
+        self.responder.set_rate(rate);
     }
 
     pub(crate) fn release(&mut self, c: &mut Common) {

@@ -12,7 +12,7 @@ use crate::send_queue::packets;
 use crate::types::{Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, GoBackN, StreamReceiver};
-use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
 use rnic_wire::{Aeth, AtomicAckEth, Extra, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
 
 pub(crate) struct Responder {
@@ -276,6 +276,10 @@ impl Responder {
     /// Whether the next reply is an answer, which takes turns with requests; others go first.
     pub(crate) fn answers_next(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(_) | Reply::Atomic { .. }))
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.pace.set_rate(rate);
     }
 
     /// A congestion notification came.
