@@ -1,6 +1,6 @@
 //! Packets that leave together.
 
-use crate::types::{LONGEST_MTU, Qpn};
+use crate::types::{MAX_MTU, Qpn};
 use rnic_wire::{Opcode, Operation};
 use std::net::SocketAddr;
 
@@ -62,7 +62,7 @@ impl Batch {
     /// No more bytes than this leave at once: an IPv4 datagram holds 65,507.
     const BYTES: usize = 65_000;
     /// No packet is longer.
-    const PACKET: usize = LONGEST_MTU as usize + 128;
+    const PACKET: usize = MAX_MTU as usize + 128;
 
     /// The packets.
     pub fn bytes(&self) -> &[u8] {

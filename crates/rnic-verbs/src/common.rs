@@ -14,7 +14,7 @@ use rnic_wire::{Credits, NakCode, Syndrome};
 use std::collections::VecDeque;
 
 /// Events that wait for the application; with more the oldest is lost.
-pub const MOST_EVENTS: usize = 65_536;
+pub const MAX_EVENTS: usize = 65_536;
 
 /// The device around its queue pairs.
 pub(crate) struct Ctx {
@@ -44,7 +44,7 @@ impl Ctx {
 
     /// Keeps an event until the application asks for it, or so many have come since that it never will.
     pub(crate) fn raise(&mut self, event: Event) {
-        if self.events.len() >= MOST_EVENTS {
+        if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
             self.counters.events_lost += 1;
         }
@@ -81,7 +81,7 @@ impl Refusal {
 }
 
 /// A message has at most this many bytes (InfiniBand volume 1, section 9.7.6).
-pub(crate) const MOST_BYTES: u32 = 1 << 31;
+pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
 
 /// A receive that completes with a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,7 +122,7 @@ pub(crate) struct Common {
 impl Common {
     /// Messages out of order hold at most this many receives of a shared queue: a peer that leaves out one packet must not drain what
     /// others live on. Packets beyond count as lost.
-    pub(crate) const MOST_EARLY: usize = 64;
+    pub(crate) const MAX_EARLY: usize = 64;
 
     pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
         let sizes = init.capacities;
@@ -200,7 +200,7 @@ impl Common {
                 ahead as usize
             }
             (Err(place), Some(id)) => {
-                if early && self.inbox.len() >= Common::MOST_EARLY {
+                if early && self.inbox.len() >= Common::MAX_EARLY {
                     return None;
                 }
                 let srq = ctx.srqs.get_mut(id.0)?;

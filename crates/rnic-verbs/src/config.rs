@@ -52,7 +52,7 @@ pub struct DeviceConfig {
     pub line_rate: BitRate,
     /// Round-trip time without load, about; where congestion controls start from.
     pub base_rtt: Time,
-    /// Most packets in flight on a connection (BDP-FC), at most [`MOST_IN_FLIGHT`](crate::MOST_IN_FLIGHT).
+    /// Most packets in flight on a connection (BDP-FC), at most [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT).
     pub in_flight: u32,
     /// The same in bytes of payload; the smaller of the two counts, and one packet is always possible.
     pub in_flight_bytes: u64,

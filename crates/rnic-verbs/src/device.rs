@@ -75,7 +75,7 @@ impl Device {
         self.rng.next_u32() & (Psn::MODULUS - 1)
     }
 
-    /// The next event, oldest first. [`MOST_EVENTS`](crate::MOST_EVENTS) wait; when there are more, the oldest are lost, and counted.
+    /// The next event, oldest first. [`MAX_EVENTS`](crate::MAX_EVENTS) wait; when there are more, the oldest are lost, and counted.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.ctx.events.pop_front()
     }

@@ -43,11 +43,11 @@ mod wraps;
 
 pub use backing::ForeignMemory;
 pub use batch::acknowledges;
-pub use common::MOST_EVENTS;
+pub use common::MAX_EVENTS;
 pub use counters::{Counters, Dropped};
 pub use device::{Batch, Device, DeviceConfig, Limits};
 pub use flow::Congestion;
 pub use interface::{Verbs, until_full};
-pub use qp::MOST_IN_FLIGHT;
+pub use qp::MAX_IN_FLIGHT;
 pub use queue::Notify;
 pub use types::*;

@@ -18,7 +18,7 @@ pub(crate) struct Route {
 
 /// What distinguishes one departure of a packet from another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct TxContext {
     pub(crate) psn: Psn,
     /// It asks for an acknowledgement.
     pub(crate) ask: bool,
@@ -26,8 +26,8 @@ pub(crate) struct Turn {
     pub(crate) attempt: u8,
 }
 
-impl Turn {
-    pub(crate) fn mark(&self, bth: Bth) -> Bth {
+impl TxContext {
+    pub(crate) fn apply(&self, bth: Bth) -> Bth {
         Bth { ack_request: self.ask, attempt: self.attempt, ..bth }
     }
 }
@@ -54,11 +54,13 @@ impl Route {
     }
 
     /// Begins packet `index` of a send with its headers; returns which of its bytes it carries, too: from where, and how many.
-    pub(crate) fn request<'a>(&self, wqe: &Wqe, index: u32, turn: Turn, out: &'a mut [u8]) -> (Writer<'a>, u32, u32) {
+    pub(crate) fn request<'a>(
+        &self, wqe: &Wqe, index: u32, tx: TxContext, out: &'a mut [u8],
+    ) -> (Writer<'a>, u32, u32) {
         let irn = self.service == Service::Irn;
         let done = index * self.mtu;
         let fetch = |operation, header: &[u8], out: &'a mut [u8]| {
-            let bth = turn.mark(self.only(operation, turn.psn.value()));
+            let bth = tx.apply(self.only(operation, tx.psn.value()));
             let mut writer = Writer::begin(&bth, 0, out);
             writer.put(header);
             if irn {
@@ -83,11 +85,10 @@ impl Route {
             SendOp::Write { addr, rkey } => (Operation::Write, Extra::None, Some((addr, rkey))),
             SendOp::WriteImm { addr, rkey, .. } => (Operation::Write, Extra::Immediate, Some((addr, rkey))),
         };
-        let (position, len) = place(wqe.len, index, self.mtu);
+        let (position, len) = segment(wqe.len, index, self.mtu);
         let ends = matches!(position, Position::Last | Position::Only);
         let starts = matches!(position, Position::First | Position::Only);
-        let mut bth =
-            turn.mark(self.bth(operation, position, if ends { extra } else { Extra::None }, turn.psn.value()));
+        let mut bth = tx.apply(self.bth(operation, position, if ends { extra } else { Extra::None }, tx.psn.value()));
         bth.solicited = ends && wqe.flags.solicited;
         let mut writer = Writer::begin(&bth, len, out);
         match target {
@@ -116,7 +117,7 @@ impl Route {
 }
 
 /// Position and payload length of packet `index` of a message of `len` bytes.
-pub(crate) fn place(len: u32, index: u32, mtu: u32) -> (Position, u32) {
+pub(crate) fn segment(len: u32, index: u32, mtu: u32) -> (Position, u32) {
     let done = index * mtu;
     let here = (len - done).min(mtu);
     let last = done + here == len;

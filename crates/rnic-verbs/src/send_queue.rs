@@ -26,10 +26,10 @@ pub(crate) struct Wqe {
     /// Sequence numbers that it takes.
     pub(crate) packets: u32,
     /// Packets of the answer that it waits for, and how many have come.
-    pub(crate) answers: u32,
-    pub(crate) answered: u32,
+    pub(crate) response_packets: u32,
+    pub(crate) responses_received: u32,
     /// Its first answer, counted from the first of the queue pair; of a send without answers, that of the next with any.
-    pub(crate) answer: u64,
+    pub(crate) first_response: u64,
     /// Number of the receive that it takes, or of the read or atomic that it is.
     pub(crate) serial: u32,
 }
@@ -37,19 +37,31 @@ pub(crate) struct Wqe {
 impl Wqe {
     /// A send that is not released.
     pub(crate) fn new(wr_id: u64, op: SendOp, local: Local, len: u32, flags: SendFlags) -> Wqe {
-        Wqe { wr_id, op, local, len, flags, first: 0, packets: 0, answers: 0, answered: 0, answer: 0, serial: 0 }
+        Wqe {
+            wr_id,
+            op,
+            local,
+            len,
+            flags,
+            first: 0,
+            packets: 0,
+            response_packets: 0,
+            responses_received: 0,
+            first_response: 0,
+            serial: 0,
+        }
     }
 
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.packets)
     }
 
-    fn answer_end(&self) -> u64 {
-        self.answer + u64::from(self.answers)
+    fn response_end(&self) -> u64 {
+        self.first_response + u64::from(self.response_packets)
     }
 
-    pub(crate) fn is_answered(&self) -> bool {
-        self.answered == self.answers
+    pub(crate) fn has_response(&self) -> bool {
+        self.responses_received == self.response_packets
     }
 }
 
@@ -67,7 +79,7 @@ pub(crate) struct SendQueue {
     /// Reads and atomics that are released and not completed.
     fetching: u32,
     next_packet: u64,
-    next_answer: u64,
+    next_response: u64,
     next_receive: u32,
     next_fetch: u32,
     /// Messages released.
@@ -75,7 +87,7 @@ pub(crate) struct SendQueue {
     /// Where the last search for a packet ended.
     near_packet: usize,
     /// Where the last search for an answer ended.
-    near_answer: usize,
+    near_response: usize,
 }
 
 impl SendQueue {
@@ -127,19 +139,19 @@ impl SendQueue {
     pub(crate) fn release(&mut self, service: Service, mtu: u32) -> u32 {
         let Some(wqe) = self.wqes.get_mut(self.released) else { return 0 };
         let fetching = wqe.op.is_fetching();
-        wqe.answers = match wqe.op {
+        wqe.response_packets = match wqe.op {
             SendOp::Read { .. } => packets(wqe.len, mtu),
             op => u32::from(op.is_atomic()),
         };
         wqe.packets = match (service, fetching) {
             (Service::Irn, true) => 1,
-            (_, true) => wqe.answers,
+            (_, true) => wqe.response_packets,
             _ => packets(wqe.len, mtu),
         };
         wqe.first = self.next_packet;
         self.next_packet = wqe.end();
-        wqe.answer = self.next_answer;
-        self.next_answer = wqe.answer_end();
+        wqe.first_response = self.next_response;
+        self.next_response = wqe.response_end();
         if fetching {
             wqe.serial = self.next_fetch;
             self.next_fetch = self.next_fetch.wrapping_add(1);
@@ -160,7 +172,7 @@ impl SendQueue {
                 break;
             }
             self.next_packet = wqe.first;
-            self.next_answer = wqe.answer;
+            self.next_response = wqe.first_response;
             if wqe.op.is_fetching() {
                 self.next_fetch = wqe.serial;
                 self.fetching -= 1;
@@ -180,10 +192,12 @@ impl SendQueue {
     }
 
     /// The read or atomic that answer `answer` belongs to.
-    pub(crate) fn find_answer(&mut self, answer: u64) -> Option<&mut Wqe> {
-        let at = self.search(self.near_answer, |wqe| wqe.answer_end() <= answer);
-        self.near_answer = at;
-        self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.answer..wqe.answer_end()).contains(&answer))
+    pub(crate) fn find_response(&mut self, answer: u64) -> Option<&mut Wqe> {
+        let at = self.search(self.near_response, |wqe| wqe.response_end() <= answer);
+        self.near_response = at;
+        self.wqes
+            .get_mut(at)
+            .filter(|wqe| at < self.released && (wqe.first_response..wqe.response_end()).contains(&answer))
     }
 
     /// The first released send that is not `before`; looks at `near` and the next first.
@@ -207,20 +221,20 @@ impl SendQueue {
     }
 
     /// The oldest read or atomic that lacks an answer. For it to be found at once, nothing but this may look for answers.
-    pub(crate) fn unanswered(&mut self) -> Option<&mut Wqe> {
+    pub(crate) fn awaiting_response(&mut self) -> Option<&mut Wqe> {
         if self.fetching == 0 {
             return None;
         }
-        while self.near_answer < self.released && self.wqes.get(self.near_answer).is_some_and(Wqe::is_answered) {
-            self.near_answer += 1;
+        while self.near_response < self.released && self.wqes.get(self.near_response).is_some_and(Wqe::has_response) {
+            self.near_response += 1;
         }
-        if self.near_answer < self.released { self.wqes.get_mut(self.near_answer) } else { None }
+        if self.near_response < self.released { self.wqes.get_mut(self.near_response) } else { None }
     }
 
     /// Takes the oldest send if it is done, given that `acked` packets are acknowledged.
     pub(crate) fn pop_done(&mut self, acked: u64) -> Option<Wqe> {
         let front = self.wqes.front()?;
-        if self.released == 0 || front.end() > acked || !front.is_answered() {
+        if self.released == 0 || front.end() > acked || !front.has_response() {
             return None;
         }
         self.pop()
@@ -234,7 +248,7 @@ impl SendQueue {
             self.fetching -= u32::from(wqe.op.is_fetching());
         }
         self.near_packet = self.near_packet.saturating_sub(1);
-        self.near_answer = self.near_answer.saturating_sub(1);
+        self.near_response = self.near_response.saturating_sub(1);
         Some(wqe)
     }
 }
@@ -272,7 +286,7 @@ mod tests {
         first: u64,
         end: u64,
         answer: u64,
-        answer_end: u64,
+        response_end: u64,
         serial: u32,
     }
 
@@ -323,9 +337,9 @@ mod tests {
                         let counts = answers > 0 || op.takes_receive();
                         let serial = if counts { *counter } else { 0 };
                         *counter += u32::from(counts);
-                        let (end, answer_end) = (packet + packets, answer + answers);
-                        list.push_back(Released { id, first: packet, end, answer, answer_end, serial });
-                        (packet, answer) = (end, answer_end);
+                        let (end, response_end) = (packet + packets, answer + answers);
+                        list.push_back(Released { id, first: packet, end, answer, response_end, serial });
+                        (packet, answer) = (end, response_end);
                     }
                     4 => {
                         // Everything from some packet on was not sent.
@@ -336,7 +350,7 @@ mod tests {
                             let op = operation_of(&queue, list.len());
                             posted.push_front((last.id, op.0, op.1));
                             (packet, answer) = (last.first, last.answer);
-                            if last.answer_end > last.answer {
+                            if last.response_end > last.answer {
                                 fetches = last.serial;
                             } else if op.0.takes_receive() {
                                 receives = last.serial;
@@ -344,15 +358,15 @@ mod tests {
                         }
                     }
                     5 => {
-                        // The oldest is answered and acknowledged.
+                        // The oldest is responses_received and acknowledged.
                         let Some(oldest) = list.front().copied() else { continue };
-                        if oldest.answer_end > oldest.answer {
+                        if oldest.response_end > oldest.answer {
                             prop_assert!(queue.pop_done(oldest.end).is_none());
-                            for at in oldest.answer..oldest.answer_end {
-                                let wqe = if irn { queue.find_answer(at) } else { queue.unanswered() };
+                            for at in oldest.answer..oldest.response_end {
+                                let wqe = if irn { queue.find_response(at) } else { queue.awaiting_response() };
                                 let wqe = wqe.unwrap();
                                 prop_assert_eq!(wqe.wr_id, oldest.id);
-                                wqe.answered += 1;
+                                wqe.responses_received += 1;
                             }
                         }
                         prop_assert!(queue.pop_done(oldest.end - 1).is_none());
@@ -366,14 +380,14 @@ mod tests {
                         prop_assert_eq!(found, holds.map(|send| (send.id, send.first, send.end, send.serial)));
                         if irn {
                             let wanted = answer.saturating_sub(at);
-                            let found = queue.find_answer(wanted).map(|wqe| (wqe.wr_id, wqe.answer));
-                            let holds = list.iter().find(|send| (send.answer..send.answer_end).contains(&wanted));
+                            let found = queue.find_response(wanted).map(|wqe| (wqe.wr_id, wqe.first_response));
+                            let holds = list.iter().find(|send| (send.answer..send.response_end).contains(&wanted));
                             prop_assert_eq!(found, holds.map(|send| (send.id, send.answer)));
                         }
                     }
                 }
                 prop_assert_eq!((queue.released(), queue.next_packet()), (list.len(), packet));
-                let fetching = list.iter().filter(|send| send.answer_end > send.answer).count();
+                let fetching = list.iter().filter(|send| send.response_end > send.answer).count();
                 prop_assert_eq!(queue.fetching() as usize, fetching);
                 prop_assert_eq!(queue.len(), list.len() + posted.len());
                 prop_assert_eq!(queue.messages as usize, id as usize - posted.len());

@@ -426,7 +426,7 @@ pub struct DeviceInfo {
 }
 
 /// The largest path MTU: that of IRN, in packets of 9,000 bytes.
-pub const LONGEST_MTU: u32 = 8_960;
+pub const MAX_MTU: u32 = 8_960;
 
 /// What INIT to RTR sets: the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -436,7 +436,7 @@ pub struct Connection {
     /// The peer's queue pair.
     pub peer_qpn: Qpn,
     /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096; with UC of rnic at both ends also 8192; with IRN any multiple of 4
-    /// from 256 to [`LONGEST_MTU`].
+    /// from 256 to [`MAX_MTU`].
     pub path_mtu: u32,
     /// The peer's first PSN.
     pub recv_psn: u32,

@@ -6,11 +6,11 @@ use crate::device::{Device, index};
 use crate::flow::Congestion;
 use crate::memory::{Spans, total};
 use crate::packet::Route;
-use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
+use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, LONGEST_MTU, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest,
+    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest,
     SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
 use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
@@ -427,7 +427,7 @@ impl Device {
         let (fits, possible) = match service {
             Service::Rc => ((256..=4_096).contains(&path_mtu), "256, 512, 1024, 2048 or 4096"),
             Service::Uc => ((256..=8_192).contains(&path_mtu), "256, 512, 1024, 2048, 4096 or 8192"),
-            Service::Irn => ((256..=LONGEST_MTU).contains(&path_mtu), "256 to 8960, a multiple of 4"),
+            Service::Irn => ((256..=MAX_MTU).contains(&path_mtu), "256 to 8960, a multiple of 4"),
         };
         if !fits || !(path_mtu.is_power_of_two() || service == Service::Irn && path_mtu.is_multiple_of(4)) {
             return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible });
@@ -442,7 +442,7 @@ impl Device {
             return Err(VerbsError::Range { name: "the link's rate", value: 0, possible: "1 bit per second or more" });
         }
         let packets = u32::try_from(self.config.in_flight_bytes / u64::from(path_mtu)).unwrap_or(u32::MAX);
-        let cap = self.config.in_flight.min(packets).clamp(1, MOST_IN_FLIGHT);
+        let cap = self.config.in_flight.min(packets).clamp(1, MAX_IN_FLIGHT);
         let header = if service == Service::Irn { headers::IRN_DATA } else { headers::ROCE_DATA };
         let qp = self.qp(qpn)?;
         let mut cfg = FlowConfig {

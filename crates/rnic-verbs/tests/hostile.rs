@@ -389,7 +389,7 @@ fn a_message_out_of_order_takes_no_receive_that_others_before_it_need() {
     assert_eq!(forger.send(headers, 8), Ok(()));
     assert_eq!(forger.pair.sides[1].bytes(50_000, 8), [0xee; 8]);
     // The window ends; beyond it nothing is kept.
-    forger.psn = PSN_A + rnic_verbs::MOST_IN_FLIGHT - 1;
+    forger.psn = PSN_A + rnic_verbs::MAX_IN_FLIGHT - 1;
     let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 0, 8);
     assert_eq!(forger.send(headers, 8), Ok(()));
     let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 8, 8);

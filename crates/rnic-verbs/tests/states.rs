@@ -5,7 +5,7 @@ mod common;
 use common::{Pair, Setup, address, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Congestion, Data, Device, Dropped, Event, MOST_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp,
+    Access, Congestion, Data, Device, Dropped, Event, MAX_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp,
     SendRequest, Service, State, Status, VerbsError,
 };
 use rnic_wire::{Opcode, Operation};
@@ -508,12 +508,12 @@ fn the_oldest_of_too_many_events_are_lost() {
     let device = &mut pair.sides[0].device;
     device.to_error(qpn).unwrap();
     let srq = device.create_srq(pd, 4, 1).unwrap();
-    for _ in 0..MOST_EVENTS + 5 {
+    for _ in 0..MAX_EVENTS + 5 {
         // An empty queue has fewer receives than any limit.
         device.arm_srq(srq, 1).unwrap();
     }
     let errors = device.counters().queue_pair_errors;
     assert_eq!(device.counters().events_lost, errors + 5);
     let events = std::iter::from_fn(|| device.poll_event()).collect::<Vec<_>>();
-    assert_eq!(events, vec![Event::SharedReceiveLimit(srq); MOST_EVENTS]);
+    assert_eq!(events, vec![Event::SharedReceiveLimit(srq); MAX_EVENTS]);
 }

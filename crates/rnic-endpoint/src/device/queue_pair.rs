@@ -5,7 +5,7 @@ use super::{CompletionQueue, Device, Error, ProtectionDomain};
 use crate::clock::TimeSource;
 use rnic_transport::BitRate;
 use rnic_verbs::{
-    Access, Capacities, Congestion, Connection, Data, LONGEST_MTU, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp,
+    Access, Capacities, Congestion, Connection, Data, MAX_MTU, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp,
     SendRequest, Service, Sge, SrqId, State, until_full,
 };
 use std::net::SocketAddr;
@@ -164,7 +164,7 @@ impl QueuePair {
             Service::Rc => power(4_096),
             Service::Uc => power(8_192),
             // Whole cache lines.
-            Service::Irn => (room / 64 * 64).clamp(256, LONGEST_MTU),
+            Service::Irn => (room / 64 * 64).clamp(256, MAX_MTU),
         })
     }
 

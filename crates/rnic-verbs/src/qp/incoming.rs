@@ -3,7 +3,7 @@
 //! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the operation is enabled, lengths,
 //! whether there is a receive, rights to the memory. Nothing is written before all of them.
 
-use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
+use crate::common::{Common, Ctx, Delivery, MAX_MESSAGE, Refusal};
 use crate::memory::Right;
 use rnic_wire::{Operation, Packet};
 
@@ -40,7 +40,7 @@ impl Incoming {
         let pd = c.pd;
         let receive = c.receive(ctx, 0, false).ok_or(Refusal::NotReady)?;
         let bytes = u64::from(done) + u64::from(len);
-        if bytes > receive.room.min(u64::from(MOST_BYTES)) {
+        if bytes > receive.room.min(u64::from(MAX_MESSAGE)) {
             return Err(Refusal::TOO_LONG);
         }
         ctx.memory.scatter(&receive.scatter, done, packet.payload).map_err(|_| Refusal::RECEIVE)?;
@@ -75,7 +75,7 @@ impl Incoming {
         if !c.access.remote_write {
             return Err(Refusal::INVALID);
         }
-        if left > MOST_BYTES || len > left || ends != (len == left) {
+        if left > MAX_MESSAGE || len > left || ends != (len == left) {
             return Err(Refusal::INVALID);
         }
         let imm = headers.imm.map(|imm| imm.0);

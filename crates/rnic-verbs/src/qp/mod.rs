@@ -4,6 +4,7 @@ mod atomic;
 mod incoming;
 pub(crate) mod irn;
 pub(crate) mod rc;
+mod requester;
 pub(crate) mod sending;
 pub(crate) mod uc;
 
@@ -18,7 +19,7 @@ use sending::Due;
 pub(crate) const AROUND_PACKET: u32 = 14 + 20 + 8 + 4;
 
 /// More packets than this are never in flight on one connection: the largest window that a receiver keeps a map of.
-pub const MOST_IN_FLIGHT: u32 = 8_192;
+pub const MAX_IN_FLIGHT: u32 = 8_192;
 
 /// Writes a congestion notification for the peer; returns its length.
 pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {

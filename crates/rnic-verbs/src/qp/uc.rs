@@ -5,10 +5,10 @@
 //! dropped; one from after it tells of a loss.
 
 use super::incoming::Incoming;
-use super::sending::{Due, Marks};
+use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx, Refusal};
 use crate::flow::Pace;
-use crate::packet::Turn;
+use crate::packet::TxContext;
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
@@ -24,7 +24,7 @@ pub(crate) struct Uc {
     expected: Psn,
     /// The message in progress; none, too, while what is left of a lost one comes.
     incoming: Option<Incoming>,
-    marks: Marks,
+    cnp: CnpState,
 }
 
 impl Uc {
@@ -37,7 +37,7 @@ impl Uc {
             pace: congestion.pace(cfg, now).map_err(VerbsError::Congestion)?,
             expected: Psn::new(connection.recv_psn),
             incoming: None,
-            marks: Marks::new(cfg.cnp_interval),
+            cnp: CnpState::new(cfg.cnp_interval),
         })
     }
 
@@ -70,7 +70,7 @@ impl Uc {
             self.pace.on_cnp(now);
             return Ok(());
         }
-        self.marks.packet(now, marked);
+        self.cnp.on_packet(now, marked);
         let psn = Psn::new(packet.headers.bth.psn);
         if psn.is_before(self.expected) {
             ctx.counters.duplicates += 1;
@@ -103,7 +103,7 @@ impl Uc {
     }
 
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
-        if self.marks.take_due() {
+        if self.cnp.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
@@ -113,8 +113,8 @@ impl Uc {
         let packet = self.next;
         let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
-        let turn = Turn { psn: self.first.plus(packet as u32), ask: false, attempt: 0 };
-        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, turn, out);
+        let tx = TxContext { psn: self.first.plus(packet as u32), ask: false, attempt: 0 };
+        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, tx, out);
         match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 self.next += 1;
@@ -139,8 +139,8 @@ impl Uc {
 
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = Due::never();
-        if self.marks.is_due() {
-            due.at_once();
+        if self.cnp.is_due() {
+            due.immediately();
         }
         if c.sends_packets() && self.next < self.total {
             due.at(self.pace.not_before());

@@ -15,7 +15,7 @@
 //!   has arrived; so does the check that packets follow one another as they should. The paper's second bitmap says which packets end
 //!   messages; here what is to be done is parked in its place.
 //! - A packet that cannot be taken out of order (no receive, no right) is dropped as if lost; in order it is refused as in RoCE. A
-//!   refusal waits until what precedes it is answered, since a connection in error answers nothing.
+//!   refusal waits until what precedes it is responses_received, since a connection in error answers nothing.
 //! - An answer says that its request has arrived; a request for a read number `n` that the answers before the last
 //!   `max_rd_atomic` reads have: lost acknowledgements cost no timeout.
 //! - A requester that waits for nothing but answers has no packet in flight, and the responder's timers are not its own. If it hears
@@ -23,11 +23,11 @@
 //! - An acknowledgement caused by a packet that bore a congestion mark has BECN set.
 
 mod acks;
-mod part;
+mod request;
 mod requester;
 mod responder;
 
-use super::sending::{Due, Marks};
+use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
 use crate::packet::Writer;
 use crate::types::VerbsError;
@@ -42,9 +42,9 @@ use rnic_wire::{Aeth, NakCode, Operation, Packet, RnrTimer, Syndrome};
 pub(crate) struct Irn {
     requester: Requester,
     pub(super) responder: Responder,
-    marks: Marks,
+    cnp: CnpState,
     /// Whose turn it is: answers to the peer, or requests.
-    answers_next: bool,
+    responses_next: bool,
 }
 
 impl Irn {
@@ -52,8 +52,8 @@ impl Irn {
         Ok(Irn {
             requester: Requester::new(c, cfg, congestion, now)?,
             responder: Responder::new(c, cfg, congestion, now)?,
-            marks: Marks::new(cfg.cnp_interval),
-            answers_next: false,
+            cnp: CnpState::new(cfg.cnp_interval),
+            responses_next: false,
         })
     }
 
@@ -85,7 +85,7 @@ impl Irn {
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
-            self.marks.packet(now, marked);
+            self.cnp.on_packet(now, marked);
             return self.responder.handle(c, ctx, now, packet, marked);
         }
         match operation {
@@ -102,8 +102,8 @@ impl Irn {
         let result = match operation {
             Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
-                self.marks.packet(now, marked);
-                self.requester.on_answer(c, ctx, now, packet, marked)
+                self.cnp.on_packet(now, marked);
+                self.requester.on_response(c, ctx, now, packet, marked)
             }
             _ => return Err(Dropped::Opcode),
         };
@@ -112,7 +112,7 @@ impl Irn {
     }
 
     fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx, out: &mut [u8]) -> usize {
-        if self.marks.take_due() {
+        if self.cnp.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
@@ -144,7 +144,7 @@ impl Irn {
             return acknowledge(Operation::Acknowledge, psn, Syndrome::RnrNak { timer }, Cause::of(psn), msn);
         }
         let expected = self.requester.expected();
-        if let Some((nack, cause)) = self.requester.answer_acks.next(expected) {
+        if let Some((nack, cause)) = self.requester.response_acks.next(expected) {
             if nack {
                 ctx.counters.naks_sent += 1;
                 return acknowledge(Operation::ReadAcknowledge, expected, LOST, cause, 0);
@@ -165,9 +165,9 @@ impl Irn {
         if bytes > 0 || !c.receives_packets() {
             return bytes;
         }
-        let answer_first = !self.answers_next;
-        self.answers_next = answer_first;
-        for answer in [answer_first, !answer_first] {
+        let response_first = !self.responses_next;
+        self.responses_next = response_first;
+        for answer in [response_first, !response_first] {
             let bytes =
                 if answer { self.responder.emit(c, ctx, now, out) } else { self.requester.emit(c, ctx, now, out) };
             if bytes > 0 {
@@ -181,8 +181,8 @@ impl Irn {
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit(c);
         due.maybe(self.requester.next_transmit(c).time());
-        if self.marks.is_due() || self.requester.answer_acks.is_due() {
-            due.at_once();
+        if self.cnp.is_due() || self.requester.response_acks.is_due() {
+            due.immediately();
         }
         due
     }

@@ -1,7 +1,7 @@
 //! The reliable connection of RoCE (InfiniBand volume 1, section 9.7): go-back-N.
 //!
 //! A read takes one sequence number for each packet of its answer, so requests and answers share one sequence. An answer
-//! acknowledges what precedes it; an acknowledgement of something after an unanswered read is an implied NAK of the read.
+//! acknowledges what precedes it; an acknowledgement of something after an awaiting_response read is an implied NAK of the read.
 //!
 //! Where the specification leaves a choice:
 //! - an acknowledgement is asked for with the last packet of a message, at least every 16 packets, with every packet sent again, and
@@ -15,7 +15,7 @@ mod reply;
 mod requester;
 mod responder;
 
-use super::sending::{Due, Marks};
+use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
 use crate::send_queue::packets;
 use crate::types::{SendOp, VerbsError};
@@ -29,9 +29,9 @@ use rnic_wire::{Operation, Packet};
 pub(crate) struct Rc {
     requester: Requester,
     pub(super) responder: Responder,
-    marks: Marks,
+    cnp: CnpState,
     /// Whose turn it is: answers to the peer, or requests.
-    answers_next: bool,
+    responses_next: bool,
 }
 
 impl Rc {
@@ -39,8 +39,8 @@ impl Rc {
         Ok(Rc {
             requester: Requester::new(c, cfg, congestion, now)?,
             responder: Responder::new(c, cfg, congestion, now)?,
-            marks: Marks::new(cfg.cnp_interval),
-            answers_next: false,
+            cnp: CnpState::new(cfg.cnp_interval),
+            responses_next: false,
         })
     }
 
@@ -76,7 +76,7 @@ impl Rc {
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
-            self.marks.packet(now, marked);
+            self.cnp.on_packet(now, marked);
             return self.responder.handle(c, ctx, now, packet, marked);
         }
         if operation == Operation::Cnp {
@@ -91,8 +91,8 @@ impl Rc {
         let result = match operation {
             Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
-                self.marks.packet(now, marked);
-                self.requester.on_answer(c, ctx, now, packet)
+                self.cnp.on_packet(now, marked);
+                self.requester.on_response(c, ctx, now, packet)
             }
             _ => return Err(Dropped::Opcode),
         };
@@ -101,13 +101,13 @@ impl Rc {
     }
 
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
-        if self.marks.take_due() {
+        if self.cnp.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
         // Acknowledgements first; answers and requests take turns.
-        let reply_first = !self.responder.answers_next() || self.answers_next;
-        self.answers_next = !reply_first;
+        let reply_first = !self.responder.responses_next() || self.responses_next;
+        self.responses_next = !reply_first;
         for reply in [reply_first, !reply_first] {
             let bytes =
                 if reply { self.responder.emit(c, ctx, now, out) } else { self.requester.emit(c, ctx, now, out) };
@@ -122,8 +122,8 @@ impl Rc {
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit();
         due.maybe(self.requester.next_transmit(c).time());
-        if self.marks.is_due() {
-            due.at_once();
+        if self.cnp.is_due() {
+            due.immediately();
         }
         due
     }
