@@ -186,7 +186,7 @@ fn what_does_not_fit_is_refused_in_a_sentence() {
     let error = refusal(&Plan { mtu: Some(65_536), ..plan(Op::Write) });
     assert_eq!(error, "an MTU of 65536 does not fit: the path to 127.0.0.1 carries at most 8960");
     let error = refusal(&Plan { mtu: Some(1_002), ..plan(Op::Write) });
-    assert!(error.contains("the path MTU is 1002, possible is 256 to 8960, a multiple of 4"), "{error}");
+    assert!(error.contains("the path MTU is 1002; it must be 256 to 8960, a multiple of 4"), "{error}");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = run(nobody, &plan(Op::Write), &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot connect to {nobody} over TCP: ")), "{error}");

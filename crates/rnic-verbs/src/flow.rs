@@ -1,6 +1,6 @@
-//! The transport's flows behind one interface, so that a queue pair need not be compiled for each congestion control.
+//! The transport's flows as trait objects, so that queue pairs need not be compiled for each congestion control.
 //!
-//! A call through it costs some nanoseconds a packet, a thousandth of what the system call that moves the packet takes.
+//! The dynamic calls cost some nanoseconds a packet, a thousandth of the system call that moves the packet.
 
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Pick, Progress, Protocol, StreamSender};
@@ -37,7 +37,7 @@ pub(crate) trait Pace: Send {
     fn on_deadline(&mut self, now: Time);
 }
 
-/// What the two recoveries of queue pairs do differently here.
+/// What a flow needs of a loss recovery beyond the traits of `rnic_transport`.
 trait Recovery: Protocol<Sender: StreamSender> {
     fn claim<C: CongestionControl>(sender: &mut Sender<Self, C>, packets: u32);
 }
@@ -49,7 +49,7 @@ impl Recovery for GoBackN {
 }
 
 impl Recovery for Irn {
-    /// Packets of IRN stand for themselves alone.
+    /// IRN: a read takes one PSN, that of its request.
     fn claim<C: CongestionControl>(_sender: &mut Sender<Self, C>, _packets: u32) {}
 }
 
@@ -173,17 +173,27 @@ impl<C: CongestionControl> Factory for Maker<C> {
     }
 }
 
-/// A congestion control and its settings.
+/// A congestion control with its settings.
+///
+/// ```
+/// use rnic_transport::congestion::{CongestionControl, Dcqcn, Settings};
+/// use rnic_verbs::Congestion;
+///
+/// let default = Congestion::named("dcqcn").unwrap();
+/// let same = Congestion::of::<Dcqcn>(Settings::new(Dcqcn::PARAMETERS));
+/// assert_eq!(default.name(), same.name());
+/// assert!(Congestion::named("no such").is_none());
+/// ```
 #[derive(Clone)]
 pub struct Congestion(Arc<dyn Factory>);
 
 impl Congestion {
-    /// This one, with these settings.
+    /// The congestion control `C` with these settings; it need not be registered.
     pub fn of<C: CongestionControl>(settings: Settings) -> Congestion {
         Congestion(Arc::new(Maker::<C> { settings, of: std::marker::PhantomData }))
     }
 
-    /// The registered one of this name, with its defaults; `None` if there is none.
+    /// The registered congestion control with this name and its default settings; `None` if there is none.
     pub fn named(name: &str) -> Option<Congestion> {
         struct Find<'a> {
             name: &'a str,
@@ -201,17 +211,17 @@ impl Congestion {
         find.found
     }
 
-    /// Its name.
+    /// The name of the congestion control.
     pub fn name(&self) -> &'static str {
         self.0.name()
     }
 
-    /// Whether it listens to congestion marks: then packets say that they may be marked.
+    /// Whether it responds to CE marks: then packets carry ECT(0).
     pub(crate) fn marks(&self, cfg: &FlowConfig) -> bool {
         self.0.marks(cfg)
     }
 
-    /// Whether its settings go with `cfg`; the shortest time between two congestion notifications.
+    /// Checks the settings against `cfg`; returns the minimum time between two CNPs, if the receiver sends any.
     pub(crate) fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String> {
         self.0.check(cfg)
     }

@@ -1,4 +1,4 @@
-//! Registered memory: regions, their keys, and the checks before any byte is touched.
+//! Registered memory: regions, their keys, and the checks before each access.
 
 use crate::backing::{Atomic, Backing};
 use crate::table::{Id, Table};
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// What a peer wants to do.
+/// The right that a remote access needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Right {
     Write,
@@ -16,7 +16,7 @@ pub(crate) enum Right {
     Atomic,
 }
 
-/// Bytes of a region that an access may touch. What was checked stays so as long as the region is there: then its handle opens it.
+/// Bytes of a region, checked for an access. The check holds until the region is deregistered; then the handle finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     region: Id,
@@ -24,7 +24,7 @@ pub(crate) struct Span {
     len: u32,
 }
 
-/// The memory of a work request, checked; up to two pieces in place.
+/// The checked memory of a work request; up to two pieces need no allocation.
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
 struct Region {
@@ -51,18 +51,18 @@ pub(crate) struct Memory {
     regions: Table<Region>,
     local: BTreeMap<u32, Id>,
     remote: BTreeMap<u32, Id>,
-    /// Regions whose keys were used last, local and remote, by the keys' low bits.
+    /// Regions whose keys were used last, local and remote, by the low bits of the keys.
     recent_local: [Cell<Option<Id>>; Memory::RECENT],
     recent_remote: [Cell<Option<Id>>; Memory::RECENT],
-    /// Address of the next region that does not choose its own.
+    /// The address of the next region for which the caller chooses none.
     next_addr: u64,
     bytes: u64,
 }
 
 impl Memory {
-    /// Regions begin at multiples of this.
+    /// Addresses that the device chooses are multiples of this.
     const PAGE: u64 = 4_096;
-    /// Keys for which the region is found at once.
+    /// Entries in the caches of recent keys.
     const RECENT: usize = 16;
 
     pub(crate) fn new() -> Memory {
@@ -86,8 +86,8 @@ impl Memory {
         self.bytes
     }
 
-    /// Registers `bytes`; `None` if no addresses are left for them. Regions do not overlap, with a page between them, unless `addr` makes
-    /// them.
+    /// Registers memory; `None` if no addresses are left for it. Regions whose address the device chooses do not overlap, and have a page
+    /// between them.
     pub(crate) fn register(
         &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, rng: &mut impl Rng,
     ) -> Option<MrInfo> {
@@ -155,7 +155,7 @@ impl Memory {
         Some(MrInfo { id, addr: region.addr, len: region.backing.len() as u64, lkey: region.lkey, rkey })
     }
 
-    /// The key no longer admits remote access.
+    /// Ends remote access by this key.
     pub(crate) fn invalidate(&mut self, pd: Pd, rkey: u32) -> Result<(), AccessError> {
         let index = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
         let region = self.regions.get_mut(index).ok_or(AccessError::Key)?;
@@ -166,8 +166,8 @@ impl Memory {
         Ok(())
     }
 
-    /// The region that `key` opens: one that was used lately, or else the one that `keys` names.
-    fn opened(
+    /// The region with this key: from the cache, or else from the map `keys`.
+    fn find(
         &self, recent: &[Cell<Option<Id>>; Memory::RECENT], keys: &BTreeMap<u32, Id>, key: u32,
         key_of: impl Fn(&Region) -> u32,
     ) -> Option<(Id, &Region)> {
@@ -182,9 +182,9 @@ impl Memory {
         self.regions.get(id).map(|region| (id, region))
     }
 
-    /// Checks an access of the peer: all of it or nothing.
+    /// Checks an access of the peer to all of the `len` bytes.
     pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
-        let found = self.opened(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
+        let found = self.find(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
         if region.invalidated {
             return Err(AccessError::Invalidated);
@@ -209,7 +209,7 @@ impl Memory {
 
     /// Checks a scatter-gather element.
     fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
-        let found = self.opened(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
+        let found = self.find(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
         if region.pd != pd {
             return Err(AccessError::Domain);
@@ -221,10 +221,10 @@ impl Memory {
         Ok(Span { region: id, start, len: sge.len })
     }
 
-    /// Checks the memory of a work request. Elements without bytes name none.
+    /// Checks the memory of a work request. Elements of length 0 are left out, whatever their key.
     ///
     /// # Errors
-    /// The element that is wrong, and why.
+    /// The index of the first element that fails, and why.
     pub(crate) fn check(&self, pd: Pd, sges: &[Sge], write: bool) -> Result<Spans, (usize, AccessError)> {
         let mut spans = Spans::new();
         for (index, sge) in sges.iter().enumerate().filter(|(_, sge)| sge.len > 0) {
@@ -262,10 +262,10 @@ impl Memory {
         self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.atomic(span.start, operation)
     }
 
-    /// Copies `out.len()` bytes from `offset` on of the memory of a work request.
+    /// Copies `out.len()` bytes out of the memory of a work request, from its byte `offset` on.
     ///
     /// # Errors
-    /// If a region is gone, or there are not that many bytes.
+    /// If a region was deregistered, or there are fewer bytes.
     pub(crate) fn gather(&self, spans: &[Span], offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         let mut rest = out;
         for piece in pieces(spans, offset, rest.len() as u32) {
@@ -276,10 +276,10 @@ impl Memory {
         if rest.is_empty() { Ok(()) } else { Err(AccessError::Bounds) }
     }
 
-    /// Copies `data` to `offset` on of the memory of a work request, all of it or nothing.
+    /// Copies `data` into the memory of a work request, from its byte `offset` on: all of it or nothing.
     ///
     /// # Errors
-    /// If a region is gone, or there is no room.
+    /// If a region was deregistered, or there are fewer bytes.
     pub(crate) fn scatter(&mut self, spans: &[Span], offset: u32, data: &[u8]) -> Result<(), AccessError> {
         let len = data.len() as u32;
         let mut room = 0;
@@ -300,12 +300,12 @@ impl Memory {
     }
 }
 
-/// Bytes that scatter-gather elements describe.
+/// Bytes of all elements.
 pub(crate) fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.len)).sum()
 }
 
-/// The parts of `spans` that make up `len` bytes from `offset` on.
+/// The pieces of `spans` that make up the `len` bytes from byte `offset` on.
 fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     let (mut skip, mut left) = (offset, len);
     spans.iter().filter_map(move |span| {
@@ -317,7 +317,7 @@ fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     })
 }
 
-/// A key that nobody can guess and that is not in use.
+/// A random key that is not in use.
 fn fresh(keys: &BTreeMap<u32, Id>, rng: &mut impl Rng) -> u32 {
     loop {
         let key = rng.next_u32();

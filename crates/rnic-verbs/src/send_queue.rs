@@ -1,4 +1,4 @@
-//! The send queue: work requests in order, and the packets that they become.
+//! The send queue: send requests in order, and the PSNs of their packets and responses.
 
 use crate::memory::{Memory, Spans};
 use crate::types::{AccessError, SendFlags, SendOp, Service};
@@ -6,14 +6,14 @@ use rnic_transport::Psn;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// The local bytes of a work request.
+/// The local data of a send request.
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
     Gather(Spans),
     Inline(SmallVec<[u8; 64]>),
 }
 
-/// A posted send.
+/// A posted send request: a work queue element.
 #[derive(Clone, Debug)]
 pub(crate) struct Wqe {
     pub(crate) wr_id: u64,
@@ -21,21 +21,23 @@ pub(crate) struct Wqe {
     pub(crate) local: Local,
     pub(crate) len: u32,
     pub(crate) flags: SendFlags,
-    /// Its first packet, counted from the first of the queue pair.
+    /// Its first packet, counted from the first packet of the queue pair.
     pub(crate) first: u64,
-    /// Sequence numbers that it takes.
+    /// The number of PSNs that it takes.
     pub(crate) packets: u32,
-    /// Packets of the answer that it waits for, and how many have come.
+    /// Packets of its response; 0 for operations without one.
     pub(crate) response_packets: u32,
+    /// Packets of its response that have arrived.
     pub(crate) responses_received: u32,
-    /// Its first answer, counted from the first of the queue pair; of a send without answers, that of the next with any.
+    /// The first packet of its response, counted from the first response packet of the queue pair; for an operation without response that
+    /// of the next response.
     pub(crate) first_response: u64,
-    /// Number of the receive that it takes, or of the read or atomic that it is.
+    /// Sequence number of the receive that it takes (recv_WQE_SN), or among reads and atomics (read_WQE_SN).
     pub(crate) serial: u32,
 }
 
 impl Wqe {
-    /// A send that is not released.
+    /// A send request that is not released yet.
     pub(crate) fn new(wr_id: u64, op: SendOp, local: Local, len: u32, flags: SendFlags) -> Wqe {
         Wqe {
             wr_id,
@@ -70,8 +72,8 @@ pub(crate) fn packets(len: u32, mtu: u32) -> u32 {
     len.div_ceil(mtu).max(1)
 }
 
-/// Sends that are not completed, in order. The first of them are *released*: their sequence numbers are assigned, and the flow may
-/// send them.
+/// Send requests that are not completed, in order. The first of them are *released*: their PSNs are assigned, and the flow may send
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
@@ -86,7 +88,7 @@ pub(crate) struct SendQueue {
     messages: u32,
     /// Where the last search for a packet ended.
     near_packet: usize,
-    /// Where the last search for an answer ended.
+    /// Where the last search for a response ended.
     near_response: usize,
 }
 
@@ -99,18 +101,18 @@ impl SendQueue {
         self.wqes.push_back(wqe);
     }
 
-    /// As if `messages` of every kind had gone before.
+    /// As if `messages` of every kind had been sent before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         (self.next_receive, self.next_fetch, self.messages) = (messages, messages, messages);
     }
 
-    /// The oldest send.
+    /// The oldest send request.
     pub(crate) fn front(&self) -> Option<&Wqe> {
         self.wqes.front()
     }
 
-    /// The next send to release.
+    /// The next send request to release.
     pub(crate) fn waiting(&self) -> Option<&Wqe> {
         self.wqes.get(self.released)
     }
@@ -128,14 +130,14 @@ impl SendQueue {
         self.next_packet
     }
 
-    /// Whether the next message goes beyond the peer's credits, the last of which is for message `limit`. Without credits one message
-    /// may go out if nothing else is outstanding.
+    /// Whether the next message exceeds the peer's credits, which end with message `limit`. If no other message is outstanding, one may be
+    /// sent without credits.
     pub(crate) fn lacks_credits(&self, limit: Option<u32>) -> bool {
         let beyond = |limit| Psn::new(self.messages.wrapping_add(1)).distance_from(Psn::new(limit)) > 0;
         self.released > 0 && limit.is_some_and(beyond)
     }
 
-    /// Assigns sequence numbers to the next send and returns how many packets it is.
+    /// Releases the next send request; returns how many PSNs it takes.
     pub(crate) fn release(&mut self, service: Service, mtu: u32) -> u32 {
         let Some(wqe) = self.wqes.get_mut(self.released) else { return 0 };
         let fetching = wqe.op.is_fetching();
@@ -165,7 +167,7 @@ impl SendQueue {
         wqe.packets
     }
 
-    /// Takes back the release of the sends that have not begun: those from packet `sent` on.
+    /// Takes back the release of the send requests of which no packet was sent: those from packet `sent` on.
     pub(crate) fn hold(&mut self, sent: u64) {
         while let Some(wqe) = self.released.checked_sub(1).and_then(|last| self.wqes.get(last)) {
             if wqe.first < sent {
@@ -184,23 +186,23 @@ impl SendQueue {
         }
     }
 
-    /// The send that packet `packet` belongs to.
+    /// The released send request that packet `packet` belongs to.
     pub(crate) fn find(&mut self, packet: u64) -> Option<&mut Wqe> {
         let at = self.search(self.near_packet, |wqe| wqe.end() <= packet);
         self.near_packet = at;
         self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.first..wqe.end()).contains(&packet))
     }
 
-    /// The read or atomic that answer `answer` belongs to.
-    pub(crate) fn find_response(&mut self, answer: u64) -> Option<&mut Wqe> {
-        let at = self.search(self.near_response, |wqe| wqe.response_end() <= answer);
+    /// The released read or atomic that response packet `response` belongs to.
+    pub(crate) fn find_response(&mut self, response: u64) -> Option<&mut Wqe> {
+        let at = self.search(self.near_response, |wqe| wqe.response_end() <= response);
         self.near_response = at;
         self.wqes
             .get_mut(at)
-            .filter(|wqe| at < self.released && (wqe.first_response..wqe.response_end()).contains(&answer))
+            .filter(|wqe| at < self.released && (wqe.first_response..wqe.response_end()).contains(&response))
     }
 
-    /// The first released send that is not `before`; looks at `near` and the next first.
+    /// The first released send request that is not `before`; tries `near` and the one after it first.
     #[inline]
     fn search(&self, near: usize, before: impl Fn(&Wqe) -> bool) -> usize {
         let is_before = |at: usize| self.wqes.get(at).is_some_and(&before);
@@ -220,7 +222,8 @@ impl SendQueue {
         low
     }
 
-    /// The oldest read or atomic that lacks an answer. For it to be found at once, nothing but this may look for answers.
+    /// The oldest released read or atomic whose response is not complete. It continues the last search for a response, so that a queue pair
+    /// may use either this function or `find_response`, not both.
     pub(crate) fn awaiting_response(&mut self) -> Option<&mut Wqe> {
         if self.fetching == 0 {
             return None;
@@ -231,7 +234,7 @@ impl SendQueue {
         if self.near_response < self.released { self.wqes.get_mut(self.near_response) } else { None }
     }
 
-    /// Takes the oldest send if it is done, given that `acked` packets are acknowledged.
+    /// Removes the oldest send request if its packets are among the first `acked` and its response is complete.
     pub(crate) fn pop_done(&mut self, acked: u64) -> Option<Wqe> {
         let front = self.wqes.front()?;
         if self.released == 0 || front.end() > acked || !front.has_response() {
@@ -240,7 +243,7 @@ impl SendQueue {
         self.pop()
     }
 
-    /// Takes the oldest send.
+    /// Removes the oldest send request.
     pub(crate) fn pop(&mut self) -> Option<Wqe> {
         let wqe = self.wqes.pop_front()?;
         if self.released > 0 {
@@ -254,7 +257,7 @@ impl SendQueue {
 }
 
 impl Local {
-    /// Copies bytes from `offset` on into a packet.
+    /// Copies the data from byte `offset` on into a packet.
     pub(crate) fn gather(&self, memory: &Memory, offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(bytes) => {
@@ -265,7 +268,7 @@ impl Local {
         }
     }
 
-    /// Copies the answer's bytes to where they belong.
+    /// Copies data of a response to byte `offset` and those that follow.
     pub(crate) fn scatter(&self, memory: &mut Memory, offset: u32, data: &[u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(_) => Err(AccessError::Rights),
@@ -279,7 +282,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a naive queue knows of a released send.
+    /// A released send request in the reference queue.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Released {
         id: u64,
@@ -300,7 +303,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is posted, released, held and completed, packets and answers are found where a list of all sends has them.
+        /// Whatever is posted, released, held and completed, searches find the same packets and responses as in a list of all requests.
         #[test]
         fn agrees_with_a_list(
             irn: bool,
@@ -325,12 +328,12 @@ mod tests {
                             prop_assert_eq!(count, 0);
                             continue;
                         };
-                        let cut = u64::from(len.div_ceil(256).max(1));
+                        let count = u64::from(len.div_ceil(256).max(1));
                         let (packets, answers) = match (op, irn) {
-                            (SendOp::Read { .. }, false) => (cut, cut),
-                            (SendOp::Read { .. }, true) => (1, cut),
+                            (SendOp::Read { .. }, false) => (count, count),
+                            (SendOp::Read { .. }, true) => (1, count),
                             (SendOp::FetchAdd { .. }, _) => (1, 1),
-                            _ => (cut, 0),
+                            _ => (count, 0),
                         };
                         prop_assert_eq!(u64::from(count), packets);
                         let counter = if answers > 0 { &mut fetches } else { &mut receives };
@@ -342,7 +345,7 @@ mod tests {
                         (packet, answer) = (end, response_end);
                     }
                     4 => {
-                        // Everything from some packet on was not sent.
+                        // No packet from some packet on was sent.
                         let sent = packet.saturating_sub(at);
                         queue.hold(sent);
                         while let Some(last) = list.back().copied().filter(|last| last.first >= sent) {
@@ -358,7 +361,7 @@ mod tests {
                         }
                     }
                     5 => {
-                        // The oldest is responses_received and acknowledged.
+                        // The oldest gets its response and its ACK.
                         let Some(oldest) = list.front().copied() else { continue };
                         if oldest.response_end > oldest.answer {
                             prop_assert!(queue.pop_done(oldest.end).is_none());
@@ -400,19 +403,19 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_held_beyond_the_credits_but_for_the_first() {
+    fn without_credits_one_message_may_be_outstanding() {
         let mut queue = SendQueue::default();
         for id in 0..4 {
             queue.push(Wqe::new(id, SendOp::Send, Local::Inline(SmallVec::new()), 0, SendFlags::default()));
         }
         assert!(!queue.lacks_credits(Some(0)));
         queue.release(Service::Rc, 256);
-        // The next is message 2.
+        // The next message is number 2.
         assert_eq!(
             [None, Some(1), Some(2), Some(0xff_ffff)].map(|limit| queue.lacks_credits(limit)),
             [false, true, false, true]
         );
-        // Numbers of 24 bits wrap.
+        // Message sequence numbers wrap at 24 bits.
         queue.messages = 0x1ff_ffff;
         assert_eq!(
             [Some(0), Some(0xff_ffff), Some(0x7f_ffff)].map(|limit| queue.lacks_credits(limit)),

@@ -1,4 +1,4 @@
-//! The verbs: objects are made, changed and ended, work is posted, completions are taken.
+//! The verbs: create, modify and destroy objects, post work requests, poll completions.
 
 use crate::backing::{Backing, ForeignMemory};
 use crate::common::Common;
@@ -17,15 +17,15 @@ use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, Timeouts, heade
 
 /// Protection domains and memory.
 impl Device {
-    /// A new protection domain.
+    /// Creates a protection domain.
     pub fn create_pd(&mut self) -> Pd {
         Pd(self.domains.insert(()))
     }
 
-    /// Ends a protection domain.
+    /// Destroys a protection domain.
     ///
     /// # Errors
-    /// While something belongs to it.
+    /// While a memory region, a queue pair or a shared receive queue belongs to it.
     pub fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
         let busy = |by| Err(VerbsError::Busy { what: "protection domain", by });
         if self.ctx.memory.has_domain(pd) {
@@ -75,7 +75,7 @@ impl Device {
         }
         let addr = addr.unwrap_or(memory.addr());
         if !memory.is_empty() && addr % 8 != memory.addr() % 8 {
-            let possible = "an address that differs from the memory's own by a multiple of 8";
+            let possible = "the memory's own address plus or minus a multiple of 8".into();
             return Err(VerbsError::Range { name: "the address", value: addr, possible });
         }
         self.register_backing(pd, Backing::Foreign(memory), Some(addr), access)
@@ -93,12 +93,12 @@ impl Device {
             return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
         }
         let info = self.ctx.memory.register(pd, backing, addr, access, &mut self.rng);
-        let possible = "what leaves room for the region below 2^64";
+        let possible = "low enough for the region to end below 2^64".into();
         info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
     }
 
     /// Ends a region: the device does not access its memory any more, and work that still refers to it fails. Returns the bytes that
-    /// the device owned; of foreign memory there are none.
+    /// the device owned; none for foreign memory.
     ///
     /// # Errors
     /// If there is no such region.
@@ -129,7 +129,7 @@ impl Device {
         self.ctx.memory.backing(id).ok_or(VerbsError::Unknown("such memory region"))
     }
 
-    /// A new remote key for a region; the old one, invalidated or not, is no longer valid.
+    /// Gives a region a new remote key. The old one is no longer valid, whether it was invalidated before or not.
     ///
     /// # Errors
     /// If there is no such region.
@@ -147,9 +147,9 @@ impl Device {
         self.ctx.memory.bytes_of_mut(id)
     }
 
-    fn check_sges(&self, pd: Pd, sges: &[Sge], most: u32, write: bool) -> Result<Spans, VerbsError> {
-        if sges.len() > most as usize {
-            return Err(VerbsError::Limit { what: "scatter-gather elements", limit: most.into() });
+    fn check_sges(&self, pd: Pd, sges: &[Sge], max: u32, write: bool) -> Result<Spans, VerbsError> {
+        if sges.len() > max as usize {
+            return Err(VerbsError::Limit { what: "scatter-gather elements", limit: max.into() });
         }
         self.ctx.memory.check(pd, sges, write).map_err(|(index, why)| VerbsError::Memory { index, why })
     }
@@ -157,7 +157,7 @@ impl Device {
 
 /// Completion queues.
 impl Device {
-    /// A completion queue with room for `capacity` completions.
+    /// Creates a completion queue with room for `capacity` completions.
     ///
     /// # Errors
     /// When a limit is reached.
@@ -166,11 +166,11 @@ impl Device {
         if self.ctx.cqs.len() >= limits.completion_queues as usize {
             return Err(VerbsError::Limit { what: "completion queues", limit: limits.completion_queues.into() });
         }
-        range("the capacity of a completion queue", capacity, 1, limits.completions, "1 up to the device's limit")?;
+        range("the capacity of a completion queue", capacity, 1, limits.completions)?;
         Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity))))
     }
 
-    /// Ends a completion queue.
+    /// Destroys a completion queue.
     ///
     /// # Errors
     /// While a queue pair uses it.
@@ -189,17 +189,17 @@ impl Device {
     /// Takes completions, oldest first; returns how many.
     ///
     /// # Errors
-    /// [`VerbsError::Overflow`] when the last one before an overflow has been taken.
+    /// [`VerbsError::Overflow`] once the queue has overflowed and the completions before that have been taken.
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
         self.cq(cq)?.poll(out)
     }
 
-    /// Completions that wait to be taken.
+    /// The number of completions in the queue.
     pub fn cq_len(&self, cq: CqId) -> usize {
         self.ctx.cqs.get(cq.0).map_or(0, CompletionQueue::len)
     }
 
-    /// Asks that the next completion of this kind be notified ([`Device::take_notification`]), once. An overflow is notified too.
+    /// Requests one notification ([`Device::take_notification`]) of the next completion of this kind, or of an overflow.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -208,7 +208,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the notification that was asked for has come; then it is forgotten.
+    /// Whether the requested notification has come; resets it.
     pub fn take_notification(&mut self, cq: CqId) -> bool {
         self.ctx.cqs.get_mut(cq.0).is_some_and(CompletionQueue::take_notification)
     }
@@ -216,7 +216,7 @@ impl Device {
 
 /// Shared receive queues.
 impl Device {
-    /// A shared receive queue for `capacity` receives of up to `max_sge` elements.
+    /// Creates a shared receive queue for `capacity` receives of up to `max_sge` scatter-gather elements.
     ///
     /// # Errors
     /// When a limit is reached.
@@ -227,13 +227,13 @@ impl Device {
             let limit = limits.shared_receive_queues.into();
             return Err(VerbsError::Limit { what: "shared receive queues", limit });
         }
-        range("the capacity of a receive queue", capacity, 1, limits.work_requests, "1 up to the device's limit")?;
-        range("the number of elements", max_sge, 0, limits.scatter_gather, "0 up to the device's limit")?;
+        range("the capacity of a receive queue", capacity, 1, limits.work_requests)?;
+        range("the number of scatter-gather elements", max_sge, 0, limits.scatter_gather)?;
         let receives = ReceiveQueue::new(capacity, max_sge);
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
-    /// Raises an event, once, as soon as fewer than `limit` receives are left: at once, if there are. 0 takes the request back.
+    /// Requests one event as soon as the queue holds fewer than `limit` receives, which may be now; 0 withdraws the request.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -246,7 +246,7 @@ impl Device {
         Ok(())
     }
 
-    /// Ends a shared receive queue; what was posted to it is gone.
+    /// Destroys a shared receive queue with the receives in it.
     ///
     /// # Errors
     /// While a queue pair uses it.
@@ -262,10 +262,10 @@ impl Device {
         self.ctx.srqs.get_mut(srq.0).ok_or(VerbsError::Unknown("such shared receive queue"))
     }
 
-    /// Posts a receive for whichever queue pair needs one next.
+    /// Posts a receive for the queue pair that needs one next.
     ///
     /// # Errors
-    /// If the queue is full or an element is not within memory that admits it.
+    /// If the queue is full or a scatter-gather element cannot be used.
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         let (pd, max_sge) = {
             let srq = self.srq(srq)?;
@@ -283,10 +283,10 @@ impl Device {
 
 /// Queue pairs (InfiniBand volume 1, section 10.3).
 impl Device {
-    /// A queue pair, in state RESET.
+    /// Creates a queue pair in state RESET.
     ///
     /// # Errors
-    /// When a limit is reached or a part belongs to another protection domain.
+    /// When a limit is reached, or the shared receive queue belongs to another protection domain.
     pub fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
@@ -294,11 +294,11 @@ impl Device {
             return Err(VerbsError::Limit { what: "queue pairs", limit: limits.queue_pairs.min(1 << 16).into() });
         }
         let sizes = init.capacities;
-        range("the number of sends", sizes.send_wr, 1, limits.work_requests, "1 up to the device's limit")?;
-        range("the number of receives", sizes.recv_wr, 0, limits.work_requests, "0 up to the device's limit")?;
-        let most = sizes.send_sge.max(sizes.recv_sge);
-        range("the number of elements", most, 0, limits.scatter_gather, "0 up to the device's limit")?;
-        range("the length of inline sends", sizes.inline, 0, limits.inline, "0 up to the device's limit")?;
+        range("the number of sends", sizes.send_wr, 1, limits.work_requests)?;
+        range("the number of receives", sizes.recv_wr, 0, limits.work_requests)?;
+        let max = sizes.send_sge.max(sizes.recv_sge);
+        range("the number of scatter-gather elements", max, 0, limits.scatter_gather)?;
+        range("the length of inline data", sizes.inline, 0, limits.inline)?;
         for cq in [init.send_cq, init.recv_cq] {
             if self.cq(cq)?.overflowed() {
                 return Err(VerbsError::Overflow);
@@ -316,8 +316,8 @@ impl Device {
             self.srq(srq)?.users += 1;
         }
         let entry = self.qps.vacant_entry();
-        // The index is in the number, with eight bits above it that are others when the place is taken again soon: packets for a queue
-        // pair of the past find none. Numbers 0 and 1 are taken by the specification, 0xffffff is for multicast.
+        // The QPN is the slot with eight bits above it that change when the slot is used again: packets for the destroyed queue pair do not
+        // find the new one. The specification reserves QPNs 0 and 1, and 0xffffff for multicast.
         let salt = self.made % 0xfe + 1;
         self.made = self.made.wrapping_add(1);
         let qpn = Qpn(salt << 16 | entry.key() as u32);
@@ -328,7 +328,7 @@ impl Device {
         Ok(qpn)
     }
 
-    /// Ends a queue pair. What is outstanding is gone without completions.
+    /// Destroys a queue pair. Outstanding work disappears without completions.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -345,7 +345,7 @@ impl Device {
         Ok(())
     }
 
-    /// State of a queue pair.
+    /// The state of a queue pair.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -354,10 +354,10 @@ impl Device {
         qp.map(|qp| qp.common.state).ok_or(VerbsError::Unknown("such queue pair"))
     }
 
-    /// Chooses a congestion control for a queue pair that is not connected yet.
+    /// Chooses the congestion control of a queue pair that is not connected yet.
     ///
     /// # Errors
-    /// If it is connected.
+    /// If the state is neither RESET nor INIT.
     pub fn set_congestion(&mut self, qpn: Qpn, congestion: Congestion) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         require(qp.common.state, &[State::Reset, State::Init], "change its congestion control")?;
@@ -376,15 +376,18 @@ impl Device {
     pub fn set_rate(&mut self, qpn: Qpn, rate: Option<BitRate>) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         if rate.is_some_and(|rate| rate.as_bps() == 0) {
-            let possible = "1 bit per second or more; `Error` or SQD stop a queue pair";
-            return Err(VerbsError::Range { name: "the rate limit", value: 0, possible });
+            return Err(VerbsError::Range {
+                name: "the rate limit",
+                value: 0,
+                possible: "1 bit per second or more".into(),
+            });
         }
         qp.set_rate(rate);
         self.touch(index(qpn) as u32);
         Ok(())
     }
 
-    /// What a queue pair is made of and where it stands.
+    /// Attributes, state and outstanding work of a queue pair.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -403,10 +406,10 @@ impl Device {
         })
     }
 
-    /// RESET to INIT: from now on receives can be posted. `access` is what the peer may do through this queue pair.
+    /// RESET to INIT: receives can be posted from now on. `access` has the rights of the peer on this queue pair.
     ///
     /// # Errors
-    /// If the state is another.
+    /// If the state is neither RESET nor INIT.
     pub fn to_init(&mut self, qpn: Qpn, access: Access) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         require(qp.common.state, &[State::Reset, State::Init], "go to INIT")?;
@@ -415,10 +418,10 @@ impl Device {
         Ok(())
     }
 
-    /// INIT to RTR: the connection is known, packets are received.
+    /// INIT to RTR: connects the queue pair, which receives packets from now on.
     ///
     /// # Errors
-    /// If the state is another or an attribute is out of range.
+    /// If the state is not INIT or an attribute is out of range.
     pub fn to_rtr(&mut self, qpn: Qpn, connection: Connection, now: Time) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         let service = qp.common.init.service;
@@ -430,16 +433,17 @@ impl Device {
             Service::Irn => ((256..=MAX_MTU).contains(&path_mtu), "256 to 8960, a multiple of 4"),
         };
         if !fits || !(path_mtu.is_power_of_two() || service == Service::Irn && path_mtu.is_multiple_of(4)) {
-            return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible });
+            return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible: possible.into() });
         }
-        range("the first PSN", recv_psn, 0, Psn::MODULUS - 1, "0 to 16777215")?;
-        range("the peer's queue pair", peer_qpn.0, 0, Psn::MODULUS - 2, "0 to 16777214")?;
-        range("the RNR timer", min_rnr_timer.into(), 0, 31, "0 to 31")?;
-        range("the DSCP", dscp.into(), 0, 63, "0 to 63")?;
+        range("the first PSN", recv_psn, 0, Psn::MODULUS - 1)?;
+        range("the QPN of the peer", peer_qpn.0, 0, Psn::MODULUS - 2)?;
+        range("the RNR timer", min_rnr_timer.into(), 0, 31)?;
+        range("the DSCP", dscp.into(), 0, 63)?;
         let (line_rate, base_rtt, timeouts) = (self.config.line_rate, self.config.base_rtt, self.config.timeouts);
         let patience = if service == Service::Irn { self.config.patience } else { Time::ZERO };
         if line_rate.as_bps() == 0 {
-            return Err(VerbsError::Range { name: "the link's rate", value: 0, possible: "1 bit per second or more" });
+            let possible = "1 bit per second or more".into();
+            return Err(VerbsError::Range { name: "the link's rate", value: 0, possible });
         }
         let packets = u32::try_from(self.config.in_flight_bytes / u64::from(path_mtu)).unwrap_or(u32::MAX);
         let cap = self.config.in_flight.min(packets).clamp(1, MAX_IN_FLIGHT);
@@ -471,19 +475,19 @@ impl Device {
         Ok(())
     }
 
-    /// RTR to RTS: sends go out. Or SQD or SQE to RTS: they go out again, and `attributes` is without effect.
+    /// RTR to RTS: the queue pair sends from now on. SQD or SQE to RTS: it sends again, and `attributes` has no effect.
     ///
     /// # Errors
-    /// If the state is another or an attribute is out of range.
+    /// If the state is another one, or an attribute is out of range.
     pub fn to_rts(&mut self, qpn: Qpn, attributes: SendAttributes, now: Time) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         let from = qp.common.state;
         require(from, &[State::ReadyToReceive, State::SendQueueDrain, State::SendQueueError], "go to RTS")?;
         let SendAttributes { send_psn, timeout, retry_count, rnr_retry, .. } = attributes;
-        range("the first PSN", send_psn, 0, Psn::MODULUS - 1, "0 to 16777215")?;
-        range("the timeout", timeout.into(), 0, 31, "0 to 31")?;
-        range("the retry count", retry_count.into(), 0, 7, "0 to 7")?;
-        range("the RNR retry count", rnr_retry.into(), 0, 7, "0 to 7")?;
+        range("the first PSN", send_psn, 0, Psn::MODULUS - 1)?;
+        range("the timeout", timeout.into(), 0, 31)?;
+        range("the retry count", retry_count.into(), 0, 7)?;
+        range("the RNR retry count", rnr_retry.into(), 0, 7)?;
         if from == State::ReadyToReceive {
             qp.common.attributes = attributes;
             if qp.common.init.service == Service::Rc {
@@ -502,11 +506,11 @@ impl Device {
         Ok(())
     }
 
-    /// RTS to SQD: messages that have begun are sent to their end, nothing new is started. [`Event::SendQueueDrained`] tells when all of
-    /// them are completed.
+    /// RTS to SQD: messages that have begun are sent to their end, and no other begins. [`Event::SendQueueDrained`] follows when all of them
+    /// are completed.
     ///
     /// # Errors
-    /// If the state is another.
+    /// If the state is not RTS.
     pub fn to_sqd(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
         let (qp, ctx) = self.qp_and_ctx(qpn)?;
         require(qp.common.state, &[State::ReadyToSend], "go to SQD")?;
@@ -517,7 +521,7 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to ERR: everything outstanding is flushed.
+    /// Any state to ERR: all outstanding work is flushed.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -531,7 +535,7 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to RESET: everything outstanding is gone without completions, the connection is forgotten.
+    /// Any state to RESET: outstanding work disappears without completions, and the connection ends.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -542,10 +546,11 @@ impl Device {
         Ok(())
     }
 
-    /// Posts a send.
+    /// Posts a send request.
     ///
     /// # Errors
-    /// If the queue is full, the state or the service does not admit it, or the local memory does not. Nothing is posted then.
+    /// If the queue is full, the state or the service does not admit the request, or a scatter-gather element cannot be used. Nothing is posted
+    /// then.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let qp = &self.qps[index(qpn)];
@@ -559,11 +564,13 @@ impl Device {
         let (local, len) = match request.data {
             Data::Inline(bytes) => {
                 if op.is_fetching() {
-                    return Err(VerbsError::Unsupported("an answer cannot be placed in inline data"));
+                    return Err(VerbsError::Unsupported(
+                        "a read or atomic cannot have inline data: its response needs registered memory",
+                    ));
                 }
-                let most = c.init.capacities.inline;
-                if bytes.len() > most as usize {
-                    return Err(VerbsError::Limit { what: "bytes of inline data", limit: most.into() });
+                let max = c.init.capacities.inline;
+                if bytes.len() > max as usize {
+                    return Err(VerbsError::Limit { what: "bytes of inline data", limit: max.into() });
                 }
                 (Local::Inline(bytes.into()), bytes.len() as u64)
             }
@@ -573,16 +580,17 @@ impl Device {
             }
         };
         if len > 1 << 31 {
-            return Err(VerbsError::Range { name: "the length", value: len, possible: "0 to 2147483648 bytes" });
+            return Err(VerbsError::Range { name: "the length", value: len, possible: "0 to 2147483648 bytes".into() });
         }
         let len = len as u32;
         if op.is_atomic() && len != 8 {
-            return Err(VerbsError::Range { name: "the length", value: len.into(), possible: "8 bytes for an atomic" });
+            let possible = "8 bytes for an atomic".into();
+            return Err(VerbsError::Range { name: "the length", value: len.into(), possible });
         }
         if let SendOp::FetchAdd { addr, .. } | SendOp::CompareSwap { addr, .. } = op
             && !addr.is_multiple_of(8)
         {
-            return Err(VerbsError::Range { name: "the address", value: addr, possible: "a multiple of 8" });
+            return Err(VerbsError::Range { name: "the address", value: addr, possible: "a multiple of 8".into() });
         }
         qp.admits(&op, len)?;
         if op.is_fetching() && c.attributes.max_rd_atomic == 0 {
@@ -604,7 +612,7 @@ impl Device {
     /// Posts a receive.
     ///
     /// # Errors
-    /// If the queue is full, the state does not admit it, or the memory does not. Nothing is posted then.
+    /// If the queue is full, the state is RESET, or a scatter-gather element cannot be used. Nothing is posted then.
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let c = &self.qps[index(qpn)].common;
@@ -626,11 +634,11 @@ impl Device {
     }
 }
 
-fn range(name: &'static str, value: u32, least: u32, most: u32, possible: &'static str) -> Result<(), VerbsError> {
-    if (least..=most).contains(&value) {
+fn range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), VerbsError> {
+    if (min..=max).contains(&value) {
         Ok(())
     } else {
-        Err(VerbsError::Range { name, value: value.into(), possible })
+        Err(VerbsError::Range { name, value: value.into(), possible: format!("{min} to {max}").into() })
     }
 }
 

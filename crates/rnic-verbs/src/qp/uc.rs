@@ -1,8 +1,8 @@
 //! The unreliable connection (InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. A message of which a
 //! packet is lost is dropped whole, and its receive serves the next one.
 //!
-//! The specification knows no packet that comes late or twice. Here a packet from before the expected one is such a packet, and
-//! dropped; one from after it tells of a loss.
+//! The specification does not provide for packets that are reordered or duplicated. Here the receiver takes a packet with a PSN before the
+//! expected one for such a packet and drops it; a PSN after the expected one tells of a loss.
 
 use super::incoming::Incoming;
 use super::sending::{CnpState, Due};
@@ -17,12 +17,13 @@ use rnic_wire::{Operation, Packet};
 /// State of an unreliable connection.
 pub(crate) struct Uc {
     first: Psn,
-    /// Packets sent, and to be sent.
+    /// The next packet to send, counted from the first.
     next: u64,
+    /// One past the last packet of the released sends.
     total: u64,
     pace: Box<dyn Pace>,
     expected: Psn,
-    /// The message in progress; none, too, while what is left of a lost one comes.
+    /// The message in progress; `None` also while the rest of a lost message arrives.
     incoming: Option<Incoming>,
     cnp: CnpState,
 }
@@ -55,7 +56,7 @@ impl Uc {
         }
     }
 
-    /// Only messages that have begun are sent to their end.
+    /// RTS to SQD: only messages that have begun are sent to their end.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.next);
         self.total = c.sends.next_packet();
@@ -78,7 +79,7 @@ impl Uc {
         }
         let begins = opcode.starts_message();
         if psn != self.expected || begins != self.incoming.is_none() {
-            // Something was lost: the message in progress, and this packet if it does not begin another.
+            // A packet was lost, and with it the message in progress; this packet too if it does not begin another message.
             self.incoming = None;
             if !begins {
                 self.expected = psn.plus(1);
@@ -92,7 +93,7 @@ impl Uc {
                 self.incoming = None;
                 return Err(Dropped::NoReceive);
             }
-            // The receive is at fault, not the message.
+            // The fault is in the receive, not in the message.
             Err(Refusal::Never(_, status @ (Status::LocalLength | Status::LocalProtection))) => {
                 c.fail_receive(ctx, status, true);
             }
@@ -124,7 +125,7 @@ impl Uc {
                 bytes
             }
             Err(_) => {
-                // Receiving goes on.
+                // The queue pair goes on receiving.
                 if let Some(wqe) = c.sends.pop() {
                     c.sent(ctx, &wqe, Status::LocalProtection);
                 }

@@ -1,26 +1,28 @@
 //! A reliable connection with IRN's loss recovery ("Revisiting Network Support for RDMA", SIGCOMM 2018, section 5).
 //!
-//! Both ends keep what arrives out of order, in memory, at once. Requests and answers have sequence numbers of their own:
+//! Both ends place packets in memory when they arrive, also out of order. Requests and responses have PSNs of their own:
 //!
-//! | | requests | answers (of reads and atomics) |
+//! | | requests | responses (to reads and atomics) |
 //! |---|---|---|
-//! | source | requester: [`IrnSender`](rnic_transport::recovery::IrnSender) | responder: another |
-//! | sink | responder: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) | requester: another |
+//! | sent by | requester: [`IrnSender`](rnic_transport::recovery::IrnSender) | responder: [`IrnSender`](rnic_transport::recovery::IrnSender) |
+//! | received by | responder: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) | requester: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) |
 //! | acknowledged by | Acknowledge | Read Acknowledge |
 //!
-//! The answers to one side's requests begin with the number that its requests begin with.
+//! The responses to a side's requests begin with the same PSN as its requests.
 //!
-//! - Every packet of a Write has its address; one of a Send the number of its receive and its offset: they are placed on arrival.
-//! - What the last packet of a message causes (a completion, a count, a read or atomic operation) waits until everything before it
-//!   has arrived; so does the check that packets follow one another as they should. The paper's second bitmap says which packets end
-//!   messages; here what is to be done is parked in its place.
-//! - A packet that cannot be taken out of order (no receive, no right) is dropped as if lost; in order it is refused as in RoCE. A
-//!   refusal waits until what precedes it is responses_received, since a connection in error answers nothing.
-//! - An answer says that its request has arrived; a request for a read number `n` that the answers before the last
-//!   `max_rd_atomic` reads have: lost acknowledgements cost no timeout.
-//! - A requester that waits for nothing but answers has no packet in flight, and the responder's timers are not its own. If it hears
-//!   nothing for the long timeout, it repeats the oldest request; the peer's acknowledgement proves that it lives.
-//! - An acknowledgement caused by a packet that bore a congestion mark has BECN set.
+//! - Every packet of a Write carries its address, and every packet of a Send its offset and the sequence number of its receive, so that
+//!   the responder can place it on arrival.
+//! - The responder processes the end of a message (a completion, the MSN, a read or atomic operation) when all packets before it have
+//!   arrived. It also checks only then that each packet continues the one before it. In the paper a second bitmap tells which packets end
+//!   messages; here a buffer holds the headers of packets that arrived out of order.
+//! - The responder drops a packet out of order for which there is no receive or no right, and counts it as lost; in order it sends an RNR
+//!   NAK or a NAK as RoCE does. The NAK waits until the peer has the responses to earlier requests, because a connection in error
+//!   sends no responses.
+//! - A response acknowledges its request. Read or atomic `n` acknowledges the responses before the last `max_rd_atomic` ones. So a lost
+//!   ACK costs no timeout.
+//! - While a requester waits for responses alone, it has no packet in flight, so no timer of its flow runs. If no packet arrives for the
+//!   long timeout, it retransmits the oldest request; the peer's ACK shows that the peer lives.
+//! - An ACK or NAK that a CE-marked packet triggers has BECN set.
 
 mod acks;
 mod request;
@@ -43,7 +45,7 @@ pub(crate) struct Irn {
     requester: Requester,
     pub(super) responder: Responder,
     cnp: CnpState,
-    /// Whose turn it is: answers to the peer, or requests.
+    /// Responses and requests alternate: whether a response was last.
     responses_next: bool,
 }
 
@@ -57,7 +59,7 @@ impl Irn {
         })
     }
 
-    /// RTR to RTS: what the requester needs is known.
+    /// RTR to RTS: the attributes of the requester are known.
     pub(crate) fn start(
         &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<(), VerbsError> {
@@ -79,7 +81,7 @@ impl Irn {
         self.requester.drain(c);
     }
 
-    /// A packet of the connection came in.
+    /// A packet of the connection arrived.
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
@@ -177,7 +179,7 @@ impl Irn {
         0
     }
 
-    /// When there is something to send; `Time::ZERO` at once.
+    /// When the next packet is to be sent; `Time::ZERO` for now.
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit(c);
         due.maybe(self.requester.next_transmit(c).time());
