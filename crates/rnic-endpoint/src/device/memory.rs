@@ -14,12 +14,12 @@ pub(super) struct DomainInner {
 
 impl Drop for DomainInner {
     fn drop(&mut self) {
-        // What belongs to it holds it, so that it is empty now.
+        // The objects of a domain hold it, so that none is left now.
         let _ = self.device.shared().verbs().destroy_pd(self.id);
     }
 }
 
-/// A protection domain: only what belongs to the same one works together.
+/// A protection domain: queue pairs access only memory regions of their own protection domain.
 #[derive(Clone)]
 pub struct ProtectionDomain(pub(super) Arc<DomainInner>);
 
@@ -44,7 +44,7 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self, info))
     }
 
-    /// A shared receive queue for `capacity` receives of up to `max_sge` pieces.
+    /// Creates a shared receive queue for `capacity` receives of up to `max_sge` scatter-gather elements.
     ///
     /// # Errors
     /// When a limit of the device is reached.
@@ -53,7 +53,7 @@ impl ProtectionDomain {
         Ok(SharedReceiveQueue(Arc::new(SrqInner { domain: self.clone(), id })))
     }
 
-    /// A queue pair; [`QueuePair::connect`] makes it usable.
+    /// Creates a queue pair; [`QueuePair::connect`] makes it usable.
     ///
     /// # Errors
     /// When a limit of the device is reached.
