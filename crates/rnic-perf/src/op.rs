@@ -2,7 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// An operation.
+/// An operation whose bandwidth or latency is measured.
+///
+/// ```
+/// use rnic_perf::Op;
+///
+/// assert!(Op::FetchAdd.is_atomic() && Op::Read.is_fetching());
+/// assert_eq!(Op::CompareSwap.name(), "compare-swap");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
@@ -24,12 +31,12 @@ impl Op {
         matches!(self, Op::FetchAdd | Op::CompareSwap)
     }
 
-    /// Whether an answer brings data.
+    /// Whether its response has data.
     pub fn is_fetching(self) -> bool {
         self == Op::Read || self.is_atomic()
     }
 
-    /// Its name.
+    /// The name of the operation, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Op::Write => "write",

@@ -1,11 +1,11 @@
-//! When messages came fastest.
+//! The peak message rate of a measurement.
 
 use rnic_transport::Time;
 
-/// Shortest time over which a peak is measured: below it chance decides.
+/// Minimum time over which a peak is measured: over a shorter time it is noise.
 const SPAN: Time = Time::from_ms(10);
 
-/// Finds the time in which messages came fastest.
+/// Finds the interval with the highest message rate.
 pub(crate) struct Peak {
     since: Time,
     messages: u64,
@@ -17,7 +17,7 @@ impl Peak {
         Peak { since: now, messages: 0, best: 0.0 }
     }
 
-    /// So many messages more are done.
+    /// `messages` more have completed.
     pub(crate) fn add(&mut self, now: Time, messages: u64) {
         self.messages += messages;
         let span = now.saturating_sub(self.since);
@@ -27,7 +27,7 @@ impl Peak {
         }
     }
 
-    /// Most messages per second over at least 10 ms; 0 if it took less.
+    /// Maximum messages per second over at least 10 ms; 0 if the measurement was shorter.
     pub(crate) fn best(&self) -> f64 {
         self.best
     }

@@ -182,9 +182,9 @@ fn refusal(plan: &Plan) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_in_a_sentence() {
+fn impossible_mtus_and_absent_servers_are_refused_with_a_sentence() {
     let error = refusal(&Plan { mtu: Some(65_536), ..plan(Op::Write) });
-    assert_eq!(error, "an MTU of 65536 does not fit: the path to 127.0.0.1 carries at most 8960");
+    assert_eq!(error, "an MTU of 65536 is too large: the path to 127.0.0.1 carries at most 8960");
     let error = refusal(&Plan { mtu: Some(1_002), ..plan(Op::Write) });
     assert!(error.contains("the path MTU is 1002; it must be 256 to 8960, a multiple of 4"), "{error}");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -192,7 +192,7 @@ fn what_does_not_fit_is_refused_in_a_sentence() {
     assert!(error.starts_with(&format!("cannot connect to {nobody} over TCP: ")), "{error}");
 }
 
-/// A server that says something else.
+/// A server with another protocol.
 fn impostor(lines: &'static [&'static str]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -203,27 +203,27 @@ fn impostor(lines: &'static [&'static str]) -> SocketAddr {
             reader.read_line(&mut String::new()).unwrap();
             writeln!(stream, "{line}").unwrap();
         }
-        // Until the client hangs up, so that its words do not meet a closed door.
+        // Keep the connection until the client closes it, so that the client can send its messages.
         while reader.read_line(&mut String::new()).is_ok_and(|read| read > 0) {}
     });
     address
 }
 
 #[test]
-fn a_client_tells_what_is_wrong_with_its_server() {
+fn a_client_reports_the_error_of_its_server() {
     let failure =
         |lines| run(impostor(lines), &plan(Op::Write), &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
     let error = failure(&["{\"rnic_perf\":99}"]);
     assert!(error.contains("has version 99") && error.contains("use the same rnic on both sides"), "{error}");
     let error = failure(&["HTTP/1.1 400 Bad Request"]);
-    assert!(error.contains("it is no `rnic perf`; it said `HTTP/1.1 400 Bad Request`"), "{error}");
+    assert!(error.contains("it is not `rnic perf`; it sent `HTTP/1.1 400 Bad Request`"), "{error}");
     let error = failure(&["{\"rnic_perf\":1}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
-    assert_eq!(error, "the other side says: no room");
+    assert_eq!(error, "the peer refuses: no room");
     let error = failure(&["{\"rnic_perf\":1}", "{\"say\":\"began\"}"]);
-    assert!(error.ends_with("`began` out of turn"), "{error}");
+    assert!(error.ends_with("`began` is not due"), "{error}");
 }
 
-/// A client that measures for ever; returns when it has begun.
+/// A client that measures without end; returns when it has begun.
 fn endless(server: &Server, plan: Plan, stop: Arc<AtomicBool>) -> JoinHandle<Result<Report, PerfError>> {
     let (sender, begun) = channel();
     let address = server.address;
@@ -237,7 +237,7 @@ fn endless(server: &Server, plan: Plan, stop: Arc<AtomicBool>) -> JoinHandle<Res
 }
 
 #[test]
-fn a_client_ends_when_its_server_goes_away_in_the_middle() {
+fn a_client_ends_when_its_server_closes_the_connection() {
     for mode in [Mode::Polled, Mode::Thread] {
         for (op, latency) in [(Op::Write, false), (Op::Send, true), (Op::Read, true)] {
             let server = server();
@@ -258,7 +258,7 @@ fn a_client_can_be_interrupted() {
     stop.store(true, Ordering::Relaxed);
     assert!(matches!(client.join().unwrap(), Err(PerfError::Interrupted)));
     let served = server.thread.join().unwrap();
-    assert_eq!(served, [Err("the other side says: interrupted".to_string())]);
+    assert_eq!(served, [Err("the peer refuses: interrupted".to_string())]);
 }
 
 #[test]
@@ -287,10 +287,10 @@ fn a_server_survives_what_clients_say() {
         ("GET / HTTP/1.1\r\n".to_string(), ""),
         (String::new(), ""),
         (format!("{GREETING}{{\"say\":\"ready\"}}\n"), ""),
-        (setup(1 << 20, 64, "irn"), "so many queue pairs, messages or bytes are not possible"),
-        (setup(1_000, 1 << 30, "irn"), "so many queue pairs, messages or bytes are not possible"),
-        (setup(1, 64, "rd"), "there is no service `rd` here; there are rc, irn and uc"),
-        (setup(1, 64, "irn"), "the other side has other queue pairs or memory than agreed"),
+        (setup(1 << 20, 64, "irn"), "1048576 queue pairs are too many: at most 1024"),
+        (setup(1_000, 1 << 30, "irn"), "1073741824000 bytes of memory are too many: at most 2147483648"),
+        (setup(1, 64, "rd"), "unknown service `rd`; there are rc, irn and uc"),
+        (setup(1, 64, "irn"), "the peer has fewer queue pairs or less memory than the plan needs"),
     ];
     for (text, answer) in &cases {
         let mut stream = TcpStream::connect(address).unwrap();

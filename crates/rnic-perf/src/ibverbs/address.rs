@@ -1,26 +1,26 @@
-//! The address of a queue pair as `ibv_rc_pingpong` writes it: LID, number, first PSN and GID as text.
+//! The address of a queue pair in the text format of `ibv_rc_pingpong`: LID, QPN, first PSN and GID.
 
 use rnic_endpoint::device::Address;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bytes of an address on the wire, a zero byte included.
+/// Bytes of an address message, with a zero byte at the end.
 pub const MESSAGE: usize = "0000:000000:000000:".len() + 32 + 1;
 
-/// Why bytes are no address.
+/// Why bytes are not an address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressError {
-    /// Not the text that it should be.
+    /// The text has another format.
     #[error("the peer's address is {0:?}, not LLLL:QQQQQQ:PPPPPP and 32 digits of a GID, all hexadecimal")]
     Form(String),
-    /// There is no GID.
+    /// The GID is zero.
     #[error(
         "the peer gives no GID: start it with -g and the index of its RoCE v2 GID (`ibv_devinfo -v` or `show_gids` lists them)"
     )]
     NoGid,
 }
 
-/// The message that tells `address`; its UDP port is not told, RoCEv2 has one.
+/// Encodes `address`, without its UDP port: RoCEv2 has a fixed one.
 pub fn encode(address: &Address) -> [u8; MESSAGE] {
     let gid = match address.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -36,10 +36,10 @@ pub fn encode(address: &Address) -> [u8; MESSAGE] {
     message
 }
 
-/// The address in a message; its UDP port is `port`.
+/// Decodes an address; its UDP port is `port`.
 ///
 /// # Errors
-/// When it is not one, or has no GID.
+/// When the message is not an address, or has no GID.
 pub fn decode(message: &[u8; MESSAGE], port: u16) -> Result<Address, AddressError> {
     let form = || AddressError::Form(String::from_utf8_lossy(message).trim_end_matches('\0').to_string());
     let text = message.split_last().filter(|(last, _)| **last == 0).map(|(_, text)| text).ok_or_else(form)?;
@@ -62,7 +62,7 @@ pub fn decode(message: &[u8; MESSAGE], port: u16) -> Result<Address, AddressErro
 mod tests {
     use super::*;
 
-    /// Read off a capture of rdma-core 44.0.
+    /// From a capture of rdma-core 44.0.
     const CAPTURED: &[u8; MESSAGE] = b"0000:000019:68553e:00000000000000000000ffff0a4d0002\0";
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_told() {
+    fn other_bytes_are_refused() {
         let changed = |at: usize, byte: u8| {
             let mut message = *CAPTURED;
             message[at] = byte;

@@ -1,4 +1,4 @@
-//! Talks to programs of `ibverbs-utils` and perftest: the exchange over TCP by which their queue pairs find each other, and what they do then.
+//! The protocols of `ibv_rc_pingpong` (ibverbs-utils) and of perftest: their out-of-band exchanges over TCP, and their traffic.
 
 mod address;
 pub mod perftest;

@@ -1,7 +1,7 @@
-//! What `ibv_rc_pingpong` and `ibv_uc_pingpong` do: two sides send each other messages in turn.
+//! The protocol of `ibv_rc_pingpong` and `ibv_uc_pingpong`: two sides send each other messages alternately.
 //!
-//! The exchange: the client sends its address, the server connects its queue pair and sends its own, the client says `done`. The client
-//! sends the first message; a side sends its next one when its last is complete and a new one has come.
+//! The exchange: the client sends its address, the server connects its queue pair and sends its own, the client sends `done`. The client
+//! sends the first message; a side sends its next message when its last one is complete and one of the peer has arrived.
 
 use super::address::{AddressError, MESSAGE, decode, encode};
 use rnic_endpoint::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
@@ -11,7 +11,7 @@ use rnic_verbs::{Access, Capacities, Completion, SendOp, Service, Status};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// What both sides must agree on; nothing but addresses is exchanged. The defaults are those of `ibv_rc_pingpong`.
+/// Options on which both sides must agree, because they exchange only addresses. The defaults are those of `ibv_rc_pingpong`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// RC or UC.
@@ -20,13 +20,13 @@ pub struct Options {
     pub size: usize,
     /// Messages each way.
     pub iterations: u32,
-    /// Payload bytes of a full packet.
+    /// Path MTU in payload bytes.
     pub mtu: u32,
-    /// Receives posted at once.
+    /// Receives posted.
     pub receives: u32,
-    /// Every byte that comes is compared; the other side must be started with `-c` too.
+    /// Compare every received byte; the peer must be started with `-c` too.
     pub check: bool,
-    /// No completion for so long, and it is given up.
+    /// Time without a completion after which the ping-pong is aborted.
     pub patience: Time,
 }
 
@@ -44,58 +44,58 @@ impl Default for Options {
     }
 }
 
-/// How it went.
+/// The result of a ping-pong.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outcome {
     /// Bytes both ways.
     pub bytes: u64,
     /// Messages each way.
     pub iterations: u32,
-    /// From the connection to the last message.
+    /// Time from the connection to the last message.
     pub elapsed: Time,
     /// Bytes that were compared.
     pub checked: u64,
 }
 
-/// Why it stopped early.
+/// Why a ping-pong was aborted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The device refused something.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] device::Error),
-    /// The peer's address is none.
+    /// The peer's message is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The peer did not say what it should.
+    /// The exchange with the peer failed.
     #[error("{0}")]
     Exchange(String),
     /// A work request failed.
     #[error("message {message} of {iterations}: {what} failed with {status:?}")]
     Failed {
-        /// Messages done.
+        /// Messages completed.
         message: u32,
-        /// Of how many.
+        /// Messages of the ping-pong.
         iterations: u32,
-        /// A send or a receive.
+        /// The kind of request: a send or a receive.
         what: &'static str,
-        /// How.
+        /// How the request ended.
         status: Status,
     },
-    /// Nothing completed for too long.
+    /// No completion in time.
     #[error(
-        "nothing has come for {0}, after {1} messages sent and {2} received; size, iterations and MTU must be the same on both sides"
+        "no completion for {0}, after {1} messages sent and {2} received; size, iterations and MTU must be the same on both sides"
     )]
     Silence(Time, u32, u32),
-    /// A message is not what it should be.
+    /// A received byte is wrong.
     #[error("byte {at} of message {message} is {found:#04x}, not {expected:#04x}")]
     Wrong {
-        /// Which message.
+        /// Number of the message.
         message: u32,
-        /// Which byte.
+        /// Offset of the byte.
         at: usize,
-        /// What is there.
+        /// The received byte.
         found: u8,
-        /// What should be.
+        /// The expected byte.
         expected: u8,
     },
 }
@@ -106,7 +106,7 @@ pub struct Pingpong {
     options: Options,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// The message that is sent, and behind it the place of those that come.
+    /// The message that is sent, and after it the buffer for received ones.
     region: MemoryRegion,
 }
 
@@ -153,14 +153,14 @@ impl Pingpong {
     /// The server's side, with a client that has just connected.
     ///
     /// # Errors
-    /// When the client says something else than it should, or the traffic fails.
+    /// When the client does not follow the protocol, or the traffic fails.
     pub fn serve(&self, mut stream: TcpStream) -> Result<Outcome, Error> {
         let mut message = [0; MESSAGE];
         told(stream.read_exact(&mut message), "the client's address")?;
         self.connect(&message)?;
         told(stream.write_all(&encode(&self.qp.address())), "our address")?;
         let mut done = [0; 5];
-        told(stream.read_exact(&mut done), "the client's last word")?;
+        told(stream.read_exact(&mut done), "the client's `done`")?;
         drop(stream);
         self.play(false)
     }
@@ -168,13 +168,13 @@ impl Pingpong {
     /// The client's side, on a connection to the server.
     ///
     /// # Errors
-    /// When the server says something else than it should, or the traffic fails.
+    /// When the server does not follow the protocol, or the traffic fails.
     pub fn dial(&self, mut stream: TcpStream) -> Result<Outcome, Error> {
         told(stream.write_all(&encode(&self.qp.address())), "our address")?;
         let mut message = [0; MESSAGE];
         told(stream.read_exact(&mut message), "the server's address")?;
         self.connect(&message)?;
-        told(stream.write_all(b"done\0"), "our last word")?;
+        told(stream.write_all(b"done\0"), "our `done`")?;
         drop(stream);
         self.play(true)
     }
@@ -188,7 +188,7 @@ impl Pingpong {
         if sending {
             self.qp.post(SEND, SendOp::Send, &mine)?;
         }
-        // Messages that have come and are not answered yet.
+        // Received messages to which no message was sent back yet.
         let mut unanswered = 0;
         let mut checked = 0;
         let mut found = [Completion::BLANK; 16];
@@ -226,7 +226,7 @@ impl Pingpong {
             }
         }
         let elapsed = clock.now();
-        // Our last acknowledgement may be lost: whoever repeats its last message gets another one.
+        // The last ACK of this side may be lost: if the peer retransmits its last message, it gets another ACK.
         let end = clock.now() + Time::from_ms(100);
         while clock.now() < end {
             self.device.wait(Time::from_ms(10))?;
@@ -235,7 +235,7 @@ impl Pingpong {
         Ok(Outcome { bytes, iterations, elapsed, checked })
     }
 
-    /// Compares a message that came; returns how many bytes.
+    /// Compares a received message; returns the number of bytes.
     fn compare(&self, message: u32, len: u32) -> Result<u64, Error> {
         if !self.options.check {
             return Ok(0);
@@ -247,25 +247,25 @@ impl Pingpong {
             if let Some((at, &found)) = wrong {
                 return Err(Error::Wrong { message, at, found, expected: pattern(at, true) });
             }
-            // So that the next message cannot be there already.
+            // The bytes of this message must not pass for the next one.
             here.fill(0xff);
             Ok(u64::from(len))
         })
     }
 }
 
-/// Byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page before its first message, and looks for it
-/// in what comes; a server that has one buffer for both directions sends back what came.
+/// Byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page before its first message, and compares
+/// received messages with it; a server that has one buffer for both directions sends received bytes back.
 fn pattern(at: usize, check: bool) -> u8 {
     if check && at.is_multiple_of(4_096) { 0 } else { 0x7b }
 }
 
-/// What the peer did not say.
+/// The error of an exchange with the peer.
 fn told(result: io::Result<()>, what: &str) -> Result<(), Error> {
     result.map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::UnexpectedEof => "the peer closed the connection".to_string(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the peer is silent".to_string(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the peer sends nothing".to_string(),
             _ => error.to_string(),
         };
         Error::Exchange(format!("{what} could not be exchanged: {why}"))

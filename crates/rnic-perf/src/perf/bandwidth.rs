@@ -1,4 +1,4 @@
-//! As many messages as go.
+//! Bandwidth: as many messages as possible.
 
 use super::control::{Control, Message, unexpected};
 use super::end::{End, Tag};
@@ -13,18 +13,18 @@ use rnic_transport::Time;
 use rnic_verbs::{Completion, Data, Opcode, SendFlags, SendOp, SendRequest, Sge};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Completions taken at once.
+/// Maximum completions taken by one call.
 const AT_ONCE: usize = 64;
-/// How long the receiver of an unreliable connection waits for what may still arrive.
+/// How long the receiver of an unreliable connection waits for messages that may still arrive.
 const AFTERMATH: Time = Time::from_ms(20);
 
-/// What a measurement at the client came to.
+/// The client's result of a measurement.
 pub(super) struct Outcome {
     /// Messages completed on each queue pair.
     pub(super) messages: Vec<u64>,
     /// From the first post to the last completion.
     pub(super) elapsed: Time,
-    /// Most messages per second over a while.
+    /// Peak of messages per second.
     pub(super) peak: f64,
     pub(super) verified: Verified,
 }
@@ -38,7 +38,7 @@ pub(super) struct Client<'a> {
     pub(super) stop: &'a AtomicBool,
 }
 
-/// A queue pair's messages.
+/// The progress of a queue pair.
 #[derive(Clone, Copy, Default)]
 struct Lane {
     posted: u64,
@@ -99,12 +99,12 @@ impl Client<'_> {
         Ok(Outcome { messages, elapsed, peak: peak.best(), verified: Verified::default() })
     }
 
-    /// Messages with one completion: few of them where each is short.
+    /// Messages per signalled request: only the last message of each group is signalled.
     fn group(&self) -> u64 {
         if self.size > 16_384 { 1 } else { u64::from(self.end.setup.depth / 4).clamp(1, AT_ONCE as u64) }
     }
 
-    /// Posts messages `first` to `first + count - 1`; only the last has a completion.
+    /// Posts messages `first` to `first + count - 1`; only the last is signalled.
     fn post(&self, queue_pair: usize, first: u64, count: u32) -> Result<(), PerfError> {
         let slots = u64::from(self.end.setup.slots);
         let slot = |message: u64| (message % slots) as u32;
@@ -131,7 +131,7 @@ impl Client<'_> {
         let RemoteMemory { addr, rkey, .. } = self.memory;
         let at = |slot| addr + self.end.offset(queue_pair, slot) as u64;
         match self.end.setup.op {
-            // So that the receiver can count them.
+            // The receiver counts completions.
             Op::Write if self.end.setup.service == "uc" => SendOp::WriteImm { addr: at(slot), rkey, imm: 0 },
             Op::Write => SendOp::Write { addr: at(slot), rkey },
             Op::Read => SendOp::Read { addr: at(slot), rkey },
@@ -141,7 +141,7 @@ impl Client<'_> {
         }
     }
 
-    /// With verification: so many messages as there are slots, then a look at every byte.
+    /// With verification: rounds of one message per slot, then a comparison of every byte.
     fn run_in_rounds(&mut self, amount: Amount) -> Result<Outcome, PerfError> {
         let clock = Clock::start();
         let (limit, until) = match amount {
@@ -173,7 +173,7 @@ impl Client<'_> {
         Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
     }
 
-    /// Posts a round on every queue pair and waits until it is done.
+    /// Posts a round on every queue pair and waits until it is complete.
     fn carry_out(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         let mut left = 0;
         for message in first..first + u64::from(count) {
@@ -190,7 +190,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Has the server check a round of Writes, or prepare one of Reads.
+    /// Lets the server check a round of Writes, or prepare one of Reads.
     fn round(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         self.control.say(&Message::Round { first, count })?;
         match self.control.await_word(&self.end.device, self.stop)? {
@@ -199,7 +199,7 @@ impl Client<'_> {
         }
     }
 
-    /// Each brings back what the one before left: its own number.
+    /// Each response must be the value that the previous operation stored: the number of this one.
     fn check_atomics(&self, first: u64, count: u32) -> Verified {
         let mut verified = Verified::default();
         let slots = u64::from(self.end.setup.slots);
@@ -217,7 +217,7 @@ impl Client<'_> {
 }
 
 impl End {
-    /// Does something with the bytes of each message of a round, a message at a time, so that packets can move in between.
+    /// Runs a function on the bytes of each message of a round, one message at a time, so that packets can move in between.
     pub(super) fn each_slot(
         &self, first: u64, count: u32, size: u32, mut with: impl FnMut(Pattern, &mut [u8]),
     ) -> Result<(), PerfError> {
@@ -237,14 +237,14 @@ impl End {
         let mut verified = Verified::default();
         self.each_slot(first, count, size, |pattern, bytes| {
             verified += Verified { bytes: bytes.len() as u64, wrong: pattern.wrong(bytes) };
-            // So that what stays from this round cannot pass in the next.
+            // Bytes of this round must not pass the comparison of the next.
             bytes.fill(0);
         })?;
         Ok(verified)
     }
 }
 
-/// The server's side: answers, takes and checks messages until the client says that it has sent all. Returns how many were received.
+/// The server's side: responds, receives and checks messages until the client has sent all. Returns the number of received messages.
 pub(super) fn attend(
     end: &End, control: &mut Control, size: u32, stop: &AtomicBool,
 ) -> Result<(u64, Verified), PerfError> {
@@ -271,7 +271,7 @@ pub(super) fn attend(
         let arrived = end.wait(&mut completions)?;
         take(end, size, arrived, &mut taken, &mut verified)?;
     }
-    // All that the client knows to have arrived has completed here; on an unreliable connection some may be on their way.
+    // All messages for which the client got ACKs have completed here; on an unreliable connection some may still be in flight.
     let clock = Clock::start();
     let aftermath = if end.setup.service == "uc" { AFTERMATH } else { Time::ZERO };
     loop {
@@ -284,7 +284,7 @@ pub(super) fn attend(
     Ok((taken.iter().sum(), verified))
 }
 
-/// Checks what was received and posts the receives again.
+/// Checks the received messages and posts their receives again.
 fn take(
     end: &End, size: u32, completions: &[Completion], taken: &mut [u64], verified: &mut Verified,
 ) -> Result<(), PerfError> {

@@ -1,4 +1,4 @@
-//! The side that measures.
+//! The client: runs the measurements.
 
 use super::bandwidth::Client;
 use super::control::{Control, Message, Setup, greet, hear, unexpected};
@@ -16,10 +16,10 @@ use rnic_verbs::Service;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;
 
-/// Measures towards a host that runs [`super::serve`]. `row` gets each result as soon as it is there.
+/// Carries out the plan with a host that runs [`serve`](super::serve). `row` gets each result as soon as its measurement ends.
 ///
 /// # Errors
-/// When the plan cannot be carried out, the host does not answer, does not fit or goes away, a message does not get through, or
+/// When the plan cannot be carried out, the host does not respond, has another version or closes the connection, a work request fails, or
 /// `stop` is set.
 pub fn run(
     host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
@@ -35,7 +35,7 @@ pub fn run(
     if let Some(asked) = plan.mtu
         && asked > own
     {
-        let why = format!("an MTU of {asked} does not fit: the path to {} carries at most {own}", peer.ip());
+        let why = format!("an MTU of {asked} is too large: the path to {} carries at most {own}", peer.ip());
         return Err(PlanError(why).into());
     }
     let client = end.introduction(plan.mtu.unwrap_or(own));
@@ -102,7 +102,7 @@ fn measure(
     let (messages, elapsed, peak, mut verified) = if plan.latency {
         let times = latency::measure(&Ball::new(end, memory, size, mtu, stop), control, plan.amount)?;
         let (count, elapsed) = (times.len() as u64, times.iter().fold(Time::ZERO, |sum, time| sum + *time));
-        // Half a round trip where the message itself goes back and forth.
+        // Sends and Writes go back and forth: the latency is half of the round trip.
         let parts = if plan.op.is_fetching() { 1.0 } else { 2.0 };
         latency = Latencies::new(times, parts);
         (vec![count], elapsed, 0.0, Verified::default())
@@ -121,7 +121,7 @@ fn measure(
         }
         message => return Err(unexpected(control.peer(), &message)),
     };
-    // Only the receiver knows what an unreliable connection carried.
+    // Only the receiver knows how many messages an unreliable connection delivered.
     let carried = if plan.service == Service::Uc && !plan.latency { arrived } else { sent };
     let seconds = elapsed.as_secs().max(1e-9);
     let rate = carried as f64 / seconds;
@@ -142,7 +142,7 @@ fn measure(
 }
 
 impl Plan {
-    /// perftest's number of messages where none is given: 5,000 for bandwidth, 1,000 for latency and atomic operations.
+    /// perftest's default number of messages: 5,000 for bandwidth, 1,000 for latency and atomic operations.
     pub fn usual_messages(op: Op, latency: bool) -> Amount {
         Amount::Messages(if latency || op.is_atomic() { 1_000 } else { 5_000 })
     }

@@ -1,15 +1,15 @@
-//! The conversation over TCP: who says what, in which order.
+//! The control messages over TCP, in their order.
 //!
 //! | client | server | |
 //! |---|---|---|
-//! | [`Greeting`] | [`Greeting`] | versions, before anything that may differ between them |
-//! | `Hello` | `Welcome` or `Refused` | what to measure; addresses and memory |
+//! | [`Greeting`] | [`Greeting`] | versions, before messages that may differ between versions |
+//! | `Hello` | `Welcome` or `Refused` | the setup; addresses and memory |
 //! | `Ready` | `Ready` | queue pairs are connected |
 //! | `Begin` | `Began` | for each size |
 //! | `Round` | `Checked` | with verification of Writes and Reads: after, or before, each round of messages |
 //! | `End` | `Ended` | what the server counted |
 //!
-//! After the last size the client hangs up. Whoever fails says `Refused` with a reason and hangs up.
+//! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the connection.
 
 use super::plan::FaultPlan;
 use super::{PerfError, Side, Verified};
@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::JoinHandle;
 
-/// Version of the conversation.
+/// Version of the control messages.
 pub(super) const VERSION: u32 = 1;
-/// How long the other side may take for what it does at once.
+/// Timeout for a message that the peer sends without delay.
 const PATIENCE: Time = Time::from_ms(30_000);
-/// How long to sleep at a time while waiting for a word.
+/// Maximum sleep while waiting for a message.
 const NAP: Time = Time::from_ms(1);
 
 /// The first line of either side.
@@ -37,7 +37,7 @@ pub(super) struct Greeting {
     pub(super) rnic_perf: u32,
 }
 
-/// What both sides are set up with.
+/// The setup of both sides: the plan in numbers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) op: Op,
@@ -58,14 +58,14 @@ pub(super) struct Setup {
     pub(super) polled: bool,
 }
 
-/// A queue pair of the other side.
+/// QPN and first PSN of a queue pair of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
     pub(super) psn: u32,
 }
 
-/// What one side must know of the other. The IP address is that of the conversation.
+/// The addresses and the memory of one side. Its IP address is that of the TCP connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) roce_port: u16,
@@ -74,14 +74,14 @@ pub(super) struct Introduction {
     pub(super) mtu: u32,
 }
 
-/// A line of the conversation.
+/// A control message.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(super) enum Message {
     Hello {
         setup: Setup,
         client: Introduction,
-        /// The MTU was asked for, and is not to be made smaller.
+        /// The plan sets the MTU, which must not be reduced.
         mtu_fixed: bool,
     },
     Welcome {
@@ -101,7 +101,7 @@ pub(super) enum Message {
         count: u32,
     },
     Checked,
-    /// So many messages were sent on each queue pair.
+    /// Messages sent on each queue pair.
     End {
         messages: Vec<u64>,
     },
@@ -113,19 +113,19 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// Its name.
+    /// The name of the message.
     fn name(&self) -> String {
         let json = serde_json::to_value(self).unwrap_or_default();
         json.get("say").and_then(|name| name.as_str()).unwrap_or_default().to_string()
     }
 }
 
-/// Says which version of the conversation this side has, and hears the other's.
+/// Exchanges the versions of both sides.
 pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
     channel.send(&Greeting { rnic_perf: VERSION })?;
     let theirs: Greeting = channel.receive().map_err(|error| match error {
         ExchangeError::NotUnderstood { peer, why } => {
-            ExchangeError::NotUnderstood { peer, why: format!("it is no `rnic perf`; it said {why}") }
+            ExchangeError::NotUnderstood { peer, why: format!("it is not `rnic perf`; it sent {why}") }
         }
         other => other,
     })?;
@@ -139,7 +139,7 @@ pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
     Ok(())
 }
 
-/// Hears the next message before there is a device.
+/// Receives the next message before there is a device.
 pub(super) fn hear(channel: &mut Channel) -> Result<Message, PerfError> {
     match channel.receive()? {
         Message::Refused { why } => Err(PerfError::Refused(why)),
@@ -147,20 +147,20 @@ pub(super) fn hear(channel: &mut Channel) -> Result<Message, PerfError> {
     }
 }
 
-/// The other side said something out of turn.
+/// The peer sent a message that is not due.
 pub(super) fn unexpected(peer: SocketAddr, message: &Message) -> PerfError {
-    let why = format!("`{}` out of turn", message.name());
+    let why = format!("`{}` is not due", message.name());
     ExchangeError::NotUnderstood { peer, why }.into()
 }
 
-/// Tells the other side, if it still listens, why the conversation ends, unless it said so itself.
+/// Sends the peer the reason of a failure, unless the peer has sent it itself.
 pub(super) fn refuse(speaker: &mut Speaker, error: &PerfError) {
     if !matches!(error, PerfError::Refused(_) | PerfError::Exchange(_)) {
         let _ = speaker.send(&Message::Refused { why: error.to_string() });
     }
 }
 
-/// The conversation while packets move: a thread listens.
+/// The TCP connection while packets move: a thread receives messages.
 pub(super) struct Control {
     speaker: Speaker,
     inbox: Receiver<Result<Message, ExchangeError>>,
@@ -169,7 +169,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Listens from now on; what is heard ends waits on `device` early.
+    /// Receives from now on; a message ends waits on `device` early.
     pub(super) fn new(mut channel: Channel, device: Device) -> Result<Control, PerfError> {
         let (speaker, peer) = (channel.speaker()?, channel.peer_addr());
         let (sender, inbox) = mpsc::channel();
@@ -199,7 +199,7 @@ impl Control {
         refuse(&mut self.speaker, error);
     }
 
-    /// What was said, if anything was.
+    /// The next message, if one has arrived.
     pub(super) fn heard(&self) -> Result<Option<Message>, PerfError> {
         match self.inbox.try_recv() {
             Ok(Ok(Message::Refused { why })) => Err(PerfError::Refused(why)),
@@ -210,7 +210,7 @@ impl Control {
         }
     }
 
-    /// Fails if the other side said anything: while it is not its turn, that can only be bad news.
+    /// Fails if a message has arrived: none is due, so it can only be `Refused`.
     pub(super) fn quiet(&self) -> Result<(), PerfError> {
         match self.heard()? {
             None => Ok(()),
@@ -218,7 +218,7 @@ impl Control {
         }
     }
 
-    /// Waits for a word while packets move.
+    /// Waits for a message while packets move.
     pub(super) fn await_word(&self, device: &Device, stop: &AtomicBool) -> Result<Message, PerfError> {
         let clock = Clock::start();
         loop {
@@ -241,7 +241,7 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.speaker.hang_up();
         if let Some(listener) = self.listener.take() {
-            // A panic there was reported where it happened.
+            // A panic of the thread was reported where it happened.
             let _ = listener.join();
         }
     }

@@ -1,11 +1,11 @@
-//! What a side counted during a measurement.
+//! The counters of one side during a measurement.
 
 use rnic_endpoint::device::Counters;
 use rnic_endpoint::port::FaultCounters;
 use rnic_verbs::Dropped;
 use std::collections::BTreeMap;
 
-/// Counts by name.
+/// Values of counters by name.
 pub type Counts = BTreeMap<String, u64>;
 
 /// All counters by name.
@@ -46,7 +46,7 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
     plain.into_iter().map(|(name, count)| (name.to_string(), count)).chain(dropped).collect()
 }
 
-/// What was counted between two moments.
+/// The differences of counters between two moments.
 pub(super) fn difference(after: Counts, before: &Counts) -> Counts {
     after.into_iter().map(|(name, count)| (name.clone(), count - before.get(&name).copied().unwrap_or(0))).collect()
 }

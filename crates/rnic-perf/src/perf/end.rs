@@ -1,9 +1,9 @@
-//! What either side has: a device, queue pairs, memory.
+//! The state of either side: a device, queue pairs, memory.
 
 use super::PerfError;
 use super::control::{Introduction, Peer, Setup};
 use super::counters::{Counts, counts};
-use super::plan::{LONGEST, MOST_DEPTH, MOST_MEMORY, MOST_QUEUE_PAIRS, PlanError, congestion};
+use super::plan::{MAX_DEPTH, MAX_MEMORY, MAX_QUEUE_PAIRS, MAX_SIZE, PlanError, congestion, too_many};
 use crate::Op;
 use rnic_endpoint::config::{Acknowledge, Config, Mode};
 use rnic_endpoint::device::{Address, CompletionQueue, Device, Error, MemoryRegion, PathOptions, QpOptions, QueuePair};
@@ -18,11 +18,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Which work request a completion is of.
+/// The identifier of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tag {
     pub(super) queue_pair: usize,
-    /// Sends: how many messages are done with it. Receives: the slot.
+    /// Sends: the number of messages that its completion completes. Receives: the slot.
     pub(super) value: u32,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Opens a device at `local`. The faults of the two sides differ by `side`.
+    /// Opens a device at `local`. `side` makes the random faults of the two sides differ.
     pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64) -> Result<End, PerfError> {
         let service = check(setup)?;
         let udp = UdpConfig { source_ports: setup.queue_pairs.clamp(1, 16) as usize, ..UdpConfig::default() };
@@ -81,7 +81,7 @@ impl End {
         Ok(End { device, cq, queue_pairs, region, setup: setup.clone(), faults })
     }
 
-    /// The largest MTU towards `peer`.
+    /// The maximum MTU of the path to `peer`.
     pub(super) fn path_mtu(&self, peer: SocketAddr) -> Result<u32, PerfError> {
         Ok(self.queue_pairs[0].path_mtu(peer)?)
     }
@@ -96,11 +96,13 @@ impl End {
         }
     }
 
-    /// Connects to the other side, whose IP address is that of `peer`.
+    /// Connects to the peer, whose IP address is that of `peer`.
     pub(super) fn connect(&self, peer: SocketAddr, theirs: &Introduction, mtu: u32) -> Result<(), PerfError> {
         let needed = u64::from(self.setup.queue_pairs) * u64::from(self.setup.slots) * u64::from(self.setup.stride);
         if theirs.peers.len() != self.queue_pairs.len() || theirs.memory.len < needed {
-            return Err(PlanError("the other side has other queue pairs or memory than agreed".to_string()).into());
+            return Err(
+                PlanError("the peer has fewer queue pairs or less memory than the plan needs".to_string()).into()
+            );
         }
         let mut addr = peer;
         addr.set_port(theirs.roce_port);
@@ -111,7 +113,7 @@ impl End {
         Ok(())
     }
 
-    /// Where a slot lies, from the beginning of the memory of either side.
+    /// The offset of a slot in the memory of either side.
     pub(super) fn offset(&self, queue_pair: usize, slot: u32) -> usize {
         (queue_pair * self.setup.slots as usize + slot as usize) * self.setup.stride as usize
     }
@@ -120,7 +122,7 @@ impl End {
         Ok(self.region.slice(self.offset(queue_pair, slot), len as usize)?)
     }
 
-    /// Receives that a queue pair has posted.
+    /// The number of receives that each queue pair keeps posted.
     pub(super) fn receives(&self) -> u32 {
         receives(&self.setup)
     }
@@ -131,13 +133,13 @@ impl End {
         Ok(self.queue_pairs[queue_pair].post_recv(Tag::id(queue_pair, slot), &[sge])?)
     }
 
-    /// Takes completions of successful work. Without a progress thread looks at the socket.
+    /// Takes completions; fails with the first failed one. Without a progress thread it makes progress first.
     pub(super) fn poll<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.cq.poll(out)?;
         succeeded(&out[..count])
     }
 
-    /// The same, and sleeps for a while if there are none.
+    /// The same; sleeps for up to 1 ms if there are none.
     pub(super) fn wait<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.cq.wait(out, Time::from_ms(1))?;
         succeeded(&out[..count])
@@ -156,7 +158,7 @@ fn succeeded(completions: &[Completion]) -> Result<&[Completion], PerfError> {
     }
 }
 
-/// Nothing holds an unreliable connection back when receives run out: it has many.
+/// Receives of an unreliable connection, which has no flow control that waits for receives.
 const UNRELIABLE_RECEIVES: u32 = 4_096;
 
 fn receives(setup: &Setup) -> u32 {
@@ -169,23 +171,29 @@ fn receives(setup: &Setup) -> u32 {
     }
 }
 
-/// Whether what the other side asks for is possible.
+/// Checks the limits of a setup, which the client has sent.
 fn check(setup: &Setup) -> Result<Service, PlanError> {
-    let bytes = u64::from(setup.queue_pairs) * u64::from(setup.slots);
-    let bytes = bytes.saturating_mul(u64::from(setup.stride));
-    let possible = (1..=MOST_QUEUE_PAIRS).contains(&setup.queue_pairs)
-        && (1..=MOST_DEPTH).contains(&setup.depth)
-        && (1..=MOST_DEPTH).contains(&setup.slots)
-        && (1..=LONGEST).contains(&setup.stride)
-        && bytes <= MOST_MEMORY;
-    if !possible {
-        return Err(PlanError("so many queue pairs, messages or bytes are not possible".to_string()));
+    let limits = [
+        (setup.queue_pairs, "queue pairs", MAX_QUEUE_PAIRS),
+        (setup.depth, "outstanding messages on a queue pair", MAX_DEPTH),
+        (setup.slots, "slots on a queue pair", MAX_DEPTH),
+        (setup.stride, "bytes in a slot", MAX_SIZE),
+    ];
+    for (count, what, max) in limits {
+        if !(1..=max).contains(&count) {
+            return Err(PlanError(too_many(count.into(), what, max.into())));
+        }
+    }
+    let slots = u64::from(setup.queue_pairs) * u64::from(setup.slots);
+    let bytes = slots.saturating_mul(u64::from(setup.stride));
+    if bytes > MAX_MEMORY {
+        return Err(PlanError(too_many(bytes, "bytes of memory", MAX_MEMORY)));
     }
     match setup.service.as_str() {
         "rc" => Ok(Service::Rc),
         "irn" => Ok(Service::Irn),
         "uc" => Ok(Service::Uc),
-        other => Err(PlanError(format!("there is no service `{other}` here; there are rc, irn and uc"))),
+        other => Err(PlanError(format!("unknown service `{other}`; there are rc, irn and uc"))),
     }
 }
 
@@ -194,7 +202,7 @@ fn lock(faults: &Mutex<FaultCounters>) -> MutexGuard<'_, FaultCounters> {
     faults.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A port with faults whose counters can be seen from outside the device.
+/// A port with faults whose counters can be read while the device owns it.
 struct Watched {
     port: FaultyPort<UdpPort>,
     faults: Arc<Mutex<FaultCounters>>,

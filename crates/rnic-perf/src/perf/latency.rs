@@ -1,4 +1,4 @@
-//! One message at a time, and how long it takes.
+//! Latency: one message at a time.
 
 use super::PerfError;
 use super::control::{Control, Message, unexpected};
@@ -11,11 +11,11 @@ use rnic_transport::Time;
 use rnic_verbs::{Completion, Opcode, SendOp, Service};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// After so long without an answer there will be none: reliable connections fail before.
+/// Timeout of an unreliable connection; reliable connections fail before.
 const GIVE_UP: Time = Time::from_ms(10_000);
-/// Looks at the ball between two at the conversation and the clock.
+/// Polls between two checks of the control connection and the clock.
 const LOOKS: u32 = 256;
-/// The slot from which messages go, and the one into which they come.
+/// The slot from which messages are sent, and the slot into which they are received.
 const OUT: u32 = 0;
 const IN: u32 = 1;
 
@@ -25,7 +25,7 @@ pub(super) struct Ball<'a> {
     pub(super) memory: RemoteMemory,
     pub(super) size: u32,
     pub(super) stop: &'a AtomicBool,
-    /// Whether its arrival shows in the last byte, else in a completion.
+    /// Whether the receiver polls the last byte of the message; else it waits for a completion.
     by_byte: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Ball<'a> {
         Ball { end, memory, size, stop, by_byte }
     }
 
-    /// Sends it for the `turn`-th time, from 1 on.
+    /// Sends the message for the `turn`-th time, from 1 on.
     fn throw(&self, turn: u64) -> Result<(), PerfError> {
         let last = self.end.offset(0, OUT) + self.size as usize - 1;
         self.end.region.with_mut(|bytes| bytes[last] = turn as u8);
@@ -50,7 +50,7 @@ impl<'a> Ball<'a> {
         Ok(self.end.queue_pairs[0].post(Tag::id(0, 1), op, &[self.end.sge(0, OUT, self.size)?])?)
     }
 
-    /// Looks once whether it came for the `turn`-th time.
+    /// Checks once whether the message has arrived for the `turn`-th time.
     fn look(&self, turn: u64) -> Result<bool, PerfError> {
         let mut out = [Completion::BLANK; 8];
         let completions = if self.end.setup.polled { self.end.poll(&mut out)? } else { self.end.wait(&mut out)? };
@@ -66,7 +66,7 @@ impl<'a> Ball<'a> {
         Ok(came.is_some())
     }
 
-    /// Waits for it to come for the `turn`-th time; `heed` is asked now and then whether to go on.
+    /// Waits until the message arrives for the `turn`-th time; `heed` decides now and then whether to go on.
     fn catch(&self, turn: u64, heed: &mut impl FnMut() -> Result<bool, PerfError>) -> Result<bool, PerfError> {
         loop {
             for _ in 0..if self.end.setup.polled { LOOKS } else { 1 } {
@@ -88,7 +88,7 @@ fn is_receive(completion: &Completion) -> bool {
     matches!(completion.opcode, Opcode::Recv | Opcode::RecvWithImmediate)
 }
 
-/// The client's side: the time of each turn.
+/// The client's side: returns the time of each round trip.
 pub(super) fn measure(ball: &Ball<'_>, control: &Control, amount: Amount) -> Result<Vec<Time>, PerfError> {
     let clock = Clock::start();
     let mut times = Vec::new();
@@ -121,7 +121,7 @@ pub(super) fn measure(ball: &Ball<'_>, control: &Control, amount: Amount) -> Res
     Ok(times)
 }
 
-/// A Read or an atomic operation, and its completion.
+/// Posts a Read or an atomic operation and waits for its completion.
 fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, PerfError>) -> Result<(), PerfError> {
     let RemoteMemory { addr, rkey, .. } = ball.memory;
     let op = match ball.end.setup.op {
@@ -145,7 +145,7 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
     }
 }
 
-/// The server's side: sends the ball back until the client has enough.
+/// The server's side: sends each message back until the client ends the measurement.
 pub(super) fn attend(ball: &Ball<'_>, control: &Control) -> Result<(), PerfError> {
     let mut heed = || match control.heard()? {
         None => Ok(true),

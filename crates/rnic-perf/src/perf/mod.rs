@@ -1,18 +1,18 @@
 //! Bandwidth and latency between two hosts, in the manner of perftest.
 //!
-//! One host runs [`serve`], the other [`run`] with a [`Plan`]. They talk over TCP; the server learns everything from
-//! the client. A measurement ends in a [`Report`].
+//! One host runs [`serve`], the other [`run`] with a [`Plan`]. The client sends the plan to the server over TCP. A measurement ends in a
+//! [`Report`].
 //!
 //! | operation | bandwidth | latency |
 //! |---|---|---|
-//! | Write | completions at the client | half a round trip; each side waits for the last byte of the other's Write, where it is surely placed last (one packet, or RC, with polled progress), else the Writes carry immediate data |
+//! | Write | completions at the client | half a round trip; each side polls the last byte of the other's Write if that is placed last (one packet, or RC, with polled progress); else the Writes carry immediate data |
 //! | Send | completions at the client | half a round trip |
 //! | Read, atomics | completions at the client | a round trip |
 //!
 //! [`run_perftest`] measures with a program of perftest on the other side.
 //!
-//! With [`Plan::verify`] message `i` of a queue pair carries bytes that follow from a seed, the queue pair and `i`, and
-//! whoever they arrive at compares every one of them. An atomic operation must bring back what the one before left.
+//! With [`Plan::verify`] the bytes of message `i` of a queue pair are derived from a seed, the queue pair and `i`, and the receiver compares
+//! every byte. The response to an atomic operation must be the value that the previous one stored.
 
 mod bandwidth;
 mod client;
@@ -40,46 +40,46 @@ use rnic_verbs::Status;
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
-    /// What was asked for is not possible.
+    /// The plan cannot be carried out.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The conversation with the other side.
+    /// The exchange with the peer failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// The other side cannot do what it is asked to, and says why.
-    #[error("the other side says: {0}")]
+    /// The peer refuses the plan, for this reason.
+    #[error("the peer refuses: {0}")]
     Refused(String),
-    /// The device.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] Error),
-    /// A message did not get through.
+    /// A work request failed.
     #[error("queue pair {queue_pair} failed: {}", describe(*.status))]
     Failed {
-        /// Which one, from 0.
+        /// Index of the queue pair, from 0.
         queue_pair: usize,
-        /// How its work request ended.
+        /// How the work request ended.
         status: Status,
     },
-    /// Nothing comes back.
-    #[error("nothing came back for {seconds} s; on an unreliable connection a lost message is lost")]
+    /// No response.
+    #[error("no response for {seconds} s; an unreliable connection does not retransmit a lost message")]
     Lost {
-        /// How long it was waited for.
+        /// The timeout in seconds.
         seconds: u64,
     },
-    /// Somebody wants it to end.
+    /// The measurement was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
 fn describe(status: Status) -> &'static str {
     match status {
-        Status::TransportRetryExceeded => "the other side did not answer as often as it was asked",
-        Status::RnrRetryExceeded => "the other side had no receive as often as it was asked",
-        Status::RemoteAccess => "the other side's memory does not admit it",
-        Status::RemoteInvalidRequest => "the other side found the request invalid",
-        Status::RemoteOperation => "the other side could not carry it out",
-        Status::WorkRequestFlushed => "the connection is in error",
-        Status::BadResponse => "the answer does not fit the question",
-        _ => "it was refused here",
+        Status::TransportRetryExceeded => "no response after all retries; does a firewall drop the UDP port?",
+        Status::RnrRetryExceeded => "the peer had no receive posted, after all retries",
+        Status::RemoteAccess => "the peer's memory does not admit the access",
+        Status::RemoteInvalidRequest => "the peer found the request invalid",
+        Status::RemoteOperation => "the peer could not carry out the request",
+        Status::WorkRequestFlushed => "the queue pair is in the error state",
+        Status::BadResponse => "the response does not match the request",
+        _ => "the local device refused the request",
     }
 }

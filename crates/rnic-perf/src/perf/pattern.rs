@@ -1,9 +1,9 @@
-//! Bytes that follow from a seed, a queue pair and a message's number, so that whoever gets them can tell whether they are right.
+//! Payload bytes derived from a seed, a queue pair and the number of a message, so that the receiver can verify them.
 
 /// The bytes of a message.
 ///
-/// Eight bytes at a time: an arithmetic progression that no other message shares and no other place in this one, so that bytes of
-/// another message or at another place are wrong ones. It is written and compared as fast as memory is.
+/// Each eight bytes are an element of an arithmetic progression that differs for each message, so that bytes of another message or another
+/// offset are wrong. Writing and comparing them is as fast as memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern(u64);
 
@@ -39,7 +39,7 @@ impl Pattern {
         }
     }
 
-    /// How many of these bytes are wrong.
+    /// The number of wrong bytes among these.
     pub(super) fn wrong(self, bytes: &[u8]) -> u64 {
         let differs = |chunk: &[u8], word: [u8; 8]| chunk.iter().zip(word).filter(|(a, b)| **a != *b).count() as u64;
         bytes
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wrong_byte_is_seen() {
+    fn every_wrong_byte_is_counted() {
         let mut bytes = [0; 1_003];
         let pattern = Pattern::new(7, 3, 11);
         pattern.fill(&mut bytes);
@@ -66,7 +66,7 @@ mod tests {
             assert_eq!(pattern.wrong(&damaged), 1, "{at}");
         }
         bytes.copy_within(16..32, 0);
-        assert!(pattern.wrong(&bytes) > 8, "bytes of another place pass");
+        assert!(pattern.wrong(&bytes) > 8, "bytes of another offset pass");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A measurement with a program of perftest on the other side.
+//! A measurement with a perftest program as the peer.
 
 use super::counters::{counts, difference};
 use super::plan::FaultPlan;
@@ -11,11 +11,11 @@ use rnic_endpoint::port::FaultCounters;
 use rnic_verbs::Service;
 use std::net::TcpStream;
 
-/// Measures over `device` with the program of perftest at the other end of `stream`. The report has the counters of this side alone. A
-/// server's bandwidth of Writes, Reads and atomics is what the client has measured and told; their latency, of Writes excepted, is not told.
+/// Measures over `device` with the perftest program at the other end of `stream`. The report has the counters of this side only. A server
+/// gets the bandwidth of Writes, Reads and atomics from the client; it does not learn their latency, except that of Writes.
 ///
 /// # Errors
-/// As [`Session::start`] and what follows it.
+/// As [`Session::start`], [`Session::traffic`] and [`Session::finish`].
 pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpStream) -> Result<Report, Error> {
     let mut session = Session::start(device, options, role, stream)?;
     let ours = device.local_addr();

@@ -1,4 +1,4 @@
-//! What to measure.
+//! The plan of a measurement.
 
 use super::PerfError;
 use crate::Op;
@@ -10,41 +10,41 @@ use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::{Congestion, Service};
 use serde::{Deserialize, Serialize};
 
-/// TCP port of the conversation, the one of perftest.
+/// Default TCP port of the control connection, the same as perftest's.
 pub const DEFAULT_PORT: u16 = 18_515;
 
-/// Sizes of `--all`, as in perftest: powers of two from 2 B to 8 MiB.
+/// Exponents of the sizes of `--all`, as in perftest: powers of two from 2 B to 8 MiB.
 pub const SIZES: std::ops::RangeInclusive<u32> = 1..=23;
 
-/// How long a measurement takes.
+/// How many messages a measurement sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
-    /// So many messages on each queue pair.
+    /// This number on each queue pair.
     Messages(u64),
-    /// As many as go in this time.
+    /// As many as possible in this time.
     Duration(Time),
 }
 
-/// Faults on what either side receives: of each hundred packets so many, on average.
+/// Fault injection into the packets that either side receives, in percent.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
-    /// Lost.
+    /// Packets lost.
     pub loss: f64,
-    /// Delivered after later ones.
+    /// Packets delivered after later ones.
     pub reorder: f64,
-    /// Delivered twice.
+    /// Packets delivered twice.
     pub duplicate: f64,
-    /// Delivered with a bit flipped.
+    /// Packets delivered with one bit flipped.
     pub corrupt: f64,
-    /// What happens to which packet follows from it.
+    /// Seed of the random numbers that pick the packets.
     pub seed: u64,
 }
 
 impl FaultPlan {
-    /// A reordered packet is overtaken by up to so many.
+    /// Maximum number of later packets that pass a reordered one.
     const DEPTH: u32 = 16;
 
-    /// Whether nothing goes wrong.
+    /// Whether there are no faults.
     pub fn is_none(&self) -> bool {
         [self.loss, self.reorder, self.duplicate, self.corrupt] == [0.0; 4]
     }
@@ -52,7 +52,7 @@ impl FaultPlan {
     pub(super) fn faults(&self) -> Result<Faults, PlanError> {
         let percent = |name, value: f64| {
             Probability::new(value / 100.0)
-                .map_err(|_| PlanError(format!("{name} is {value}; it is a percentage, 0 to 100")))
+                .map_err(|_| PlanError(format!("{name} is {value}; it must be a percentage, 0 to 100")))
         };
         Ok(Faults {
             loss: percent("loss", self.loss)?,
@@ -70,40 +70,50 @@ impl FaultPlan {
 #[error("{0}")]
 pub struct PlanError(pub(super) String);
 
-/// What to measure, and how.
+/// The plan of a measurement: what the client and the server do.
+///
+/// ```
+/// use rnic_perf::{FaultPlan, Op, Plan};
+///
+/// let faults = FaultPlan { loss: 1.0, ..FaultPlan::default() };
+/// let plan = Plan { op: Op::Read, sizes: vec![65_536], verify: true, faults, ..Plan::default() };
+/// assert!(plan.check().is_ok());
+/// let too_many = Plan { queue_pairs: 70_000, ..Plan::default() };
+/// assert_eq!(too_many.check().unwrap_err().to_string(), "70000 queue pairs are too many: at most 1024");
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// Operation.
     pub op: Op,
-    /// One message at a time, and how long it takes; else as many as go.
+    /// Measure latency, one message at a time; else bandwidth.
     pub latency: bool,
-    /// Bytes of a message; a measurement for each.
+    /// Sizes of messages in bytes, 1 to 2^30, with a measurement for each.
     pub sizes: Vec<u32>,
-    /// How long each measurement takes.
+    /// How many messages each measurement sends.
     pub amount: Amount,
-    /// Queue pairs.
+    /// Queue pairs, 1 to 1024.
     pub queue_pairs: u32,
-    /// Messages outstanding on each.
+    /// Messages outstanding on each queue pair, 1 to 16384.
     pub depth: u32,
-    /// Payload bytes of a full packet; `None`: what the path carries.
+    /// Path MTU in payload bytes; `None`: the maximum of the path.
     pub mtu: Option<u32>,
-    /// Service.
+    /// Transport service.
     pub service: Service,
     /// Congestion control by name.
     pub congestion: String,
-    /// Its parameters, those that are not to be the default.
+    /// Parameters of the congestion control that differ from the default: name and value.
     pub settings: Vec<(String, String)>,
     /// Rate of the link, at which rate-based congestion control begins; `None`: the device's default.
     pub line_rate: Option<BitRate>,
-    /// Most packets in flight on each queue pair; `None`: the device's default.
+    /// Maximum packets in flight on each queue pair; `None`: the device's default.
     pub in_flight: Option<u32>,
-    /// Check every byte.
+    /// Compare every received byte.
     pub verify: bool,
     /// Faults on both sides.
     pub faults: FaultPlan,
-    /// Who moves packets, on both sides.
+    /// Which thread moves packets, on both sides.
     pub mode: Mode,
-    /// UDP port of the client's device, if not RoCE's own.
+    /// UDP port of the client's device; 0 for any free one.
     pub roce_port: u16,
 }
 
@@ -130,45 +140,55 @@ impl Default for Plan {
     }
 }
 
-/// Most queue pairs.
-pub(super) const MOST_QUEUE_PAIRS: u32 = 1_024;
-/// Most messages outstanding on a queue pair.
-pub(super) const MOST_DEPTH: u32 = 16_384;
-/// Longest message.
-pub(super) const LONGEST: u32 = 1 << 30;
-/// Most bytes of memory on each side.
-pub(super) const MOST_MEMORY: u64 = 2 << 30;
-/// With verification, slots take no more than this, unless one message does.
+/// Maximum queue pairs.
+pub(super) const MAX_QUEUE_PAIRS: u32 = 1_024;
+/// Maximum messages outstanding on a queue pair.
+pub(super) const MAX_DEPTH: u32 = 16_384;
+/// Maximum bytes of a message.
+pub(super) const MAX_SIZE: u32 = 1 << 30;
+/// Maximum bytes of memory on each side.
+pub(super) const MAX_MEMORY: u64 = 2 << 30;
+/// Maximum bytes of slots with verification, unless one message is larger.
 const SLOT_MEMORY: u64 = 128 << 20;
 
+/// The error for more than `max` objects; 0 of them are too few.
+pub(super) fn too_many(count: u64, what: &str, max: u64) -> String {
+    match count {
+        0 => format!("0 {what} are too few: at least 1"),
+        _ => format!("{count} {what} are too many: at most {max}"),
+    }
+}
+
 impl Plan {
-    /// Whether the plan can be carried out.
+    /// Checks whether the plan can be carried out.
     ///
     /// # Errors
-    /// One sentence for the first thing that cannot.
+    /// [`PerfError::Plan`] with the first option that cannot.
     pub fn check(&self) -> Result<(), PerfError> {
         let wrong = |why: String| Err(PlanError(why).into());
-        if self.sizes.is_empty() || self.sizes.iter().any(|size| !(1..=LONGEST).contains(size)) {
-            return wrong("a size is 1 B to 1 GiB".to_string());
+        if self.sizes.is_empty() || self.sizes.iter().any(|size| !(1..=MAX_SIZE).contains(size)) {
+            return wrong("a size must be 1 B to 1 GiB".to_string());
         }
         if self.op.is_atomic() && self.sizes != [8] {
             return wrong(format!("{} works on 8 bytes; leave out the size", self.op.name()));
         }
-        if !(1..=MOST_QUEUE_PAIRS).contains(&self.queue_pairs) {
-            return wrong(format!("{} queue pairs; possible is 1 to {MOST_QUEUE_PAIRS}", self.queue_pairs));
+        if !(1..=MAX_QUEUE_PAIRS).contains(&self.queue_pairs) {
+            return wrong(too_many(self.queue_pairs.into(), "queue pairs", MAX_QUEUE_PAIRS.into()));
         }
         if self.latency && self.queue_pairs > 1 {
-            return wrong("latency is measured on one queue pair".to_string());
+            return wrong("latency is measured on one queue pair; leave out one of the two options".to_string());
         }
         if self.latency && self.verify {
             return wrong("verification goes with bandwidth; leave out one of the two".to_string());
         }
-        if !(1..=MOST_DEPTH).contains(&self.depth) {
-            return wrong(format!("a depth of {}; possible is 1 to {MOST_DEPTH}", self.depth));
+        if !(1..=MAX_DEPTH).contains(&self.depth) {
+            return wrong(too_many(self.depth.into(), "outstanding messages on a queue pair", MAX_DEPTH.into()));
         }
         match self.amount {
-            Amount::Messages(0) => return wrong("0 messages are no measurement".to_string()),
-            Amount::Duration(time) if time == Time::ZERO => return wrong("0 s are no measurement".to_string()),
+            Amount::Messages(0) => return wrong("a measurement needs at least 1 message".to_string()),
+            Amount::Duration(time) if time == Time::ZERO => {
+                return wrong("a measurement needs more than 0 s".to_string());
+            }
             _ => {}
         }
         if self.service == Service::Uc {
@@ -177,13 +197,14 @@ impl Plan {
             }
             if self.verify {
                 return wrong(
-                    "an unreliable connection (uc) may lose messages, so that there is nothing to verify".to_string(),
+                    "an unreliable connection (uc) may lose messages, so that they cannot be verified; use rc or irn"
+                        .to_string(),
                 );
             }
         }
-        if self.memory() > MOST_MEMORY {
+        if self.memory() > MAX_MEMORY {
             return wrong(format!(
-                "{} queue pairs with messages of {} bytes need more than 2 GiB of memory",
+                "{} queue pairs with messages of {} bytes need more than 2 GiB of memory; use fewer or smaller ones",
                 self.queue_pairs,
                 self.longest()
             ));
@@ -197,12 +218,12 @@ impl Plan {
         self.sizes.iter().copied().max().unwrap_or(1)
     }
 
-    /// Bytes from one message's place in memory to the next.
+    /// Bytes from one slot to the next.
     pub(super) fn stride(&self) -> u32 {
         self.longest().next_multiple_of(64)
     }
 
-    /// Places for messages on each queue pair: one for all, or one for each that is outstanding.
+    /// Slots of memory for messages on each queue pair: one for all, or with verification one for each outstanding message.
     pub(super) fn slots(&self) -> u32 {
         if self.latency {
             return 2;
@@ -210,8 +231,8 @@ impl Plan {
         if !self.verify {
             return 1;
         }
-        let most = SLOT_MEMORY / u64::from(self.stride()) / u64::from(self.queue_pairs);
-        (self.depth).min(most.max(1) as u32)
+        let fitting = SLOT_MEMORY / u64::from(self.stride()) / u64::from(self.queue_pairs);
+        (self.depth).min(fitting.max(1) as u32)
     }
 
     fn memory(&self) -> u64 {
@@ -286,10 +307,10 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_cannot_be_are_refused_in_a_sentence() {
+    fn impossible_plans_are_refused_with_a_sentence() {
         assert!(Plan::default().check().is_ok());
         assert_eq!(refusal(|plan| plan.op = Op::FetchAdd), "fetch-add works on 8 bytes; leave out the size");
-        assert_eq!(refusal(|plan| plan.faults.loss = 101.0), "loss is 101; it is a percentage, 0 to 100");
+        assert_eq!(refusal(|plan| plan.faults.loss = 101.0), "loss is 101; it must be a percentage, 0 to 100");
         assert!(
             refusal(|plan| plan.congestion = "bbr".to_string())
                 .starts_with("unknown congestion control `bbr`; there are: none, dcqcn")

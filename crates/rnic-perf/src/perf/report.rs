@@ -1,4 +1,4 @@
-//! What came out.
+//! The report of a measurement.
 
 use super::counters::Counts;
 use super::plan::{FaultPlan, Plan};
@@ -11,19 +11,19 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 
-/// CPU time that the process has used, in the program and in the system.
+/// CPU time of the process, in user and kernel mode.
 pub(super) fn process_cpu_time() -> Time {
     // Linux has this clock, so that a reading cannot fail.
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     time.map_or(Time::ZERO, |time| Time::from_ns(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64))
 }
 
-/// How long a message took: the times of all, summarised. Microseconds.
+/// Statistics of the latencies of all messages, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Shortest.
+    /// Minimum.
     pub min: f64,
-    /// Longest.
+    /// Maximum.
     pub max: f64,
     /// Median.
     pub typical: f64,
@@ -31,19 +31,19 @@ pub struct Latencies {
     pub average: f64,
     /// Standard deviation.
     pub deviation: f64,
-    /// Not exceeded by 99 % of the messages.
+    /// 99th percentile.
     pub percentile_99: f64,
-    /// Not exceeded by 99.9 % of the messages.
+    /// 99.9th percentile.
     pub percentile_99_9: f64,
 }
 
 impl Latencies {
-    /// Of these times, each divided by `parts`; `None` if there are none.
+    /// Statistics of these times, each divided by `parts`; `None` if there are none.
     pub fn new(mut times: Vec<Time>, parts: f64) -> Option<Latencies> {
         times.sort_unstable();
         let last = times.len().checked_sub(1)?;
         let us = |time: &Time| time.as_us() / parts;
-        // The smallest time that is not exceeded by the fraction, as perftest has it.
+        // The smallest time that the fraction does not exceed, as in perftest.
         let quantile =
             |fraction: f64| us(&times[((times.len() as f64 * fraction).ceil() as usize).clamp(1, last + 1) - 1]);
         let average = times.iter().map(us).sum::<f64>() / times.len() as f64;
@@ -60,12 +60,12 @@ impl Latencies {
     }
 }
 
-/// What verification saw.
+/// Result of a verification.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Verified {
     /// Bytes compared.
     pub bytes: u64,
-    /// Those that were wrong.
+    /// Bytes that were wrong.
     pub wrong: u64,
 }
 
@@ -76,12 +76,12 @@ impl AddAssign for Verified {
     }
 }
 
-/// What a side counted during a measurement.
+/// Counters of one side during a measurement.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Side {
-    /// CPU time of its process in seconds, in the program and in the system.
+    /// CPU time of the process in seconds, in user and kernel mode.
     pub cpu_seconds: f64,
-    /// Its counters.
+    /// Counters by name.
     pub counts: Counts,
 }
 
@@ -90,70 +90,70 @@ impl Side {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Packets dropped, by reasons that recovery does not explain.
+    /// Packets dropped for reasons other than loss recovery.
     fn dropped(&self) -> u64 {
         let reasons = ["malformed", "unknown_qp", "wrong_peer", "partition", "opcode", "state", "length"];
         reasons.iter().map(|why| self.count(&format!("dropped_{why}"))).sum()
     }
 }
 
-/// A measurement.
+/// The result of one measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Bytes of a message.
     pub bytes: u32,
     /// Messages sent on all queue pairs.
     pub messages: u64,
-    /// Those that arrived; fewer only on an unreliable connection.
+    /// Messages that arrived; fewer than sent only on an unreliable connection.
     pub arrived: u64,
-    /// Time in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Payload, each byte counted once.
+    /// Payload bytes per second, retransmissions not counted.
     pub bytes_per_second: f64,
-    /// The most over at least 10 ms.
+    /// Maximum payload bytes per second over at least 10 ms.
     pub peak_bytes_per_second: f64,
-    /// Messages.
+    /// Messages per second.
     pub messages_per_second: f64,
-    /// Of one message; nothing for bandwidth, and for a server that only answers perftest.
+    /// Latencies of messages; `None` for bandwidth, and for a server of perftest that only responds.
     pub latency: Option<Latencies>,
-    /// What verification saw.
+    /// Result of the verification, if the plan has one.
     pub verified: Option<Verified>,
-    /// The client; nothing if it is one of perftest's programs, which do not tell.
+    /// Counters of the client; `None` if it is a perftest program, which does not send them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Side>,
-    /// The server; likewise.
+    /// Counters of the server; `None` likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Side>,
 }
 
-/// Results and what they are of.
+/// The results of a plan.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Version of this document's form.
+    /// Version of the format of this document.
     pub rnic_perf: u32,
     /// Operation.
     pub op: Op,
-    /// One message at a time.
+    /// Whether latency was measured; else bandwidth.
     pub latency: bool,
-    /// Service.
+    /// Transport service: `rc`, `irn` or `uc`.
     pub service: &'static str,
-    /// Payload bytes of a full packet.
+    /// Path MTU in payload bytes.
     pub mtu: u32,
     /// Queue pairs.
     pub queue_pairs: u32,
-    /// Messages outstanding on each.
+    /// Messages outstanding on each queue pair.
     pub depth: u32,
     /// Congestion control.
     pub congestion: String,
-    /// Who moves packets.
+    /// Which thread moves packets: `thread` or `polled`.
     pub progress: &'static str,
-    /// The client's device.
+    /// Address of the client's device.
     pub client: SocketAddr,
-    /// The server's device.
+    /// Address of the server's device.
     pub server: SocketAddr,
-    /// Faults on both sides, in percent.
+    /// Faults injected on both sides.
     pub faults: FaultPlan,
-    /// A measurement for each size.
+    /// One result for each size.
     pub rows: Vec<Row>,
 }
 
@@ -186,15 +186,15 @@ impl Report {
         }
     }
 
-    /// Whether every byte that was compared was right.
+    /// Whether every compared byte was right.
     pub fn is_right(&self) -> bool {
         self.rows.iter().all(|row| row.verified.is_none_or(|verified| verified.wrong == 0))
     }
 
-    /// What is measured, and the names of the columns.
+    /// Writes the head of the table: the plan, and the names of the columns.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write_head(&self, out: &mut dyn Write, unit: Unit) -> io::Result<()> {
         let what = if self.latency { "latency" } else { "bandwidth" };
         writeln!(out, " {} {what}, {}, {} to {}", self.op.name(), self.service, self.client, self.server)?;
@@ -237,10 +237,10 @@ impl Report {
         writeln!(out, " {:<10} {:<14} {peak:<18} {average:<20} MsgRate[Mpps]", "#bytes", "#iterations")
     }
 
-    /// A measurement, what recovery did in it, what verification saw and what it cost.
+    /// Writes one result: the measurement, the verification, counters of loss recovery and congestion control, and CPU time.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write_row(&self, row: &Row, out: &mut dyn Write, unit: Unit) -> io::Result<()> {
         if let Some(latency) = &row.latency {
             writeln!(

@@ -1,4 +1,4 @@
-//! The side that serves.
+//! The server: takes part in the measurements of clients.
 
 use super::control::{Control, Message, Setup, greet, hear, refuse, unexpected};
 use super::counters::difference;
@@ -15,32 +15,32 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a server serves.
+/// Options of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServeOptions {
-    /// UDP port of its device.
+    /// UDP port of the server's device; 0 for any free one.
     pub roce_port: u16,
-    /// It ends after one client.
+    /// Return after one client.
     pub once: bool,
 }
 
-/// What happened to a client.
+/// The result of serving a client.
 #[derive(Debug)]
 pub struct Served {
-    /// The client.
+    /// The TCP address of the client.
     pub peer: SocketAddr,
-    /// How it went: sizes measured.
+    /// The number of measurements, one for each size, or the error that ended them.
     pub result: Result<u32, PerfError>,
 }
 
-/// How often to look whether to stop, in milliseconds.
+/// Interval at which the server checks `stop`, in milliseconds.
 const LOOK: u8 = 100;
 
-/// Serves one client after another until `stop` is set, or with [`ServeOptions::once`] one. A client that fails does not end it:
-/// `report` gets what became of each.
+/// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. `report` gets the result of each client; an
+/// error of one client does not end the server.
 ///
 /// # Errors
-/// Those of the listener.
+/// Errors of the listener.
 pub fn serve(
     listener: &TcpListener, options: ServeOptions, stop: &AtomicBool, mut report: impl FnMut(Served),
 ) -> io::Result<()> {
@@ -54,7 +54,7 @@ pub fn serve(
     Ok(())
 }
 
-/// The next client; `None` when it is time to stop.
+/// The next client; `None` when `stop` is set.
 fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     listener.set_nonblocking(true)?;
     loop {
@@ -63,7 +63,7 @@ fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpSt
         }
         match listener.accept() {
             Ok(client) => return Ok(Some(client)),
-            // Nobody is there, or nobody any more.
+            // There is no client, or it has closed its connection already.
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -78,7 +78,7 @@ fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpSt
 fn serve_client(stream: TcpStream, options: ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {
     let mut channel = Channel::over(stream)?;
     greet(&mut channel)?;
-    // What goes wrong the client shall know, if it still listens.
+    // Tell the client why serving it failed, if it is still connected.
     let mut speaker = channel.speaker()?;
     let result = converse(channel, options, stop);
     if let Err(error) = &result {
@@ -97,7 +97,7 @@ fn converse(mut channel: Channel, options: ServeOptions, stop: &AtomicBool) -> R
     let end = open(channel.local_addr(), options.roce_port, &setup)?;
     let own = end.path_mtu(peer)?;
     if mtu_fixed && own < client.mtu {
-        let why = format!("an MTU of {} does not fit: the path to {} carries at most {own}", client.mtu, peer.ip());
+        let why = format!("an MTU of {} is too large: the path to {} carries at most {own}", client.mtu, peer.ip());
         return Err(super::PlanError(why).into());
     }
     let mtu = own.min(client.mtu);
@@ -121,7 +121,7 @@ fn converse(mut channel: Channel, options: ServeOptions, stop: &AtomicBool) -> R
     result
 }
 
-/// One measurement after another, until the client hangs up; returns how many.
+/// Serves one measurement after another until the client closes the connection; returns how many.
 fn attend(
     end: &End, control: &mut Control, memory: RemoteMemory, mtu: u32, stop: &AtomicBool,
 ) -> Result<u32, PerfError> {
@@ -154,7 +154,7 @@ fn open(local: SocketAddr, roce_port: u16, setup: &Setup) -> Result<End, PerfErr
     End::open(local, setup, 1)
 }
 
-/// The client's next word, however long that takes; `None` when it hangs up between two measurements, which is how it ends.
+/// The client's next message, without a timeout; `None` when the client closes the connection between two measurements: it has finished.
 fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<Message>, PerfError> {
     loop {
         match control.heard() {
@@ -166,7 +166,7 @@ fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<
         if stop.load(Ordering::Relaxed) {
             return Err(PerfError::Interrupted);
         }
-        // Answers may be lost: they are asked for again.
+        // The last ACKs may be lost: the client retransmits then.
         device.wait(Time::from_ms(10))?;
     }
 }

@@ -1,4 +1,4 @@
-//! The side that sends and measures.
+//! The client: sends and measures.
 
 use super::control::{Control, RawError, field};
 use super::{Case, Mode, RoundTrips, Throughput};
@@ -9,18 +9,18 @@ use rnic_transport::Time;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-/// The receiver tells what arrived so many times per window.
-const ANSWERS_PER_WINDOW: u64 = 4;
-/// Most datagrams on the way where there is a window: the kernel charges a short one far more than its bytes.
-const MOST_ON_THE_WAY: u64 = 4_096;
-/// After so long without an answer, what is on the way counts as lost.
-const GIVE_UP: Time = Time::from_ms(100);
+/// The receiver reports the bytes received so many times per window.
+const REPORTS_PER_WINDOW: u64 = 4;
+/// Maximum datagrams in flight with a window: the kernel charges a short datagram far more than its bytes.
+const MAX_IN_FLIGHT: u64 = 4_096;
+/// After so long without a report, the datagrams in flight count as lost.
+const TIMEOUT: Time = Time::from_ms(100);
 
 /// Sends datagrams to a host that runs [`super::serve`].
 ///
 /// # Errors
 ///
-/// The host does not answer, datagrams are longer than the path carries, or none arrives.
+/// The host does not accept the connection, datagrams are longer than the path carries, or none arrives.
 pub fn throughput(server: SocketAddr, case: &Case) -> Result<Throughput, RawError> {
     let mut control = Control::connect(server)?;
     let mut port = open(&control, case.mode)?;
@@ -28,8 +28,8 @@ pub fn throughput(server: SocketAddr, case: &Case) -> Result<Throughput, RawErro
     if case.size > longest {
         return Err(SendError::TooLong { length: case.size, destination: server }.into());
     }
-    let window = case.window.map(|window| window.min(MOST_ON_THE_WAY * case.size as u64));
-    let every = window.map_or(0, |window| (window / ANSWERS_PER_WINDOW).max(1));
+    let window = case.window.map(|window| window.min(MAX_IN_FLIGHT * case.size as u64));
+    let every = window.map_or(0, |window| (window / REPORTS_PER_WINDOW).max(1));
     let own = port.local_addr();
     control.say(&format!("throughput mode={} every={every} port={}", case.mode, own.port()))?;
     let destination = ready(&mut control)?;
@@ -63,13 +63,13 @@ fn open(control: &Control, mode: Mode) -> Result<UdpPort, RawError> {
     Ok(UdpPort::bind(SocketAddr::new(control.local.ip(), 0), &mode.config())?)
 }
 
-/// The address at which the other side's port receives.
+/// The address at which the peer's port receives.
 fn ready(control: &mut Control) -> Result<SocketAddr, RawError> {
-    let answer = control.hear()?;
-    Ok(SocketAddr::new(control.peer.ip(), field(&answer, "port")?))
+    let reply = control.hear()?;
+    Ok(SocketAddr::new(control.peer.ip(), field(&reply, "port")?))
 }
 
-/// Sends for as long as the case says; returns the number of datagrams.
+/// Sends for the duration of the case; returns the number of datagrams.
 fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option<u64>) -> Result<u64, RawError> {
     let clock = Clock::start();
     let data = vec![0; port.limits().bytes];
@@ -83,15 +83,15 @@ fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option
         }
         let limits = port.limits();
         let bytes = (limits.bytes / segment.max(1)).clamp(1, limits.segments) * segment;
-        let on_the_way = sent * segment as u64 - arrived;
-        if window.is_some_and(|window| on_the_way > 0 && on_the_way + bytes as u64 > window) {
-            if let Some(total) = answer(port)? {
+        let in_flight = sent * segment as u64 - arrived;
+        if window.is_some_and(|window| in_flight > 0 && in_flight + bytes as u64 > window) {
+            if let Some(total) = report(port)? {
                 (arrived, heard) = (total.max(arrived), now);
                 idle.worked(now);
-            } else if now.saturating_sub(heard) > GIVE_UP {
+            } else if now.saturating_sub(heard) > TIMEOUT {
                 (arrived, heard) = (sent * segment as u64, now);
             } else {
-                idle.rest(port, now, Interest::Arrival, Some(heard + GIVE_UP)).map_err(RawError::Port)?;
+                idle.rest(port, now, Interest::Arrival, Some(heard + TIMEOUT)).map_err(RawError::Port)?;
             }
             continue;
         }
@@ -104,14 +104,14 @@ fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option
     }
 }
 
-/// The number of bytes that the receiver last said arrived.
-fn answer(port: &mut UdpPort) -> Result<Option<u64>, RawError> {
+/// The number of received bytes in the receiver's latest report.
+fn report(port: &mut UdpPort) -> Result<Option<u64>, RawError> {
     let arrival = port.receive().map_err(RawError::Port)?;
     let last = arrival.and_then(|arrival| arrival.segments().last());
     Ok(last.and_then(|datagram| Some(u64::from_be_bytes(datagram.try_into().ok()?))))
 }
 
-/// Sends `count` datagrams of `size` bytes, each when the one before came back from a host that runs [`super::serve`].
+/// Sends `count` datagrams of `size` bytes to a host that runs [`super::serve`], each when the one before has returned.
 ///
 /// # Errors
 ///
@@ -140,7 +140,7 @@ pub fn round_trips(server: SocketAddr, size: usize, count: u32) -> Result<RoundT
     Ok(trips)
 }
 
-/// Sends a datagram and waits for the same to come back; `None` if it does not.
+/// Sends a datagram and waits until it returns; `None` if it does not.
 fn round_trip(
     port: &mut UdpPort, destination: SocketAddr, data: &[u8], clock: &Clock,
 ) -> Result<Option<Time>, RawError> {
@@ -154,7 +154,7 @@ fn round_trip(
         if back {
             return Ok(Some(spent));
         }
-        if spent > GIVE_UP {
+        if spent > TIMEOUT {
             return Ok(None);
         }
         std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! The conversation over TCP: one line each way.
+//! The control messages over TCP: one line each way.
 
 use rnic_endpoint::port::{BindError, SendError};
 use socket2::{SockRef, TcpKeepalive};
@@ -7,27 +7,27 @@ use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Longest line of the conversation.
-const LONGEST_LINE: u64 = 256;
-/// How long to wait for the other side to say something that it says at once.
+/// Maximum bytes of a line.
+const MAX_LINE: u64 = 256;
+/// Timeout for a message that the peer sends without delay.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
-    /// The connection between the two.
+    /// The TCP connection failed.
     #[error("the connection to {peer} failed: {error}")]
     Connection {
-        /// The other side.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// The other side said something else than expected.
-    #[error("the other side is no measurement of plain datagrams, or of another version: {0}")]
+    /// The peer sent another message than expected.
+    #[error("the peer is not `rnic perf raw`, or one of another version: {0}")]
     Protocol(String),
-    /// The port for the datagrams.
+    /// The port for the datagrams cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// A datagram could not be sent.
@@ -36,7 +36,7 @@ pub enum RawError {
     /// The port failed.
     #[error("the port failed: {0}")]
     Port(#[source] io::Error),
-    /// Nothing arrived.
+    /// No datagram arrived.
     #[error("no datagram arrived; is UDP from {from} to {to} filtered?")]
     Nothing {
         /// The sender.
@@ -46,7 +46,7 @@ pub enum RawError {
     },
 }
 
-/// One end of the conversation.
+/// One end of the TCP connection.
 #[derive(Debug)]
 pub(super) struct Control {
     reader: BufReader<TcpStream>,
@@ -64,7 +64,7 @@ impl Control {
         let prepare = || {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
-            // A silent side may be measuring, or gone.
+            // A peer that sends no message may be measuring, or gone.
             SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(PATIENCE))?;
             stream.local_addr()
         };
@@ -77,18 +77,18 @@ impl Control {
         sent.map_err(|error| RawError::Connection { peer: self.peer, error })
     }
 
-    /// The other side's next line, without its end.
+    /// The peer's next line, without the line feed.
     pub(super) fn hear(&mut self) -> Result<String, RawError> {
         let mut line = String::new();
-        let read = self.reader.by_ref().take(LONGEST_LINE).read_line(&mut line);
+        let read = self.reader.by_ref().take(MAX_LINE).read_line(&mut line);
         match read {
             Ok(_) if line.ends_with('\n') => Ok(line.trim_end().to_string()),
-            Ok(_) => Err(RawError::Protocol("it hung up in the middle of a line, or the line is too long".to_string())),
+            Ok(_) => Err(RawError::Protocol("the connection ended within a line, or the line is too long".to_string())),
             Err(error) => Err(RawError::Connection { peer: self.peer, error }),
         }
     }
 
-    /// As [`Control::hear`], however long that takes; `None` for the end of the conversation.
+    /// As [`Control::hear`] without a timeout; `None` if the peer closed the connection.
     pub(super) fn hear_whenever(&mut self) -> Result<Option<String>, RawError> {
         let failed = |error| RawError::Connection { peer: self.peer, error };
         self.reader.get_ref().set_read_timeout(None).map_err(failed)?;
@@ -101,8 +101,8 @@ impl Control {
 /// The value of `name=value` in a line.
 pub(super) fn field<T: FromStr>(line: &str, name: &str) -> Result<T, RawError> {
     let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    let value = value.ok_or_else(|| RawError::Protocol(format!("`{line}` says nothing of `{name}`")))?;
-    value.parse().map_err(|_| RawError::Protocol(format!("`{name}` in `{line}` is not understood")))
+    let value = value.ok_or_else(|| RawError::Protocol(format!("`{line}` has no field `{name}`")))?;
+    value.parse().map_err(|_| RawError::Protocol(format!("`{name}` in `{line}` has an invalid value")))
 }
 
 #[cfg(test)]

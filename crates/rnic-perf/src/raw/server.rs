@@ -1,4 +1,4 @@
-//! The side that receives and answers.
+//! The server: receives, reports and returns datagrams.
 
 use super::control::{Control, RawError, field};
 use super::{Mode, UdpConfig};
@@ -10,14 +10,14 @@ use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long after the sender's last word something may still arrive.
+/// How long datagrams may still arrive after the sender's `done`.
 const AFTERMATH: Time = Time::from_ms(20);
 
-/// Takes part in the measurements of one client after another, for ever. A client that fails does not end it: `report` gets its error.
+/// Serves one client after another, without end. After an error `report` gets it, and the next client is served.
 ///
 /// # Errors
 ///
-/// Those of the listener.
+/// Errors of the listener.
 pub fn serve(listener: &TcpListener, mut report: impl FnMut(RawError)) -> std::io::Result<()> {
     loop {
         let (stream, peer) = listener.accept()?;
@@ -32,7 +32,7 @@ fn serve_client(mut control: Control) -> Result<(), RawError> {
         match request.split(' ').next() {
             Some("throughput") => receive(&mut control, &request)?,
             Some("round-trips") => echo(&mut control, &request)?,
-            _ => return Err(RawError::Protocol(format!("`{request}` is no request"))),
+            _ => return Err(RawError::Protocol(format!("`{request}` is not a request"))),
         }
     }
     Ok(())
@@ -44,7 +44,7 @@ fn open(control: &mut Control, config: &UdpConfig) -> Result<UdpPort, RawError> 
     Ok(port)
 }
 
-/// Runs `work` on the port in a thread of its own until the client says that it is done, and `work` sees the flag.
+/// Runs `work` on the port in a thread of its own; sets its flag when the client sends `done`.
 fn until_done<T: Send>(
     control: &mut Control, port: &mut UdpPort,
     work: impl FnOnce(&mut UdpPort, &AtomicBool) -> Result<T, RawError> + Send,
@@ -63,7 +63,7 @@ fn until_done<T: Send>(
     })
 }
 
-/// What arrived.
+/// The received datagrams.
 #[derive(Default)]
 struct Received {
     datagrams: u64,
@@ -87,7 +87,7 @@ fn receive(control: &mut Control, request: &str) -> Result<(), RawError> {
     ))
 }
 
-/// Counts what arrives, and tells the sender the number of bytes after `every` so many (never for 0).
+/// Counts received datagrams, and reports the number of bytes to the sender after each `every` bytes (never for 0).
 fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u64) -> Result<Received, RawError> {
     let (clock, mut received, mut told) = (Clock::start(), Received::default(), 0);
     let mut idle = Idle::new(IdleConfig::default());
@@ -118,7 +118,7 @@ fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u6
     }
 }
 
-/// Sends one datagram; a full send buffer loses it, as any router might.
+/// Sends one datagram; a full send buffer loses it, as any switch might.
 fn tell(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), RawError> {
     let (source_port, segment, traffic_class) = (port.source_port(0), data.len(), TrafficClass::default());
     let data = [IoSlice::new(data)];
@@ -126,7 +126,7 @@ fn tell(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Sends everything from the client's address back, polling without sleep.
+/// Returns all datagrams from the client's address; polls without sleeping.
 fn echo(control: &mut Control, request: &str) -> Result<(), RawError> {
     let answer_to = SocketAddr::new(control.peer.ip(), field(request, "port")?);
     let mut port = open(control, &Mode::Plain.config())?;

@@ -7,10 +7,10 @@ use rnic_transport::Time;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// Which end of the connection this is.
+/// Which end of the TCP connection this side is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Connects and speaks first. It asks in the tests of one direction.
+    /// Connects and sends the first message. In tests of one direction it is the requester.
     Client,
     /// Waits for a client.
     Server,
@@ -35,7 +35,7 @@ impl Conversation {
         self.role
     }
 
-    /// Both sides tell: the client first.
+    /// Both sides send a message, the client first.
     pub(super) fn exchange<const N: usize>(&mut self, mine: &[u8; N], what: &str) -> Result<[u8; N], Error> {
         if self.role == Role::Client {
             self.tell(mine, what)?;
@@ -66,15 +66,15 @@ impl Conversation {
         Ok(message)
     }
 
-    /// Says that this side is at its end, and lets packets move until the peer is too, for a quarter of a second at most: whoever repeats
-    /// its last message because an acknowledgement was lost gets another one.
+    /// Closes this side's direction, and lets packets move until the peer closes too, for at most 0.25 s: if the peer retransmits its last
+    /// message because an ACK was lost, it gets another ACK.
     pub(super) fn close(mut self) {
         self.patience = self.patience.min(Time::from_ms(250));
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.repeat("the end", |stream| Ok(stream.read(&mut [0; 64])? == 0));
     }
 
-    /// Does `step` until it says that it is done. Packets move while there is nothing to do.
+    /// Runs `step` until it is complete. Packets move while it waits.
     fn repeat(&mut self, what: &str, mut step: impl FnMut(&mut TcpStream) -> io::Result<bool>) -> Result<(), Error> {
         let mut end = self.clock.now().saturating_add(self.patience);
         let arrivals = |device: &Device| device.counters().verbs.packets_received;
@@ -87,7 +87,7 @@ impl Conversation {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.device.wait(Time::from_ms(1))?;
                     let now = self.clock.now();
-                    // As long as the peer works it is not silent.
+                    // While packets move, the peer is alive.
                     if arrivals(&self.device) != seen {
                         seen = arrivals(&self.device);
                         end = now.saturating_add(self.patience);

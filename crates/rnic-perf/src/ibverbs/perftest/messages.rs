@@ -3,46 +3,46 @@
 use rnic_endpoint::device::Address;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bytes of the version.
+/// Bytes of the version message.
 pub const VERSION: usize = 16;
-/// Bytes of the keys of a queue pair, a zero byte included.
+/// Bytes of the keys message of a queue pair, with a zero byte at the end.
 pub const KEYS: usize = 108;
-/// The last word of each side.
+/// The last message of each side.
 pub const DONE: &[u8; 5] = b"done\0";
 
-/// What this side calls itself: the version whose protocol it speaks.
+/// The version of this side: the perftest version whose protocol it implements.
 const OUR_VERSION: &str = "6.06";
-/// The oldest version that perftest itself talks to.
+/// The oldest version that perftest itself accepts.
 const OLDEST: (u32, u32) = (5, 70);
 
-/// Why bytes are no message of perftest.
+/// Why bytes are not a message of perftest.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
-    /// The version is no text of two numbers.
+    /// The version is not a text of two numbers.
     #[error(
         "the peer's version is {0:?}, not one of perftest such as \"6.06\"; it must be started without --dont_xchg_versions"
     )]
     Version(String),
-    /// The version speaks another protocol.
+    /// The version has another protocol.
     #[error("the peer has version {0}; 5.70 or later is needed")]
     Old(String),
-    /// The MTU is no code.
+    /// The MTU code is unknown.
     #[error("the peer's MTU is {0:?}, not a digit from 1 to 5")]
     Mtu(String),
-    /// A size is not possible.
-    #[error("the peer's {what} is {value}; at most {most} is possible")]
+    /// A size is too large.
+    #[error("the peer's {what} is {value}; it must be at most {max}")]
     Size {
-        /// Of what.
+        /// The size.
         what: &'static str,
-        /// How much.
+        /// Its value.
         value: u32,
-        /// What is possible.
-        most: u32,
+        /// The maximum.
+        max: u32,
     },
-    /// The keys are not the text that they should be.
+    /// The keys have another format.
     #[error("the peer's keys are {0:?}, not the 107 characters that perftest writes")]
     Keys(String),
-    /// There is no GID.
+    /// The GID is zero.
     #[error(
         "the peer gives no GID: start it with -x and the index of its RoCE v2 GID (`ibv_devinfo -v` or `show_gids` lists them)"
     )]
@@ -53,17 +53,17 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_string()
 }
 
-/// The version that this side tells.
+/// Encodes the version of this side.
 pub fn encode_version() -> [u8; VERSION] {
     let mut message = [0; VERSION];
     message[..OUR_VERSION.len()].copy_from_slice(OUR_VERSION.as_bytes());
     message
 }
 
-/// Whether the peer's version speaks this protocol.
+/// Checks whether the peer's version has this protocol.
 ///
 /// # Errors
-/// When it does not, or is none.
+/// When it has not, or is not a version.
 pub fn check_version(message: &[u8; VERSION]) -> Result<(), MessageError> {
     let version = text(message);
     let numbers = version.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
@@ -74,27 +74,27 @@ pub fn check_version(message: &[u8; VERSION]) -> Result<(), MessageError> {
     }
 }
 
-/// A size of the greeting: big-endian.
+/// Encodes a size of the greeting, big-endian.
 pub fn encode_size(bytes: u32) -> [u8; 4] {
     bytes.to_be_bytes()
 }
 
-/// A size of the greeting that is at most `most`.
+/// Decodes a size of the greeting.
 ///
 /// # Errors
-/// When it is larger: memory is sized by it.
-pub fn decode_size(message: [u8; 4], what: &'static str, most: u32) -> Result<u32, MessageError> {
+/// When it is larger than `max`: it determines how much memory this side allocates.
+pub fn decode_size(message: [u8; 4], what: &'static str, max: u32) -> Result<u32, MessageError> {
     let value = u32::from_be_bytes(message);
-    if value > most { Err(MessageError::Size { what, value, most }) } else { Ok(value) }
+    if value > max { Err(MessageError::Size { what, value, max }) } else { Ok(value) }
 }
 
-/// The code of an MTU: the largest one that is not above `bytes`.
+/// Encodes the largest MTU that is not above `bytes`.
 pub fn encode_mtu(bytes: u32) -> [u8; 2] {
     let code = [512, 1_024, 2_048, 4_096].iter().filter(|mtu| **mtu <= bytes).count() as u8;
     [b'1' + code, 0]
 }
 
-/// Bytes of the MTU with this code.
+/// Decodes an MTU to bytes.
 ///
 /// # Errors
 /// When there is no such code.
@@ -105,20 +105,20 @@ pub fn decode_mtu(message: [u8; 2]) -> Result<u32, MessageError> {
     }
 }
 
-/// What a side tells about one of its queue pairs.
+/// The keys message: what a side sends about one of its queue pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
-    /// The queue pair. Its UDP port is not told: RoCEv2 has one.
+    /// The address of the queue pair. Its UDP port is not in the message: RoCEv2 has a fixed one.
     pub address: Address,
-    /// Reads and atomics that this side takes at a time.
+    /// Maximum reads and atomics that the peer may have outstanding.
     pub outstanding_reads: u16,
-    /// Key of this side's buffer.
+    /// Remote key of this side's buffer.
     pub rkey: u32,
-    /// Where this queue pair's part of the buffer starts for the remote side.
+    /// Address of this queue pair's part of the buffer that the peer accesses.
     pub buffer: u64,
 }
 
-/// The message that tells `keys`.
+/// Encodes `keys`.
 pub fn encode_keys(keys: &Keys) -> [u8; KEYS] {
     let gid = match keys.address.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -140,10 +140,10 @@ const DIGITS: [usize; 23] = {
     digits
 };
 
-/// The keys in a message; the UDP port of the address is `port`.
+/// Decodes keys; the UDP port of the address is `port`.
 ///
 /// # Errors
-/// When there are none, or there is no GID.
+/// When the message has another format, or has no GID.
 pub fn decode_keys(message: &[u8; KEYS], port: u16) -> Result<Keys, MessageError> {
     let form = || MessageError::Keys(text(message));
     let fields = message.strip_suffix(b":\0").and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(form)?;
@@ -174,7 +174,7 @@ pub fn decode_keys(message: &[u8; KEYS], port: u16) -> Result<Keys, MessageError
     })
 }
 
-/// What a side reports after a test of bandwidth.
+/// The report of a side after a test of bandwidth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
     /// Bytes of a message.
@@ -185,7 +185,7 @@ pub struct Report {
     pub peak: f64,
     /// Average bandwidth, likewise.
     pub average: f64,
-    /// Millions of messages a second.
+    /// Millions of messages per second.
     pub rate: f64,
 }
 
@@ -195,7 +195,7 @@ pub fn encode_report(report: &Report) -> [[u8; 8]; 5] {
     [size.to_be_bytes(), messages.to_be_bytes(), peak.to_be_bytes(), average.to_be_bytes(), rate.to_be_bytes()]
 }
 
-/// The report in five messages.
+/// Encodes the report in five messages.
 pub fn decode_report(messages: [[u8; 8]; 5]) -> Report {
     let [size, count, peak, average, rate] = messages;
     Report {
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Read off a capture of perftest 4.5.
+    /// From a capture of perftest 4.5.
     const CAPTURED: &[u8; KEYS] = b"0000:0001:000011:5109a1:0000026c:00005597922e6000:\
         00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02:00000000:\0";
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_are_told() {
+    fn other_versions_are_refused() {
         let check = |text: &[u8]| {
             let mut message = [0; VERSION];
             message[..text.len()].copy_from_slice(text);
@@ -258,11 +258,11 @@ mod tests {
         assert!(check(b"").unwrap_err().contains("--dont_xchg_versions"));
         assert!(check(&CAPTURED[..16]).unwrap_err().contains("0000:0001:000011"));
         let size = decode_size([0x7f, 0, 0, 0], "page size", 1 << 20).unwrap_err().to_string();
-        assert_eq!(size, "the peer's page size is 2130706432; at most 1048576 is possible");
+        assert_eq!(size, "the peer's page size is 2130706432; it must be at most 1048576");
     }
 
     #[test]
-    fn other_keys_are_told() {
+    fn other_keys_are_refused() {
         let changed = |at: usize, byte: u8| {
             let mut message = *CAPTURED;
             message[at] = byte;

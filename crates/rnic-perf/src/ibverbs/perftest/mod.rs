@@ -1,12 +1,12 @@
-//! What perftest's `ib_write_bw`, `ib_read_bw`, `ib_send_bw`, `ib_atomic_bw` and their `_lat` relatives do, over reliable connections.
+//! The protocol of perftest's `ib_write_bw`, `ib_read_bw`, `ib_send_bw`, `ib_atomic_bw` and their `_lat` variants, over reliable connections.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`messages`] | what the sides tell each other over TCP, as bytes |
+//! | [`messages`] | the messages over TCP, to bytes and back |
 //! | `conversation` | the TCP connection |
-//! | `traffic` | what the queue pairs do |
+//! | `traffic` | the traffic of the queue pairs |
 //!
-//! Tests of one direction only, of one size and a number of messages: `-a`, `-b`, `-D`, UC and UD are not spoken.
+//! Supported are tests of one direction, one size and a number of messages; not `-a`, `-b`, `-D`, UC and UD.
 
 mod conversation;
 pub mod messages;
@@ -25,7 +25,7 @@ use std::net::{SocketAddr, TcpStream};
 
 pub use crate::Op;
 
-/// A test. Both sides must have the same operation, kind, size, messages and queue pairs: nothing tells.
+/// The options of a test. Both sides must have the same operation, kind, size, messages and queue pairs, because they do not exchange them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Operation; [`Op::FetchAdd`] is what `ib_atomic_bw` and `ib_atomic_lat` do, [`Op::CompareSwap`] the same with `-A CMP_AND_SWAP`.
@@ -38,20 +38,20 @@ pub struct Options {
     pub messages: u32,
     /// Queue pairs, `-q`; 1 for latency.
     pub queue_pairs: u32,
-    /// Payload bytes of a full packet, `-m`: the smaller one of both sides holds. `None`: what the path carries.
+    /// Path MTU in payload bytes, `-m`: the minimum of both sides applies. `None`: the maximum of the path.
     pub mtu: Option<u32>,
     /// Messages outstanding on a queue pair, `-t`.
     pub depth: u32,
     /// Receives posted on a queue pair, `-r`.
     pub receives: u32,
-    /// The client tells bandwidths in Gbit/s, `--report_gbits`, not in MiB/s: the server prints them as they come.
+    /// The client reports bandwidths in Gbit/s, `--report_gbits`, not in MiB/s: the server prints the numbers without conversion.
     pub gbits: bool,
-    /// Silence for so long, and it is given up.
+    /// Time without any progress of the peer after which the test is aborted.
     pub patience: Time,
 }
 
 impl Options {
-    /// The defaults of perftest for a test.
+    /// The defaults of perftest.
     pub fn new(op: Op, latency: bool) -> Options {
         let size = match (op.is_atomic(), latency) {
             (true, _) => 8,
@@ -72,47 +72,47 @@ impl Options {
         }
     }
 
-    /// Whether such a test is possible.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Options`] for the first thing that is out of range.
+    /// [`Error::Options`] for the first one that is out of range.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |sentence: &str| Err(Error::Options(sentence.to_string()));
         if self.op.is_atomic() && self.size != 8 {
-            return wrong("an atomic operation has 8 bytes");
+            return wrong("the size of an atomic operation must be 8 bytes");
         }
         if !(1..=1 << 30).contains(&self.size) {
-            return wrong("a message has 1 byte to 1 GiB");
+            return wrong("the size of a message must be 1 byte to 1 GiB");
         }
         if self.messages == 0 || self.depth == 0 || self.receives == 0 {
-            return wrong("at least one message, outstanding message and receive is needed");
+            return wrong("a test needs at least one message, one outstanding message and one receive");
         }
         if !(1..=1_024).contains(&self.queue_pairs) {
-            return wrong("a test has 1 to 1024 queue pairs");
+            return wrong("a test must have 1 to 1024 queue pairs");
         }
         if self.latency && self.queue_pairs != 1 {
-            return wrong("a test of latency has one queue pair");
+            return wrong("a test of latency must have one queue pair");
         }
         if self.mtu.is_some_and(|mtu| ![256, 512, 1_024, 2_048, 4_096].contains(&mtu)) {
-            return wrong("the MTU is 256, 512, 1024, 2048 or 4096");
+            return wrong("the MTU must be 256, 512, 1024, 2048 or 4096");
         }
         Ok(())
     }
 }
 
-/// Why a test stopped early.
+/// Why a test was aborted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The device refused something.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] device::Error),
-    /// What the peer said is no message of perftest.
+    /// The peer's message is not one of perftest.
     #[error(transparent)]
     Message(#[from] MessageError),
     /// An option is out of range.
     #[error("{0}")]
     Options(String),
-    /// The peer did not say what it should.
+    /// The exchange with the peer failed.
     #[error("{0}")]
     Exchange(String),
     /// The path carries less than both sides agreed on.
@@ -120,83 +120,84 @@ pub enum Error {
         "the sides agreed on an MTU of {agreed} bytes, but the path to the peer carries {carried}; start one of them with -m {carried}"
     )]
     Mtu {
-        /// By the sides.
+        /// The MTU on which the sides agreed.
         agreed: u32,
-        /// By the path.
+        /// The maximum MTU of the path.
         carried: u32,
     },
     /// A work request failed.
     #[error("{what} failed with {status:?} after {done} messages")]
     Failed {
-        /// A request or a receive.
+        /// The kind of work request: a request or a receive.
         what: &'static str,
-        /// Messages done.
+        /// Messages completed.
         done: u64,
-        /// How.
+        /// How the work request ended.
         status: Status,
     },
-    /// Nothing happened for too long.
+    /// No progress in time.
     #[error(
-        "nothing has come for {0}, after {1} messages; operation, size, messages and queue pairs must be the same on both sides"
+        "no progress for {0}, after {1} messages; operation, size, messages and queue pairs must be the same on both sides"
     )]
     Silence(Time, u64),
-    /// A message has another length than it should.
-    #[error("a message of {found} bytes came, not of {expected}; the size must be the same on both sides")]
+    /// A received message has the wrong length.
+    #[error("received a message of {found} bytes instead of {expected}; the size must be the same on both sides")]
     Length {
-        /// What came.
+        /// The received length.
         found: u32,
-        /// What should.
+        /// The expected length.
         expected: u32,
     },
-    /// An atomic operation brought back what cannot have been there.
-    #[error("atomic operation {message} brought back {found:#x}, not {expected:#x}")]
+    /// An atomic operation returned a wrong value.
+    #[error("atomic operation {message} returned {found:#x} instead of {expected:#x}")]
     Wrong {
-        /// Which one, from 0.
+        /// Number of the operation, from 0.
         message: u32,
-        /// What it brought back.
+        /// The returned value.
         found: u64,
-        /// What was there.
+        /// The expected value.
         expected: u64,
     },
 }
 
-/// How a test went.
+/// The result of a test.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// Messages over all queue pairs.
     pub messages: u64,
     /// Bytes of a message.
     pub size: u32,
-    /// From the first message to the last, on this side; for a server that only answers, until it is told that all are done.
+    /// Time from the first message to the last, on this side; for a server that only responds, until the client has sent that all are
+    /// complete.
     pub elapsed: Time,
-    /// Most messages per second over at least 10 ms. 0 if it took less, for latency, and for a server that only answers.
+    /// Maximum messages per second over at least 10 ms. 0 for a shorter test, for latency, and for a server that only responds.
     pub peak: f64,
     /// Latency of each message, in order: half a round trip for Write and Send, a whole one for Read and atomics. Empty for bandwidth,
-    /// and for a server that only answers.
+    /// and for a server that only responds.
     pub latencies: Vec<Time>,
-    /// What the client reported, in tests of Write, Read and atomic bandwidth.
+    /// The client's report, in tests of Write, Read and atomic bandwidth.
     pub report: Option<Report>,
 }
 
-/// The largest greeting sizes that are taken: memory follows from them.
+/// Maximum sizes in the greeting that this side accepts: they determine how much memory it allocates.
 const MOST_CYCLE: u32 = 1 << 20;
-const MOST_LINE: u32 = 4_096;
-/// What this side tells.
+const MAX_LINE: u32 = 4_096;
+/// The sizes that this side sends.
 const CYCLE: u32 = 4_096;
 const LINE: u32 = 64;
-/// Reads and atomics that this side takes at a time.
+/// Maximum outstanding reads and atomics of the peer.
 const READS: u16 = 16;
-/// Memory for receives, over all queue pairs: beyond it, receives share places.
+/// Maximum memory for receives of all queue pairs: further receives share buffers.
 const RECEIVE_BYTES: usize = 64 << 20;
 
-/// Where in memory messages lie: the same on both sides.
+/// The layout of messages in memory, the same on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// From one message to the next, in bytes.
+    /// Bytes from one message to the next.
     pub stride: usize,
-    /// Messages until it starts from the front.
+    /// Messages before the layout starts again from the front.
     pub slots: usize,
-    /// Bytes of a queue pair's part.
+    /// Bytes of one queue pair's part.
     pub part: usize,
 }
 
@@ -207,7 +208,7 @@ impl Layout {
         Layout { stride, slots: (cycle as usize / stride).max(1), part }
     }
 
-    /// Where message `number` of a queue pair lies in its part.
+    /// Offset of message `number` in its queue pair's part.
     pub fn offset(&self, number: u32) -> usize {
         number as usize % self.slots * self.stride
     }
@@ -215,11 +216,11 @@ impl Layout {
 
 /// Byte `at` of this side's memory at the start, except for latency of Writes, where all are zero.
 pub fn pattern(at: usize) -> u8 {
-    // Differs from its neighbours, and from one part and one packet to the next.
+    // Neighbouring bytes differ, and so do the parts of queue pairs and the packets.
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
 }
 
-/// One side of a test, connected to its peer and ready.
+/// One side of a test, connected to its peer.
 pub struct Session {
     options: Options,
     conversation: Conversation,
@@ -227,25 +228,25 @@ pub struct Session {
     cq: CompletionQueue,
     pairs: Vec<QueuePair>,
     peers: Vec<Keys>,
-    /// What this side tells in exchanges that only synchronise.
+    /// The keys that this side sends in exchanges, some of which only synchronise.
     keys: Vec<Keys>,
     layout: Layout,
-    /// A part for each queue pair to send from, then a part for each that the peer may use, then places for receives.
+    /// A part for each queue pair to send from, then a part for each that the peer accesses, then buffers for receives.
     region: MemoryRegion,
-    places: usize,
+    buffers: usize,
     mtu: u32,
     latencies: Vec<Time>,
     elapsed: Time,
     peak: f64,
-    /// The server has read the first message after the traffic already.
+    /// Whether the server has received the first message after the traffic already.
     heard: bool,
 }
 
 impl Session {
-    /// Agrees with the peer, up to where the traffic starts.
+    /// Does the exchanges before the traffic.
     ///
     /// # Errors
-    /// When an option is out of range, the peer says something else than it should, or a limit of the device is reached.
+    /// When an option is out of range, the peer does not follow the protocol, or a limit of the device is reached.
     pub fn start(device: &Device, options: Options, role: Role, stream: TcpStream) -> Result<Session, Error> {
         options.check()?;
         let peer = stream.peer_addr().map(|addr| SocketAddr::new(addr.ip().to_canonical(), device.local_addr().port()));
@@ -259,14 +260,14 @@ impl Session {
         let capacities = Capacities { send_wr: depth, recv_wr: receives, ..Capacities::default() };
         let create = |_| domain.queue_pair(&QpOptions { capacities, ..QpOptions::new(&cq) });
         let pairs = (0..count).map(create).collect::<Result<Vec<_>, _>>()?;
-        // Whatever is wrong with the connection will be told by the exchange.
+        // If the connection is broken, the exchange below fails with the reason.
         let carried = peer.ok().and_then(|peer| pairs[0].path_mtu(peer).ok()).unwrap_or(4_096);
 
         let (cycle, line, mtu) = greet(&mut conversation, options.mtu.unwrap_or(carried))?;
         let layout = Layout::new(options.size, cycle, line);
-        let most = RECEIVE_BYTES / layout.stride / count;
-        let places = if receives == 0 { 0 } else { most.clamp(1, receives as usize) };
-        let mut bytes = vec![0; count * (2 * layout.part + places * layout.stride)];
+        let fitting = RECEIVE_BYTES / layout.stride / count;
+        let buffers = if receives == 0 { 0 } else { fitting.clamp(1, receives as usize) };
+        let mut bytes = vec![0; count * (2 * layout.part + buffers * layout.stride)];
         if !(options.op == Op::Write && options.latency) {
             bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(at));
         }
@@ -288,7 +289,7 @@ impl Session {
             keys,
             layout,
             region,
-            places,
+            buffers,
             mtu,
             latencies: Vec::new(),
             elapsed: Time::ZERO,
@@ -306,7 +307,7 @@ impl Session {
             self.peers.push(messages::decode_keys(&message, self.device.local_addr().port())?);
         }
         for (pair, peer) in self.pairs.iter().zip(&self.peers) {
-            // In a test of one direction the client asks and the server answers.
+            // In a test of one direction the client is the requester and the server the responder.
             let rd_atomic = match self.conversation.role() {
                 Role::Client => peer.outstanding_reads.min(READS),
                 Role::Server => READS,
@@ -329,14 +330,14 @@ impl Session {
         if self.options.op == Op::Send {
             self.synchronise(1)?;
         }
-        // The peer takes what it reads here for the keys, once more.
+        // The peer uses the message that it reads here as the keys, once more.
         for index in 0..self.pairs.len() {
             self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "its keys again")?;
         }
         self.synchronise(1)
     }
 
-    /// Exchanges that only wait for the peer: the first queue pair's keys again.
+    /// Exchanges that only synchronise with the peer: the first queue pair's keys again.
     fn synchronise(&mut self, times: usize) -> Result<(), Error> {
         for _ in 0..times {
             self.conversation.exchange(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
@@ -344,10 +345,10 @@ impl Session {
         Ok(())
     }
 
-    /// The traffic. When it returns on one side the other one waits, except for latency of Writes.
+    /// Runs the traffic. When it has returned on one side, the other side waits, except for latency of Writes.
     ///
     /// # Errors
-    /// When a request fails, nothing comes, or the peer closes.
+    /// When a request fails, there is no progress in time, or the peer closes the connection.
     pub fn traffic(&mut self) -> Result<(), Error> {
         let client = self.conversation.role() == Role::Client;
         match (self.options.op, self.options.latency, client) {
@@ -366,10 +367,10 @@ impl Session {
         }
     }
 
-    /// The exchanges after the traffic.
+    /// Does the exchanges after the traffic.
     ///
     /// # Errors
-    /// When the peer says something else than it should.
+    /// When the peer does not follow the protocol.
     pub fn finish(mut self) -> Result<Outcome, Error> {
         let mut report = None;
         if !(self.options.op == Op::Write && self.options.latency) {
@@ -382,7 +383,7 @@ impl Session {
                 report = Some(self.exchange_report()?);
                 self.synchronise(1)?;
             }
-            self.conversation.tell(DONE, "its last word")?;
+            self.conversation.tell(DONE, "its `done`")?;
         }
         self.conversation.close();
         let messages = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
@@ -390,7 +391,7 @@ impl Session {
         Ok(Outcome { messages, size: options.size, elapsed, peak, latencies, report })
     }
 
-    /// The client's report, on both sides.
+    /// Exchanges the client's report.
     fn exchange_report(&mut self) -> Result<Report, Error> {
         let count = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
         let mut mine =
@@ -410,17 +411,17 @@ impl Session {
         Ok(if client { mine } else { messages::decode_report(theirs) })
     }
 
-    /// What the peer told of its queue pairs.
+    /// The keys of the peer's queue pairs.
     pub fn peers(&self) -> &[Keys] {
         &self.peers
     }
 
-    /// Payload bytes of a full packet, as agreed.
+    /// The path MTU in payload bytes on which both sides agreed.
     pub fn mtu(&self) -> u32 {
         self.mtu
     }
 
-    /// Where messages lie in the part of a queue pair, on both sides.
+    /// The layout of messages in the part of a queue pair, on both sides.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -444,12 +445,12 @@ impl Session {
         self.bytes((self.pairs.len() + index) * self.layout.part, self.layout.part)
     }
 
-    /// What came into the place of receive `number` of this queue pair, as far as a later one did not take its place.
+    /// The buffer of receive `number` of this queue pair, unless a later receive has overwritten it.
     ///
     /// # Panics
     /// If there is no such queue pair, or it has no receives.
     pub fn received(&self, index: usize, number: u32) -> Vec<u8> {
-        assert!(index < self.pairs.len() && self.places > 0, "queue pair {index} has no receives");
+        assert!(index < self.pairs.len() && self.buffers > 0, "queue pair {index} has no receives");
         self.bytes(self.place(index, number), self.options.size as usize)
     }
 
@@ -457,20 +458,20 @@ impl Session {
         self.region.with(|bytes| bytes[start..start + len].to_vec())
     }
 
-    /// Where receive `number` of a queue pair goes.
+    /// The offset of the buffer of receive `number` of a queue pair.
     fn place(&self, index: usize, number: u32) -> usize {
         let first = 2 * self.pairs.len() * self.layout.part;
-        first + (index * self.places + number as usize % self.places) * self.layout.stride
+        first + (index * self.buffers + number as usize % self.buffers) * self.layout.stride
     }
 }
 
-/// The greeting: cycle buffer, cache line and MTU of both sides.
+/// Exchanges the greeting: cycle buffer, cache line and MTU of both sides.
 fn greet(conversation: &mut Conversation, mtu: u32) -> Result<(u32, u32, u32), Error> {
     messages::check_version(&conversation.exchange(&messages::encode_version(), "its version")?)?;
     let page = conversation.exchange(&messages::encode_size(CYCLE), "its page size")?;
     let cycle = messages::decode_size(page, "page size", MOST_CYCLE)?.max(CYCLE);
     let line = conversation.exchange(&messages::encode_size(LINE), "its cache line size")?;
-    let line = messages::decode_size(line, "cache line size", MOST_LINE)?.max(LINE);
+    let line = messages::decode_size(line, "cache line size", MAX_LINE)?.max(LINE);
     let mine = messages::encode_mtu(mtu);
     let theirs = messages::decode_mtu(conversation.exchange(&mine, "its MTU")?)?;
     Ok((cycle, line, theirs.min(messages::decode_mtu(mine)?)))
@@ -481,12 +482,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_lie_where_perftest_has_them() {
+    fn the_layout_of_messages_is_that_of_perftest() {
         let small = Layout::new(514, 4_096, 64);
         assert_eq!(small, Layout { stride: 576, slots: 7, part: 4_096 });
         assert_eq!([0, 1, 6, 7, 8].map(|number| small.offset(number)), [0, 576, 3_456, 0, 576]);
         assert_eq!(Layout::new(8, 4_096, 64).slots, 64);
-        // Two fit exactly; above half of it all lie at the front.
+        // Two messages fit exactly; larger ones all start at the front.
         assert_eq!(Layout::new(2_048, 4_096, 64).slots, 2);
         assert_eq!(Layout::new(2_049, 4_096, 64).slots, 1);
         let large = Layout::new(10_001, 4_096, 64);
@@ -494,17 +495,17 @@ mod tests {
     }
 
     #[test]
-    fn options_out_of_range_are_told() {
+    fn options_out_of_range_are_refused() {
         let wrong = |change: fn(&mut Options)| {
             let mut options = Options::new(Op::Write, false);
             assert!(options.check().is_ok());
             change(&mut options);
             options.check().unwrap_err().to_string()
         };
-        assert_eq!(wrong(|o| o.size = 0), "a message has 1 byte to 1 GiB");
-        assert_eq!(wrong(|o| o.op = Op::FetchAdd), "an atomic operation has 8 bytes");
-        assert_eq!(wrong(|o| o.queue_pairs = 0), "a test has 1 to 1024 queue pairs");
-        assert_eq!(wrong(|o| o.mtu = Some(1_000)), "the MTU is 256, 512, 1024, 2048 or 4096");
+        assert_eq!(wrong(|o| o.size = 0), "the size of a message must be 1 byte to 1 GiB");
+        assert_eq!(wrong(|o| o.op = Op::FetchAdd), "the size of an atomic operation must be 8 bytes");
+        assert_eq!(wrong(|o| o.queue_pairs = 0), "a test must have 1 to 1024 queue pairs");
+        assert_eq!(wrong(|o| o.mtu = Some(1_000)), "the MTU must be 256, 512, 1024, 2048 or 4096");
         assert!(wrong(|o| (o.latency, o.queue_pairs) = (true, 2)).contains("one queue pair"));
         assert!(wrong(|o| o.depth = 0).contains("at least one"));
     }

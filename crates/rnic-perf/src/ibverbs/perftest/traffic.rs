@@ -1,4 +1,4 @@
-//! What the queue pairs of a test do.
+//! The traffic of the queue pairs of a test.
 
 use super::{Error, Op, Session};
 use crate::peak::Peak;
@@ -6,10 +6,10 @@ use rnic_endpoint::{Clock, TimeSource};
 use rnic_transport::Time;
 use rnic_verbs::{Completion, SendOp, Status};
 
-/// In the identification of a work request, beside the index of its queue pair: it is a receive.
+/// A bit in the identifier of a work request, besides the index of its queue pair: the request is a receive.
 const RECEIVE: u64 = 1 << 32;
 
-/// What has completed so far.
+/// The completions so far.
 struct Progress {
     found: [Completion; 16],
     sent: Vec<u32>,
@@ -38,7 +38,7 @@ impl Session {
         Ok(self.pairs[index].post(index as u64, op, &[self.region.slice(start, self.options.size as usize)?])?)
     }
 
-    /// Message `number` of a queue pair as perftest has it.
+    /// Message `number` of a queue pair, as perftest posts it.
     fn request(&self, index: usize, number: u32) -> SendOp {
         let rkey = self.peers[index].rkey;
         let addr = self.peers[index].buffer.wrapping_add(self.layout.offset(number) as u64);
@@ -51,7 +51,7 @@ impl Session {
         }
     }
 
-    /// Waits for completions, and posts a receive for each that was used up.
+    /// Waits for completions, and posts a new receive for each one that completed.
     fn complete(&self, progress: &mut Progress) -> Result<(), Error> {
         let patience = self.options.patience;
         let count = self.cq.wait(&mut progress.found, patience)?;
@@ -75,7 +75,7 @@ impl Session {
             }
             let number = progress.received[index].wrapping_add(self.options.receives);
             progress.received[index] += 1;
-            // What will not come needs no place.
+            // No receive is needed beyond the last message.
             if number < self.options.messages {
                 self.post_receive(index, number)?;
             }
@@ -83,7 +83,7 @@ impl Session {
         Ok(())
     }
 
-    /// All messages of a test of bandwidth, by the side that asks.
+    /// Sends all messages of a test of bandwidth, as the requester.
     pub(super) fn request_all(&mut self) -> Result<(), Error> {
         let (messages, depth) = (self.options.messages, self.options.depth);
         let mut progress = Progress::new(self.pairs.len());
@@ -105,7 +105,7 @@ impl Session {
         Ok(())
     }
 
-    /// All messages of a test of the bandwidth of Sends, by the side that receives.
+    /// Receives all messages of a test of the bandwidth of Sends.
     pub(super) fn receive_all(&mut self) -> Result<(), Error> {
         let mut progress = Progress::new(self.pairs.len());
         let clock = Clock::start();
@@ -119,7 +119,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads or atomics, one after the other, all at the front. What atomics bring back must follow from the ones before.
+    /// Reads or atomics, one after the other, all at the front. The values that atomics return must follow from the operations before.
     pub(super) fn request_one_by_one(&mut self) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
@@ -127,7 +127,7 @@ impl Session {
         for message in 0..self.options.messages {
             let mut op = self.request(0, 0);
             if let (SendOp::CompareSwap { compare, swap, .. }, Some(there)) = (&mut op, expected) {
-                // The first one brings what is there; each later one changes it.
+                // The first one returns the value at the start; each one changes it.
                 (*compare, *swap) = (there, there.wrapping_add(1));
             }
             let start = clock.now();
@@ -139,7 +139,7 @@ impl Session {
             if self.options.op.is_atomic() {
                 let mut bytes = [0; 8];
                 self.region.read(0, &mut bytes)?;
-                // A NIC stores it in the byte order of the host.
+                // A NIC stores the value in the byte order of the host.
                 let found = u64::from_ne_bytes(bytes);
                 if let Some(expected) = expected.filter(|expected| *expected != found) {
                     return Err(Error::Wrong { message, found, expected });
@@ -155,13 +155,13 @@ impl Session {
         Ok(())
     }
 
-    /// Sends in turn; `first`: this side begins.
+    /// Sends of both sides alternately; `first`: this side begins.
     pub(super) fn send_in_turn(&mut self, first: bool) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
         for number in 0..self.options.messages {
             let due = if first { number } else { number + 1 };
-            // The one before must be complete too: there is room for one.
+            // The previous message must be complete too: the send queue holds one.
             while progress.received[0] < due || progress.sent[0] < number {
                 self.complete(&mut progress)?;
             }
@@ -175,7 +175,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes in turn, each with its number as last byte; `first`: this side begins.
+    /// Writes of both sides alternately, each with its number as last byte; `first`: this side begins.
     pub(super) fn write_in_turn(&mut self, first: bool) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
@@ -213,12 +213,12 @@ impl Session {
             if clock.now() >= self.options.patience {
                 return Err(Error::Silence(self.options.patience, u64::from(number) - 1));
             }
-            // No completion tells of a Write.
+            // A Write generates no completion at the responder.
             self.device.wait(Time::from_us(50))?;
         }
     }
 
-    /// Notes when message `number` starts: half of what lies between two is a latency.
+    /// Records when message `number` starts: half of the time between two messages is a latency.
     fn turn(&mut self, clock: &Clock, number: u32) {
         let now = clock.now();
         if number > 0 {
