@@ -98,7 +98,7 @@ fn sends_and_sums_come_whole() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_name_the_fault() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let start = |options, message: &[u8]| {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -111,5 +111,5 @@ fn what_is_wrong_is_told() {
     assert!(start(options, b"").contains("closed the connection"));
     assert!(start(options, &[b'x'; 16]).contains("not one of perftest"));
     let odd = Options { size: 4, ..Options::new(Op::FetchAdd, false) };
-    assert_eq!(start(odd, b""), "an atomic operation has 8 bytes");
+    assert_eq!(start(odd, b""), "the size of an atomic operation must be 8 bytes");
 }
