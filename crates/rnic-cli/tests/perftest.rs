@@ -172,7 +172,8 @@ fn other_peers_are_told() {
     peer.join().unwrap();
     // Nobody listens there any more.
     let (said, code) = failure(&format!("127.0.0.1 -p {port} --perftest --op read --latency"));
-    let start =
-        format!("error: no server accepts connections at 127.0.0.1:{port}; start `ib_read_lat` or `rnic perf --perftest` there");
+    let start = format!(
+        "error: no server accepts connections at 127.0.0.1:{port}; start `ib_read_lat` or `rnic perf --perftest` there"
+    );
     assert!(said.starts_with(&start) && code == 1, "{said}");
 }

@@ -328,12 +328,12 @@ mod tests {
                             prop_assert_eq!(count, 0);
                             continue;
                         };
-                        let count = u64::from(len.div_ceil(256).max(1));
+                        let segments = u64::from(len.div_ceil(256).max(1));
                         let (packets, answers) = match (op, irn) {
-                            (SendOp::Read { .. }, false) => (count, count),
-                            (SendOp::Read { .. }, true) => (1, count),
+                            (SendOp::Read { .. }, false) => (segments, segments),
+                            (SendOp::Read { .. }, true) => (1, segments),
                             (SendOp::FetchAdd { .. }, _) => (1, 1),
-                            _ => (count, 0),
+                            _ => (segments, 0),
                         };
                         prop_assert_eq!(u64::from(count), packets);
                         let counter = if answers > 0 { &mut fetches } else { &mut receives };

@@ -216,9 +216,12 @@ impl Requester {
         }
         let silent = self.patience_ends(c).is_some_and(|end| end <= now);
         let timed_out = self.core.flow.on_deadline(now) == Some(Timer::Retransmit);
-        if (timed_out || silent) && self.core.on_timeout(c, ctx, now) && silent {
-            self.heard = now;
-            self.probe = c.sends.front().map(|oldest| oldest.first);
+        if timed_out || silent {
+            let again = self.core.on_timeout(c, ctx, now);
+            if again && silent {
+                self.heard = now;
+                self.probe = c.sends.front().map(|oldest| oldest.first);
+            }
         }
     }
 }
