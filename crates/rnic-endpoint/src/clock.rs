@@ -13,8 +13,8 @@ pub trait TimeSource {
 
 /// The system's monotonic clock, from zero on when it is started.
 ///
-/// A reading is one `clock_gettime`, for which Linux needs no system call: cheap enough for one reading per batch. Copies count from the
-/// same start, in any thread. After 213 days the clock stands still, at [`Time::MAX`].
+/// A reading is one `clock_gettime`, for which Linux needs no system call: cheap enough for one reading per batch.
+/// Copies count from the same start, in any thread. After 213 days the clock stands still, at [`Time::MAX`].
 ///
 /// ```
 /// use rnic_endpoint::{Clock, TimeSource};

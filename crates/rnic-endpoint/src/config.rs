@@ -32,18 +32,18 @@ pub enum Acknowledge {
     /// The call that received the packets also sends their ACKs.
     #[default]
     Immediately,
-    /// The next call sends the ACKs, together with the requests posted in between. A reply leaves sooner, because no ACK goes before
-    /// it. For applications that poll without a pause: while an application computes between two polls, the peer gets no ACK, and
-    /// retransmits after its timeout.
+    /// The next call sends the ACKs, together with the requests posted in between. A reply leaves sooner, because no
+    /// ACK goes before it. For applications that poll without a pause: while an application computes between two polls,
+    /// the peer gets no ACK, and retransmits after its timeout.
     WithNextPoll,
 }
 
-/// Which IPv4 identifications the device accepts in packets it receives. The ICRC covers the identification, but a UDP socket does not
-/// show it, so the device solves the ICRC for it.
+/// Which IPv4 identifications the device accepts in packets it receives. The ICRC covers the identification, but a UDP
+/// socket does not show it, so the device solves the ICRC for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Identification {
-    /// Any identification for which the ICRC is right: one corrupted packet in 2^16 passes the check (after the checksums of Ethernet
-    /// and UDP). Endpoints of other vendors need this.
+    /// Any identification for which the ICRC is right: one corrupted packet in 2^16 passes the check (after the
+    /// checksums of Ethernet and UDP). Endpoints of other vendors need this.
     #[default]
     Any,
     /// 0 to 63, the identifications that rnic sends: one corrupted packet in 2^26 passes the check.
@@ -70,8 +70,8 @@ pub struct Config {
     pub identification: Identification,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
-    /// Limits, link rate, congestion control and timeouts of the queue pairs. The device replaces `verbs.seed` by random bytes of the
-    /// system unless `fixed_seed` is set.
+    /// Limits, link rate, congestion control and timeouts of the queue pairs. The device replaces `verbs.seed` by
+    /// random bytes of the system unless `fixed_seed` is set.
     pub verbs: DeviceConfig,
     /// Derive keys and queue pair numbers from `verbs.seed`. For tests only: a peer that knows the seed can guess them.
     pub fixed_seed: bool,
@@ -81,13 +81,16 @@ impl Default for Config {
     fn default() -> Config {
         let verbs = DeviceConfig::default();
         let verbs = DeviceConfig {
-            // 1 MiB covers 2 GB/s over the 0.5 ms that two busy hosts may take to respond; a larger window only fills buffers.
+            // 1 MiB covers 2 GB/s over the 0.5 ms that two busy hosts may take to respond; a larger window only fills
+            // buffers.
             in_flight: 1_024,
             in_flight_bytes: 1 << 20,
-            // When a retransmission is lost, IRN's window stands still until a timeout. At 1 % loss and packets of 1 KiB a minimum
-            // timeout of 2 ms cost a third of the bandwidth, 0.5 ms a tenth. Measured round-trip times lengthen the timeout.
+            // When a retransmission is lost, IRN's window stands still until a timeout. At 1 % loss and packets of 1
+            // KiB a minimum timeout of 2 ms cost a third of the bandwidth, 0.5 ms a tenth. Measured round-trip times
+            // lengthen the timeout.
             timeouts: Timeouts { dynamic: Some(Time::from_us(500)), ..verbs.timeouts },
-            // RC's usual timeout: with either service the requester aborts half a second after the peer has fallen silent.
+            // RC's usual timeout: with either service the requester aborts half a second after the peer has fallen
+            // silent.
             patience: Time::from_ns(4_096 << 14),
             ..verbs
         };
@@ -104,8 +107,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Limits the bytes in flight on each connection to what fits in the receive buffer of `port`, on the assumption that the peer's
-    /// buffer has the same size. [`Device::open`](crate::Device::open) does so itself.
+    /// Limits the bytes in flight on each connection to what fits in the receive buffer of `port`, on the assumption
+    /// that the peer's buffer has the same size. [`Device::open`](crate::Device::open) does so itself.
     ///
     /// # Errors
     /// When the system does not report the size of the buffer.

@@ -1,7 +1,7 @@
 //! Moves packets between a port and the queue pairs of a device.
 //!
-//! Each round processes received packets, fires timers and sends packets. The driver locks the device for one batch at a time and never
-//! during a system call, so that applications can post and poll in between.
+//! Each round processes received packets, fires timers and sends packets. The driver locks the device for one batch at
+//! a time and never during a system call, so that applications can post and poll in between.
 
 use crate::clock::{Clock, TimeSource};
 use crate::config::{Acknowledge, Config, Identification, Mode};
@@ -39,7 +39,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Arrivals, and bytes of them, that a round processes before it sends: ACKs must not wait until no more packets arrive.
+    /// Arrivals, and bytes of them, that a round processes before it sends: ACKs must not wait until no more packets
+    /// arrive.
     const ARRIVALS: usize = 32;
     const ARRIVED_BYTES: usize = 256 << 10;
     /// Batches that a round sends before it receives again.
@@ -85,8 +86,8 @@ impl Driver {
         self.send(device);
     }
 
-    /// After a call of [`Driver::progress`] without work: spins, or sleeps until a packet arrives, a timer is due, work is posted, or it is
-    /// `end`.
+    /// After a call of [`Driver::progress`] without work: spins, or sleeps until a packet arrives, a timer is due, work
+    /// is posted, or it is `end`.
     pub(crate) fn rest(&mut self, device: &Mutex<Device>, end: Option<Time>) -> io::Result<()> {
         let next = if self.waiting { None } else { lock(device).next_time(&self.batch) };
         let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
@@ -112,8 +113,8 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
-            // The application sees a lone message before the driver receives more: it may wait for that message. ACKs are processed
-            // together, so that the packets they make room for leave in one batch.
+            // The application sees a lone message before the driver receives more: it may wait for that message. ACKs
+            // are processed together, so that the packets they make room for leave in one batch.
             let few = arrival.data.len() <= arrival.segment * Driver::LONE;
             let lone = self.send_first && few && !arrival.segments().all(rnic_verbs::acknowledges);
             let meta = arrival.meta;
@@ -216,7 +217,8 @@ impl Driver {
     }
 }
 
-/// The ICRC over the pseudo header of packets from `source` to `destination`; `None` if one address is IPv4 and the other IPv6.
+/// The ICRC over the pseudo header of packets from `source` to `destination`; `None` if one address is IPv4 and the
+/// other IPv6.
 fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
     match (source.ip(), destination.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Some(IcrcSeed::ipv4(from, to, source.port(), destination.port())),

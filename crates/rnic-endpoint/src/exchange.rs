@@ -1,6 +1,8 @@
-//! The out-of-band exchange: messages over TCP, one JSON document a line, with which two endpoints connect their queue pairs.
+//! The out-of-band exchange: messages over TCP, one JSON document a line, with which two endpoints connect their queue
+//! pairs.
 //!
-//! A [`Channel`] carries any serialisable messages; [`connect`] connects the queue pairs of both ends. Both sides use it alike:
+//! A [`Channel`] carries any serialisable messages; [`connect`] connects the queue pairs of both ends. Both sides use
+//! it alike:
 //!
 //! ```no_run
 //! use rnic_endpoint::exchange::{self, Channel, RemoteMemory};
@@ -13,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! The exchange is neither encrypted nor authenticated, like RDMA itself: a listener on the network can use the keys in it to access the
-//! memory.
+//! The exchange is neither encrypted nor authenticated, like RDMA itself: a listener on the network can use the keys in
+//! it to access the memory.
 
 use crate::device::{Address, Error, MemoryRegion, PathOptions, QueuePair};
 use rnic_verbs::Service;
@@ -202,7 +204,8 @@ impl Channel {
         })
     }
 
-    /// A second sender on the same connection, so that a thread of its own can receive. [`Speaker::hang_up`] closes the connection for both.
+    /// A second sender on the same connection, so that a thread of its own can receive. [`Speaker::hang_up`] closes the
+    /// connection for both.
     ///
     /// # Errors
     /// When the system has no file descriptor left.
@@ -284,8 +287,9 @@ struct Ready {
     ready: bool,
 }
 
-/// Connects a queue pair with that of the peer, which calls this function too. Afterwards both can send. Returns the path MTU in payload
-/// bytes: the minimum of both sides, each of which offers `options.mtu`, or else the MTU of its path.
+/// Connects a queue pair with that of the peer, which calls this function too. Afterwards both can send. Returns the
+/// path MTU in payload bytes: the minimum of both sides, each of which offers `options.mtu`, or else the MTU of its
+/// path.
 ///
 /// # Errors
 /// When the two have different services or versions, the connection breaks or the device refuses.

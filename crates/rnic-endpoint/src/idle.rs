@@ -1,9 +1,9 @@
 //! Whether a progress loop without work spins or sleeps.
 //!
-//! A thread that sleeps costs nothing, but wakes up late: the kernel's timers are late by tens of microseconds, and a datagram that
-//! arrives has to wake the thread first. A thread that spins is exact and occupies a core. [`Idle`] sleeps while there is time. It spins
-//! shortly before a deadline, such as the next packet of a paced flow, and for a while after the last work, because a response often
-//! follows soon.
+//! A thread that sleeps costs nothing, but wakes up late: the kernel's timers are late by tens of microseconds, and a
+//! datagram that arrives has to wake the thread first. A thread that spins is exact and occupies a core. [`Idle`]
+//! sleeps while there is time. It spins shortly before a deadline, such as the next packet of a paced flow, and for a
+//! while after the last work, because a response often follows soon.
 //!
 //! ```no_run
 //! # use rnic_endpoint::{Clock, Port, TimeSource, UdpPort};
@@ -35,8 +35,8 @@ use std::io;
 pub struct IdleConfig {
     /// How long to spin after the last work: [`Time::MAX`] for always, [`Time::ZERO`] for never.
     pub spin: Time,
-    /// How long before a deadline to stop sleeping, which is as late as the system may be. A larger value is more exact and costs more CPU
-    /// time.
+    /// How long before a deadline to stop sleeping, which is as late as the system may be. A larger value is more exact
+    /// and costs more CPU time.
     pub slack: Time,
 }
 
@@ -104,7 +104,8 @@ impl Idle {
     }
 }
 
-/// Sets the timer slack of the calling thread to the minimum, so that the kernel wakes it as exactly as it can. The default slack is 50 us.
+/// Sets the timer slack of the calling thread to the minimum, so that the kernel wakes it as exactly as it can. The
+/// default slack is 50 us.
 ///
 /// # Errors
 ///

@@ -36,8 +36,8 @@
 //! # }
 //! ```
 //!
-//! The programs in `examples` are complete: `pingpong`, `key_value` and `atomic_counter`. `docs/concepts/endpoint.md` explains what happens
-//! underneath.
+//! The programs in `examples` are complete: `pingpong`, `key_value` and `atomic_counter`. `docs/concepts/endpoint.md`
+//! explains what happens underneath.
 
 #![forbid(unsafe_code)]
 

@@ -4,12 +4,12 @@
 //! cargo run --release -p rnic-perf --example side_by_side -- --mtu 9000,1500 --repeat 5
 //! ```
 //!
-//! It needs root, or a system that allows user namespaces. `--others` compares with software of other makers as well, as far as it is
-//! installed (Debian: `libfabric-bin`, `ucx-utils`).
+//! It needs root, or a system that allows user namespaces. `--others` compares with software of other makers as well,
+//! as far as it is installed (Debian: `libfabric-bin`, `ucx-utils`).
 //!
-//! Repetitions alternate between all that is compared, so that whatever else the host does meets all alike. A line holds the median with the
-//! smallest and the largest. The ceiling is plain UDP sent by `UDP_SEGMENT` and received by `UDP_GRO`, with datagrams as long as the
-//! path carries.
+//! Repetitions alternate between all that is compared, so that whatever else the host does meets all alike. A line
+//! holds the median with the smallest and the largest. The ceiling is plain UDP sent by `UDP_SEGMENT` and received by
+//! `UDP_GRO`, with datagrams as long as the path carries.
 
 use clap::Parser;
 use rnic_netns::Pair;

@@ -1,4 +1,5 @@
-//! Measures RDMA between two hosts over `rnic-endpoint`: bandwidth and latency of every operation, in the manner of perftest.
+//! Measures RDMA between two hosts over `rnic-endpoint`: bandwidth and latency of every operation, in the manner of
+//! perftest.
 //!
 //! | module | holds |
 //! |---|---|
@@ -20,7 +21,8 @@
 //!     serve(&listener, options, &AtomicBool::new(false), |served| assert!(served.result.is_ok()))
 //! });
 //! // Both sides share this host: neither can have RoCE's UDP port 4791 for itself.
-//! let plan = Plan { op: Op::Write, sizes: vec![4_096], amount: Amount::Messages(100), roce_port: 0, ..Plan::default() };
+//! let (op, amount) = (Op::Write, Amount::Messages(100));
+//! let plan = Plan { op, sizes: vec![4_096], amount, roce_port: 0, ..Plan::default() };
 //! let report = run(address, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
 //! assert_eq!(report.rows[0].messages, 100);
 //! server.join().unwrap().unwrap();

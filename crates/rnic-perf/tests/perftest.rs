@@ -78,7 +78,8 @@ fn writes_lie_where_they_should() {
 fn sends_and_sums_come_whole() {
     let options = Options { size: 777, messages: 10, receives: 4, ..Options::new(Op::Send, false) };
     run(options, |session| {
-        // The last four messages lie in the four places; the layout has 832 bytes for each and four of them in its buffer.
+        // The last four messages lie in the four places; the layout has 832 bytes for each and four of them in its
+        // buffer.
         for number in 6..10 {
             let start = number as usize % 4 * 832;
             let expected: Vec<u8> = (start..start + 777).map(pattern).collect();

@@ -1,30 +1,32 @@
 //! The bytes behind a memory region: a vector that the device owns, or memory of the application.
 //!
-//! This module holds all `unsafe` code of the crate: it copies to and from [`ForeignMemory`]. Everything else reaches registered memory
-//! through the safe functions of `Backing`.
+//! This module holds all `unsafe` code of the crate: it copies to and from [`ForeignMemory`]. Everything else reaches
+//! registered memory through the safe functions of `Backing`.
 //!
 //! # Why the copies are sound
 //!
-//! **Bounds.** `Backing` checks every access against the length of the memory directly before the copy, with arithmetic that cannot
-//! overflow, and hands out no pointer.
+//! **Bounds.** `Backing` checks every access against the length of the memory directly before the copy, with arithmetic
+//! that cannot overflow, and hands out no pointer.
 //!
-//! **Lifetime.** Who makes a [`ForeignMemory`] promises that the memory stays valid until the device has given the region up: until
-//! [`Device::deregister`](crate::Device::deregister) has returned or the [`Device`](crate::Device) is dropped. The device reaches the
-//! bytes only through its table of regions. `deregister` takes the region out of the table, and needs the device mutably: no copy is
-//! under way then. Work requests and packets that still name the region hold a handle with a generation, which finds nothing any more
-//! (`table.rs`), so no later copy touches the memory. A packet that was written before holds a copy of the bytes.
+//! **Lifetime.** Who makes a [`ForeignMemory`] promises that the memory stays valid until the device has given the
+//! region up: until [`Device::deregister`](crate::Device::deregister) has returned or the [`Device`](crate::Device) is
+//! dropped. The device reaches the bytes only through its table of regions. `deregister` takes the region out of the
+//! table, and needs the device mutably: no copy is under way then. Work requests and packets that still name the region
+//! hold a handle with a generation, which finds nothing any more (`table.rs`), so no later copy touches the memory. A
+//! packet that was written before holds a copy of the bytes.
 //!
 //! **Aliasing.** The device never makes a Rust reference to foreign memory; it uses raw pointers and
-//! [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping). The other side of each copy is a buffer that a Rust reference covers (a
-//! packet, or the argument of a verb), and the promise excludes that such a buffer lies in the registered memory: the two do not
-//! overlap. Two regions may cover the same foreign memory, because the device never copies from one region to another.
+//! [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping). The other side of each copy is a buffer that a Rust
+//! reference covers (a packet, or the argument of a verb), and the promise excludes that such a buffer lies in the
+//! registered memory: the two do not overlap. Two regions may cover the same foreign memory, because the device never
+//! copies from one region to another.
 //!
-//! **Concurrent access.** The application's threads may use the memory while it is registered, as they may with an RDMA NIC in hardware,
-//! which knows of no Rust references either. The copies treat the bytes as opaque: no decision follows from their values, and
-//! every bit pattern is a valid `u8`, so a copy that overlaps an access of the application yields old, new or mixed bytes, and nothing
-//! worse inside the device. Atomic operations are [`AtomicU64`] operations, also towards the application's threads. In the terms of
-//! the language an unsynchronised conflicting access remains a data race; that the application has none is part of the promise, with
-//! the accesses that the promise allows.
+//! **Concurrent access.** The application's threads may use the memory while it is registered, as they may with an RDMA
+//! NIC in hardware, which knows of no Rust references either. The copies treat the bytes as opaque: no decision follows
+//! from their values, and every bit pattern is a valid `u8`, so a copy that overlaps an access of the application
+//! yields old, new or mixed bytes, and nothing worse inside the device. Atomic operations are [`AtomicU64`] operations,
+//! also towards the application's threads. In the terms of the language an unsynchronised conflicting access remains a
+//! data race; that the application has none is part of the promise, with the accesses that the promise allows.
 #![allow(unsafe_code)]
 
 use crate::types::AccessError;
@@ -34,8 +36,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Memory of the application that a device may access while it is registered
 /// ([`Device::register_foreign`](crate::Device::register_foreign)).
 ///
-/// For interfaces where the application owns its buffers, such as `ibv_reg_mr` of libibverbs. A Rust application has no need of it: a
-/// region of a `Vec<u8>` ([`Device::register`](crate::Device::register)) is as fast, and safe.
+/// For interfaces where the application owns its buffers, such as `ibv_reg_mr` of libibverbs. A Rust application has no
+/// need of it: a region of a `Vec<u8>` ([`Device::register`](crate::Device::register)) is as fast, and safe.
 ///
 /// ```
 /// use rnic_verbs::{Access, Device, DeviceConfig, ForeignMemory};
@@ -69,22 +71,24 @@ impl ForeignMemory {
     /// The `len` bytes from `start` on, to be read and written by the device.
     ///
     /// # Safety
-    /// From this call until the region made of the memory is deregistered, or its device dropped, or the returned value dropped
-    /// without having been registered:
-    /// - `start` is valid for reads and writes of `len` bytes, from any thread. It points into one allocation of at most `isize::MAX`
-    ///   bytes, or `len` is 0.
+    /// From this call until the region made of the memory is deregistered, or its device dropped, or the returned value
+    /// dropped without having been registered:
+    /// - `start` is valid for reads and writes of `len` bytes, from any thread. It points into one allocation of at
+    ///   most `isize::MAX` bytes, or `len` is 0.
     /// - No Rust reference (`&` or `&mut`) covers any of the bytes. Code in Rust uses raw pointers or atomics.
-    /// - No thread of the application accesses bytes that an operation under way writes, nor writes bytes that one under way reads:
-    ///   from the moment a work request that names them is posted until its completion is polled, and, for memory that peers may
-    ///   access, between messages that say so. Excepted are volatile and atomic accesses, for applications that poll memory until an
-    ///   RDMA Write changes it; their results are those of polling memory that hardware writes.
+    /// - No thread of the application accesses bytes that an operation under way writes, nor writes bytes that one
+    ///   under way reads: from the moment a work request that names them is posted until its completion is polled, and,
+    ///   for memory that peers may access, between messages that say so. Excepted are volatile and atomic accesses, for
+    ///   applications that poll memory until an RDMA Write changes it; their results are those of polling memory that
+    ///   hardware writes.
     pub unsafe fn new(start: *mut u8, len: usize) -> ForeignMemory {
         let empty = (NonNull::dangling(), 0);
         let (start, len) = NonNull::new(start).map_or(empty, |start| (start, len));
         ForeignMemory { start, len, writable: true }
     }
 
-    /// The same for memory that the device only reads: regions of it admit neither local writes nor remote writes and atomics.
+    /// The same for memory that the device only reads: regions of it admit neither local writes nor remote writes and
+    /// atomics.
     ///
     /// # Safety
     /// As [`ForeignMemory::new`], but `start` need not be valid for writes, and `&` references to the bytes may exist.
@@ -168,8 +172,8 @@ impl Backing {
             }
             Backing::Foreign(memory) => {
                 let from = memory.range(offset, out.len())?;
-                // SAFETY: `range` has checked the bounds, and the promise of `ForeignMemory::new` makes the bytes readable; `out` is a
-                // Rust reference, which the promise keeps outside of the memory.
+                // SAFETY: `range` has checked the bounds, and the promise of `ForeignMemory::new` makes the bytes
+                // readable; `out` is a Rust reference, which the promise keeps outside of the memory.
                 unsafe { copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
             }
         }
@@ -189,15 +193,17 @@ impl Backing {
                     return Err(AccessError::Rights);
                 }
                 let to = memory.range(offset, data.len())?;
-                // SAFETY: `range` has checked the bounds, the memory is writable, and the promise of `ForeignMemory::new` makes the bytes
-                // valid for writes; `data` is a Rust reference, which the promise keeps outside of the memory.
+                // SAFETY: `range` has checked the bounds, the memory is writable, and the promise of
+                // `ForeignMemory::new` makes the bytes valid for writes; `data` is a Rust reference, which the promise
+                // keeps outside of the memory.
                 unsafe { copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len()) };
             }
         }
         Ok(())
     }
 
-    /// Carries out `operation` on the eight bytes at `offset`, in the host's byte order, and returns the value before it.
+    /// Carries out `operation` on the eight bytes at `offset`, in the host's byte order, and returns the value before
+    /// it.
     pub(crate) fn atomic(&mut self, offset: usize, operation: Atomic) -> Result<u64, AccessError> {
         match self {
             Backing::Owned(bytes) => {
@@ -215,8 +221,9 @@ impl Backing {
                 if !word.is_aligned() {
                     return Err(AccessError::Alignment);
                 }
-                // SAFETY: `range` has checked the bounds, the memory is writable and the address a multiple of 8. The promise of
-                // `ForeignMemory::new` makes it valid, and leaves the application's threads atomic accesses to it.
+                // SAFETY: `range` has checked the bounds, the memory is writable and the address a multiple of 8. The
+                // promise of `ForeignMemory::new` makes it valid, and leaves the application's threads atomic accesses
+                // to it.
                 let word = unsafe { AtomicU64::from_ptr(word.as_ptr()) };
                 Ok(match operation {
                     Atomic::Add(add) => word.fetch_add(add, Ordering::SeqCst),

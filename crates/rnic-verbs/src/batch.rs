@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 
 /// Packets of one queue pair for its peer, one after the other in one buffer, as `UDP_SEGMENT` takes them.
 ///
-/// All packets have the same length, but the last may be shorter. Each ends with four bytes for its ICRC, which the owner fills in.
+/// All packets have the same length, but the last may be shorter. Each ends with four bytes for its ICRC, which the
+/// owner fills in.
 #[derive(Clone, Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -89,7 +90,8 @@ impl Batch {
         self.to
     }
 
-    /// Empties the batch; then adds the packet that the previous batch held back, if there is one, and returns where it goes.
+    /// Empties the batch; then adds the packet that the previous batch held back, if there is one, and returns where it
+    /// goes.
     pub(crate) fn begin(&mut self) -> Option<Destination> {
         self.len = 0;
         self.segment = 0;
@@ -112,8 +114,8 @@ impl Batch {
         &mut self.bytes[self.len..]
     }
 
-    /// Adds the packet of `len` bytes that was written into [`Batch::room`]; `false` if it is longer than the others, and held back for the
-    /// next batch.
+    /// Adds the packet of `len` bytes that was written into [`Batch::room`]; `false` if it is longer than the others,
+    /// and held back for the next batch.
     pub(crate) fn append(&mut self, len: usize, to: Destination) -> bool {
         if self.count == 0 {
             self.segment = len;
@@ -169,7 +171,8 @@ impl Batch {
     }
 }
 
-/// Whether a packet is an ACK or NAK and no more, so that later packets may overtake it. Its ICRC need not have been checked.
+/// Whether a packet is an ACK or NAK and no more, so that later packets may overtake it. Its ICRC need not have been
+/// checked.
 pub fn acknowledges(packet: &[u8]) -> bool {
     let operation = packet.first().and_then(|opcode| Opcode::from_u8(*opcode)).map(Opcode::operation);
     matches!(operation, Some(Operation::Acknowledge | Operation::ReadAcknowledge))

@@ -65,7 +65,8 @@ impl Ctx {
 pub(crate) enum Refusal {
     /// There is no receive for the message (RNR): the peer may retry.
     NotReady,
-    /// The NAK ends the connection. The status is that of the receive that the message would have used, and of the event.
+    /// The NAK ends the connection. The status is that of the receive that the message would have used, and of the
+    /// event.
     Never(NakCode, Status),
 }
 
@@ -111,7 +112,8 @@ pub(crate) struct Common {
     inbox: VecDeque<(u64, Receive)>,
     /// Sequence number of the oldest receive that is not completed.
     next_receive: u64,
-    /// The send that this packet belongs to has failed with this status. It completes after the sends before it; then the queue pair fails.
+    /// The send that this packet belongs to has failed with this status. It completes after the sends before it; then
+    /// the queue pair fails.
     failing: Option<(u64, Status)>,
     /// An event is due as soon as the send queue is drained.
     pub(crate) draining: bool,
@@ -120,8 +122,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Maximum receives of a shared queue that messages out of order hold: one lost packet of one peer must not take the receives of other
-    /// queue pairs away. Packets that need more count as lost.
+    /// Maximum receives of a shared queue that messages out of order hold: one lost packet of one peer must not take
+    /// the receives of other queue pairs away. Packets that need more count as lost.
     pub(crate) const MAX_EARLY: usize = 64;
 
     pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
@@ -181,8 +183,8 @@ impl Common {
         self.next_receive as u32
     }
 
-    /// The receive `ahead` receives after the oldest; from the receive queue if no packet has used it before. `early`: for a message out of
-    /// order.
+    /// The receive `ahead` receives after the oldest; from the receive queue if no packet has used it before. `early`:
+    /// for a message out of order.
     pub(crate) fn receive(&mut self, ctx: &mut Ctx, ahead: u32, early: bool) -> Option<&Receive> {
         let number = self.next_receive + u64::from(ahead);
         let found = match self.inbox.front() {
@@ -253,7 +255,8 @@ impl Common {
         ctx.complete(self.init.recv_cq, completion, false);
     }
 
-    /// A request of the peer was refused: the queue pair fails, and so does the oldest receive if the request has it `in_use`.
+    /// A request of the peer was refused: the queue pair fails, and so does the oldest receive if the request has it
+    /// `in_use`.
     pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx, status: Status, in_use: bool) {
         if in_use && let Some(receive) = self.take_oldest() {
             self.receive_failed(ctx, &receive, status);
@@ -261,7 +264,8 @@ impl Common {
         self.fail(ctx, status);
     }
 
-    /// The syndrome of an ACK with its credits: the receives that are not completed. With a shared receive queue there is no limit.
+    /// The syndrome of an ACK with its credits: the receives that are not completed. With a shared receive queue there
+    /// is no limit.
     pub(crate) fn credits(&self) -> Syndrome {
         let credits = match self.init.srq {
             Some(_) => Credits::UNLIMITED,

@@ -62,12 +62,14 @@ pub struct DeviceConfig {
     pub base_rtt: Time,
     /// Maximum packets in flight on a connection (BDP-FC), at most [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT).
     pub in_flight: u32,
-    /// Maximum payload bytes in flight on a connection. The smaller of the two limits applies; one packet may always be in flight.
+    /// Maximum payload bytes in flight on a connection. The smaller of the two limits applies; one packet may always be
+    /// in flight.
     pub in_flight_bytes: u64,
-    /// IRN: retransmission timeouts. For RC they are an attribute of each connection ([`SendAttributes`](crate::SendAttributes)).
+    /// IRN: retransmission timeouts. For RC they are an attribute of each connection
+    /// ([`SendAttributes`](crate::SendAttributes)).
     pub timeouts: Timeouts,
-    /// IRN: timeouts within this time use up one retry together. A short timeout recovers quickly from a lost retransmission; without this
-    /// setting it would also abort requests to a peer that is busy for a while.
+    /// IRN: timeouts within this time use up one retry together. A short timeout recovers quickly from a lost
+    /// retransmission; without this setting it would also abort requests to a peer that is busy for a while.
     pub patience: Time,
     /// Congestion control of queue pairs that choose none.
     pub congestion: Congestion,

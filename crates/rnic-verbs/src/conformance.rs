@@ -1,6 +1,8 @@
-//! Checks an implementation of [`Verbs`]: the same for the state machine in virtual time, for the endpoint on sockets, for a simulated NIC.
+//! Checks an implementation of [`Verbs`]: the same for the state machine in virtual time, for the endpoint on sockets,
+//! for a simulated NIC.
 //!
-//! An implementation's test makes a [`Fabric`] with two of its NICs and calls [`check`], which panics with the first thing that is wrong.
+//! An implementation's test makes a [`Fabric`] with two of its NICs and calls [`check`], which panics with the first
+//! thing that is wrong.
 
 use crate::Verbs;
 use crate::types::{
@@ -60,8 +62,8 @@ struct Pair {
     fabric: Box<dyn Fabric>,
     service: Service,
     sides: [Side; 2],
-    /// First PSN of both sides. Each connection has another one, far from the last: packets of a connection that was reset may still
-    /// arrive, and are not to be taken for those of the new one.
+    /// First PSN of both sides. Each connection has another one, far from the last: packets of a connection that was
+    /// reset may still arrive, and are not to be taken for those of the new one.
     psn: u32,
 }
 

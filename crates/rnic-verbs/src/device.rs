@@ -59,8 +59,8 @@ impl Device {
         self.ctx.now
     }
 
-    /// Tells the device the time. Completions that a verb causes directly, such as those of [`Device::to_error`], have the latest time
-    /// that the device was told as their timestamp. A `now` before that time changes nothing.
+    /// Tells the device the time. Completions that a verb causes directly, such as those of [`Device::to_error`], have
+    /// the latest time that the device was told as their timestamp. A `now` before that time changes nothing.
     pub fn advance_to(&mut self, now: Time) {
         self.ctx.now = self.ctx.now.max(now);
     }
@@ -75,13 +75,14 @@ impl Device {
         self.rng.next_u32() & (Psn::MODULUS - 1)
     }
 
-    /// Takes the oldest asynchronous event. Of more than [`MAX_EVENTS`](crate::MAX_EVENTS) the oldest are lost, and counted.
+    /// Takes the oldest asynchronous event. Of more than [`MAX_EVENTS`](crate::MAX_EVENTS) the oldest are lost, and
+    /// counted.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.ctx.events.pop_front()
     }
 
-    /// Processes a packet from `source`: the payload of a UDP datagram, whose ICRC the caller has checked. `marked`: a switch CE-marked the
-    /// packet. `now` must not be before any time that the device was told.
+    /// Processes a packet from `source`: the payload of a UDP datagram, whose ICRC the caller has checked. `marked`: a
+    /// switch CE-marked the packet. `now` must not be before any time that the device was told.
     ///
     /// # Errors
     /// Why the device dropped the packet. The device counts it; the caller need do nothing.
@@ -135,8 +136,9 @@ impl Device {
         result
     }
 
-    /// Fills `batch` with packets of the next queue pair that has any to send now; `false` if none has. `now` must not be before any time
-    /// that the device was told. Pass the same `batch` every time: it may hold a packet back for the next call.
+    /// Fills `batch` with packets of the next queue pair that has any to send now; `false` if none has. `now` must not
+    /// be before any time that the device was told. Pass the same `batch` every time: it may hold a packet back for the
+    /// next call.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         self.ctx.now = now;
         if let Some(to) = batch.begin() {
@@ -171,8 +173,8 @@ impl Device {
         batch.count() > 0
     }
 
-    /// When [`Device::transmit`] and [`Device::on_time`] are to be called next: `Time::ZERO` for now, `None` for not before a packet
-    /// arrives or a verb is called.
+    /// When [`Device::transmit`] and [`Device::on_time`] are to be called next: `Time::ZERO` for now, `None` for not
+    /// before a packet arrives or a verb is called.
     pub fn next_time(&self, batch: &Batch) -> Option<Time> {
         if !self.ready.is_empty() || batch.holds() {
             return Some(Time::ZERO);
@@ -180,8 +182,8 @@ impl Device {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Fires the timers that are due at `now`, and lets paced queue pairs send again. `now` must not be before any time that the device was
-    /// told.
+    /// Fires the timers that are due at `now`, and lets paced queue pairs send again. `now` must not be before any time
+    /// that the device was told.
     pub fn on_time(&mut self, now: Time) {
         self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {
@@ -209,8 +211,8 @@ impl Device {
         }
     }
 
-    /// Queues a queue pair for transmission if it may send now; else sets its timer. A timer that moves to a later time keeps its entry, which
-    /// is too early then.
+    /// Queues a queue pair for transmission if it may send now; else sets its timer. A timer that moves to a later time
+    /// keeps its entry, which is too early then.
     fn wake(&mut self, at: u32) {
         let now = self.ctx.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
@@ -282,7 +284,8 @@ mod tests {
         Access, Capacities, Congestion, Connection, Data, QpInit, SendAttributes, SendFlags, SendOp, SendRequest,
     };
 
-    /// However often times change, each queue pair has one timer and one slot in the ring, and a destroyed one has none.
+    /// However often times change, each queue pair has one timer and one slot in the ring, and a destroyed one has
+    /// none.
     #[test]
     fn the_ring_and_the_timers_do_not_grow() {
         let congestion = Congestion::named("dcqcn").unwrap();

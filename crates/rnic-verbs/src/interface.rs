@@ -8,15 +8,17 @@ use crate::types::{
 };
 use rnic_transport::{BitRate, Time};
 
-/// What an RDMA NIC offers to the layers above it: objects, work requests, completions with timestamps, a rate limit for each queue pair.
+/// What an RDMA NIC offers to the layers above it: objects, work requests, completions with timestamps, a rate limit
+/// for each queue pair.
 ///
-/// A layer written against this trait, such as a transport in host software, runs on every implementation: on the state machine
-/// [`Device`] in virtual time, on the sockets of `rnic_endpoint::Device`, on a simulated NIC. [`crate::conformance`] checks an
-/// implementation.
+/// A layer written against this trait, such as a transport in host software, runs on every implementation: on the state
+/// machine [`Device`] in virtual time, on the sockets of `rnic_endpoint::Device`, on a simulated NIC.
+/// [`crate::conformance`] checks an implementation.
 ///
-/// No method blocks, and none takes the time: [`Verbs::now`] is the NIC's own clock, in which it stamps completions. Who makes packets
-/// and time move on (a thread, a simulation, calls of [`Device::receive`] and [`Device::transmit`]) is up to the implementation. The
-/// trait is object-safe. Objects are handles; one that was destroyed gives [`VerbsError::Unknown`].
+/// No method blocks, and none takes the time: [`Verbs::now`] is the NIC's own clock, in which it stamps completions.
+/// Who makes packets and time move on (a thread, a simulation, calls of [`Device::receive`] and [`Device::transmit`])
+/// is up to the implementation. The trait is object-safe. Objects are handles; one that was destroyed gives
+/// [`VerbsError::Unknown`].
 ///
 /// Two NICs in virtual time; an RDMA Write goes from the first to the second:
 ///
@@ -69,7 +71,8 @@ use rnic_transport::{BitRate, Time};
 ///
 /// let mut completions = [Completion::BLANK; 4];
 /// assert_eq!(nics[0].poll_cq(cq, &mut completions)?, 1);
-/// assert_eq!((completions[0].wr_id, completions[0].status, completions[0].time), (7, Status::Success, Time::from_us(2)));
+/// let [first, ..] = completions;
+/// assert_eq!((first.wr_id, first.status, first.time), (7, Status::Success, Time::from_us(2)));
 /// assert_eq!(&nics[1].bytes(remote.id).unwrap()[100..105], b"hello");
 /// # Ok::<(), VerbsError>(())
 /// ```
@@ -106,13 +109,14 @@ pub trait Verbs {
     /// [`Verbs::deregister`] has returned, or the NIC is dropped.
     ///
     /// # Errors
-    /// As [`Verbs::register`]; when `access` admits writes to memory that is read-only, or `addr` differs from the memory's own address
-    /// by no multiple of 8.
+    /// As [`Verbs::register`]; when `access` admits writes to memory that is read-only, or `addr` differs from the
+    /// memory's own address by no multiple of 8.
     fn register_foreign(
         &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError>;
 
-    /// Ends a region. Work that still refers to it fails. Returns the bytes that the NIC owned; of foreign memory there are none.
+    /// Ends a region. Work that still refers to it fails. Returns the bytes that the NIC owned; of foreign memory there
+    /// are none.
     ///
     /// # Errors
     /// If there is no such region.
@@ -144,11 +148,12 @@ pub trait Verbs {
     /// [`VerbsError::Busy`] while a queue pair uses it.
     fn destroy_cq(&mut self, cq: CqId) -> Result<(), VerbsError>;
 
-    /// Takes up to `out.len()` completions, oldest first, and returns how many. Timestamps ([`Completion::time`]) of one queue never
-    /// decrease.
+    /// Takes up to `out.len()` completions, oldest first, and returns how many. Timestamps ([`Completion::time`]) of
+    /// one queue never decrease.
     ///
     /// # Errors
-    /// [`VerbsError::Overflow`] once completions were lost because the queue was full, and those before have been taken.
+    /// [`VerbsError::Overflow`] once completions were lost because the queue was full, and those before have been
+    /// taken.
     fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError>;
 
     // Queue pairs.
@@ -162,8 +167,8 @@ pub trait Verbs {
     /// Changes the state of a queue pair.
     ///
     /// # Errors
-    /// [`VerbsError::WrongState`] if there is no such transition from the present state; if an attribute is out of range. The state is
-    /// as before then.
+    /// [`VerbsError::WrongState`] if there is no such transition from the present state; if an attribute is out of
+    /// range. The state is as before then.
     fn modify_qp(&mut self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError>;
 
     /// State, connection, rate limit and outstanding work of a queue pair.
@@ -172,10 +177,10 @@ pub trait Verbs {
     /// If there is no such queue pair.
     fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, VerbsError>;
 
-    /// Limits the rate at which a queue pair sends requests, and that at which it sends responses to RDMA Reads, from the next packet on;
-    /// `None`: the link's rate. The limit holds in every state until it is set anew. The NIC rounds it down to a multiple of
-    /// [`DeviceInfo::rate_granularity`], but not to 0, and counts whole Ethernet frames without preamble and gap. Returns the limit in
-    /// effect.
+    /// Limits the rate at which a queue pair sends requests, and that at which it sends responses to RDMA Reads, from
+    /// the next packet on; `None`: the link's rate. The limit holds in every state until it is set anew. The NIC rounds
+    /// it down to a multiple of [`DeviceInfo::rate_granularity`], but not to 0, and counts whole Ethernet frames
+    /// without preamble and gap. Returns the limit in effect.
     ///
     /// # Errors
     /// If there is no such queue pair, or the rate is 0.
@@ -192,8 +197,8 @@ pub trait Verbs {
     /// Posts a send request. It generates a completion if it is signalled, or fails.
     ///
     /// # Errors
-    /// [`VerbsError::Full`] if the send queue is full; if the state or the service does not admit the request, or a scatter-gather element
-    /// is not within memory that admits it. Nothing is posted then.
+    /// [`VerbsError::Full`] if the send queue is full; if the state or the service does not admit the request, or a
+    /// scatter-gather element is not within memory that admits it. Nothing is posted then.
     fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError>;
 
     /// Posts send requests in order until the send queue is full; returns how many were posted.

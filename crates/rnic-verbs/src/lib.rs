@@ -1,8 +1,10 @@
-//! RDMA verbs as a state machine: queue pairs, memory regions, completion queues, on rnic's transports. No sockets, no clocks.
+//! RDMA verbs as a state machine: queue pairs, memory regions, completion queues, on rnic's transports. No sockets, no
+//! clocks.
 //!
-//! A [`Device`] holds the state of one RDMA NIC. Its owner hands in received packets ([`Device::receive`]), takes packets to send
-//! ([`Device::transmit`]), passes the time to both, and calls [`Device::on_time`] at [`Device::next_time`]. Applications post work
-//! requests and poll completions. The trait [`Verbs`] has the part of it that every NIC offers, with an example.
+//! A [`Device`] holds the state of one RDMA NIC. Its owner hands in received packets ([`Device::receive`]), takes
+//! packets to send ([`Device::transmit`]), passes the time to both, and calls [`Device::on_time`] at
+//! [`Device::next_time`]. Applications post work requests and poll completions. The trait [`Verbs`] has the part of it
+//! that every NIC offers, with an example.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,9 +15,9 @@
 //! | [`counters`] | counters of a device, reasons for dropped packets |
 //! | [`conformance`] | checks of an implementation of [`Verbs`], the trait that layers above a NIC use |
 //!
-//! Registered memory belongs to the device: an application hands a `Vec<u8>` over and reads and writes the bytes through the device, so
-//! no packet can touch memory that is gone. [`ForeignMemory`] stays with the application, for interfaces in other languages; making one
-//! is `unsafe`, and its module holds the only `unsafe` code of the crate.
+//! Registered memory belongs to the device: an application hands a `Vec<u8>` over and reads and writes the bytes
+//! through the device, so no packet can touch memory that is gone. [`ForeignMemory`] stays with the application, for
+//! interfaces in other languages; making one is `unsafe`, and its module holds the only `unsafe` code of the crate.
 #![deny(unsafe_code)]
 
 mod backing;

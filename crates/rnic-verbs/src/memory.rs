@@ -16,7 +16,8 @@ pub(crate) enum Right {
     Atomic,
 }
 
-/// Bytes of a region, checked for an access. The check holds until the region is deregistered; then the handle finds nothing.
+/// Bytes of a region, checked for an access. The check holds until the region is deregistered; then the handle finds
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     region: Id,
@@ -86,8 +87,8 @@ impl Memory {
         self.bytes
     }
 
-    /// Registers memory; `None` if no addresses are left for it. Regions whose address the device chooses do not overlap, and have a page
-    /// between them.
+    /// Registers memory; `None` if no addresses are left for it. Regions whose address the device chooses do not
+    /// overlap, and have a page between them.
     pub(crate) fn register(
         &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, rng: &mut impl Rng,
     ) -> Option<MrInfo> {

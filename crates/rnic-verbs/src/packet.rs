@@ -53,8 +53,8 @@ impl Route {
         self.bth(operation, Position::Only, Extra::None, psn)
     }
 
-    /// Begins packet `index` of a send and writes its headers; also returns which bytes of the message it carries: the offset of the first,
-    /// and how many.
+    /// Begins packet `index` of a send and writes its headers; also returns which bytes of the message it carries: the
+    /// offset of the first, and how many.
     pub(crate) fn request<'a>(
         &self, wqe: &Wqe, index: u32, tx: TxContext, out: &'a mut [u8],
     ) -> (Writer<'a>, u32, u32) {
@@ -158,7 +158,8 @@ impl<'a> Writer<'a> {
         end
     }
 
-    /// Ends a packet with `len` bytes of payload, which `fill` writes; returns its length in bytes with padding and ICRC.
+    /// Ends a packet with `len` bytes of payload, which `fill` writes; returns its length in bytes with padding and
+    /// ICRC.
     pub(crate) fn end_with(
         self, len: u32, fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
     ) -> Result<usize, AccessError> {

@@ -29,8 +29,8 @@ impl CompletionQueue {
         CompletionQueue { queue: VecDeque::new(), capacity, overflowed: false, armed: None, notified: false, users: 0 }
     }
 
-    /// Adds a completion; `false` if it is the first that is lost because the queue is full. All later ones are lost too, so that the
-    /// completions that can be polled have no gap.
+    /// Adds a completion; `false` if it is the first that is lost because the queue is full. All later ones are lost
+    /// too, so that the completions that can be polled have no gap.
     #[must_use]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> bool {
         if self.overflowed || self.queue.len() >= self.capacity as usize {
@@ -67,8 +67,8 @@ impl CompletionQueue {
         self.queue.len()
     }
 
-    /// Requests a notification of the next completion of this kind; those in the queue trigger none. After an overflow no completion
-    /// will follow: then the notification comes immediately.
+    /// Requests a notification of the next completion of this kind; those in the queue trigger none. After an overflow
+    /// no completion will follow: then the notification comes immediately.
     pub(crate) fn arm(&mut self, notify: Notify) {
         if self.overflowed {
             self.notified = true;

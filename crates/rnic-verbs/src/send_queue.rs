@@ -29,8 +29,8 @@ pub(crate) struct Wqe {
     pub(crate) response_packets: u32,
     /// Packets of its response that have arrived.
     pub(crate) responses_received: u32,
-    /// The first packet of its response, counted from the first response packet of the queue pair; for an operation without response that
-    /// of the next response.
+    /// The first packet of its response, counted from the first response packet of the queue pair; for an operation
+    /// without response that of the next response.
     pub(crate) first_response: u64,
     /// Sequence number of the receive that it takes (recv_WQE_SN), or among reads and atomics (read_WQE_SN).
     pub(crate) serial: u32,
@@ -72,8 +72,8 @@ pub(crate) fn packets(len: u32, mtu: u32) -> u32 {
     len.div_ceil(mtu).max(1)
 }
 
-/// Send requests that are not completed, in order. The first of them are *released*: their PSNs are assigned, and the flow may send
-/// them.
+/// Send requests that are not completed, in order. The first of them are *released*: their PSNs are assigned, and the
+/// flow may send them.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
@@ -130,8 +130,8 @@ impl SendQueue {
         self.next_packet
     }
 
-    /// Whether the next message exceeds the peer's credits, which end with message `limit`. If no other message is outstanding, one may be
-    /// sent without credits.
+    /// Whether the next message exceeds the peer's credits, which end with message `limit`. If no other message is
+    /// outstanding, one may be sent without credits.
     pub(crate) fn lacks_credits(&self, limit: Option<u32>) -> bool {
         let beyond = |limit| Psn::new(self.messages.wrapping_add(1)).distance_from(Psn::new(limit)) > 0;
         self.released > 0 && limit.is_some_and(beyond)
@@ -222,8 +222,8 @@ impl SendQueue {
         low
     }
 
-    /// The oldest released read or atomic whose response is not complete. It continues the last search for a response, so that a queue pair
-    /// may use either this function or `find_response`, not both.
+    /// The oldest released read or atomic whose response is not complete. It continues the last search for a response,
+    /// so that a queue pair may use either this function or `find_response`, not both.
     pub(crate) fn awaiting_response(&mut self) -> Option<&mut Wqe> {
         if self.fetching == 0 {
             return None;
@@ -303,7 +303,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is posted, released, held and completed, searches find the same packets and responses as in a list of all requests.
+        /// Whatever is posted, released, held and completed, searches find the same packets and responses as in a list
+        /// of all requests.
         #[test]
         fn agrees_with_a_list(
             irn: bool,

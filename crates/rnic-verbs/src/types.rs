@@ -1,6 +1,7 @@
 //! The types of the verbs: handles, work requests, completions, errors.
 //!
-//! They follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without attributes that only hardware has.
+//! They follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without attributes that only
+//! hardware has.
 
 use crate::config::Limits;
 use crate::table::Id;
@@ -117,7 +118,8 @@ pub enum SendOp {
         /// Remote key.
         rkey: u32,
     },
-    /// Atomic fetch-and-add on eight bytes of the peer's memory, at an address that is a multiple of 8. The response has the value before.
+    /// Atomic fetch-and-add on eight bytes of the peer's memory, at an address that is a multiple of 8. The response
+    /// has the value before.
     FetchAdd {
         /// Remote address.
         addr: u64,
@@ -126,7 +128,8 @@ pub enum SendOp {
         /// The number to add, modulo 2^64.
         add: u64,
     },
-    /// Atomic compare-and-swap of eight bytes of the peer's memory, at an address that is a multiple of 8. The response has the value before.
+    /// Atomic compare-and-swap of eight bytes of the peer's memory, at an address that is a multiple of 8. The response
+    /// has the value before.
     CompareSwap {
         /// Remote address.
         addr: u64,
@@ -169,11 +172,11 @@ impl SendOp {
 pub struct SendFlags {
     /// The request generates a completion when it succeeds. A request that fails always generates one.
     pub signaled: bool,
-    /// The completion of the receive at the peer is solicited: it triggers a notification also if the peer requested notifications of
-    /// solicited completions only.
+    /// The completion of the receive at the peer is solicited: it triggers a notification also if the peer requested
+    /// notifications of solicited completions only.
     pub solicited: bool,
-    /// The request begins only when all earlier reads and atomics are complete. With IRN, when all earlier requests are: IRN may place data
-    /// of a later message before data of an earlier one.
+    /// The request begins only when all earlier reads and atomics are complete. With IRN, when all earlier requests
+    /// are: IRN may place data of a later message before data of an earlier one.
     pub fence: bool,
 }
 
@@ -185,7 +188,8 @@ impl SendFlags {
 /// The local data of a send request.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Registered memory. The device reads it when it sends, and again when it retransmits: it must not change before the completion.
+    /// Registered memory. The device reads it when it sends, and again when it retransmits: it must not change before
+    /// the completion.
     Gather(&'a [Sge]),
     /// These bytes, which the device copies when the request is posted.
     Inline(&'a [u8]),
@@ -276,9 +280,9 @@ pub struct Completion {
     pub invalidated: Option<u32>,
     /// The queue pair.
     pub qpn: Qpn,
-    /// When the device generated the completion, by the device's clock: for an acknowledged request when its ACK was processed, for a
-    /// request of an unreliable connection when its last packet was handed out, for a receive when the last packet of its message was
-    /// processed.
+    /// When the device generated the completion, by the device's clock: for an acknowledged request when its ACK was
+    /// processed, for a request of an unreliable connection when its last packet was handed out, for a receive when the
+    /// last packet of its message was processed.
     pub time: Time,
 }
 
@@ -398,8 +402,8 @@ pub enum Transition {
     SendQueueDrain,
     /// Any state to ERR: all outstanding requests and receives complete with [`Status::WorkRequestFlushed`].
     Error,
-    /// Any state to RESET: outstanding work disappears without completions, and the queue pair can be connected anew. The new connection
-    /// should begin with other PSNs, because packets of the old one may still arrive.
+    /// Any state to RESET: outstanding work disappears without completions, and the queue pair can be connected anew.
+    /// The new connection should begin with other PSNs, because packets of the old one may still arrive.
     Reset,
 }
 
@@ -445,8 +449,8 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// QPN of the peer's queue pair.
     pub peer_qpn: Qpn,
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096; with UC of rnic at both ends also 8192; with IRN any multiple of 4
-    /// from 256 to [`MAX_MTU`].
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096; with UC of rnic at both ends also 8192; with IRN
+    /// any multiple of 4 from 256 to [`MAX_MTU`].
     pub path_mtu: u32,
     /// First PSN of the peer, 24 bits.
     pub recv_psn: u32,

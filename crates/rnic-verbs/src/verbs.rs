@@ -46,7 +46,8 @@ impl Device {
 
     /// Registers memory that the device owns until [`Device::deregister`] gives it back.
     ///
-    /// `addr` is the address of the first byte in work requests, here and at the peer; without it the device chooses one.
+    /// `addr` is the address of the first byte in work requests, here and at the peer; without it the device chooses
+    /// one.
     ///
     /// # Errors
     /// When a limit is reached, or `addr` leaves no room for the region below 2^64.
@@ -56,11 +57,12 @@ impl Device {
         self.register_backing(pd, Backing::Owned(bytes), addr, access)
     }
 
-    /// Registers memory that stays with the application. The device accesses it until [`Device::deregister`] returns, or the device
-    /// is dropped.
+    /// Registers memory that stays with the application. The device accesses it until [`Device::deregister`] returns,
+    /// or the device is dropped.
     ///
-    /// `addr` is the address of the first byte in work requests, here and at the peer; without it that is the memory's own address.
-    /// It may differ from the memory's own address by a multiple of 8 only, so that both are aligned for atomic operations alike.
+    /// `addr` is the address of the first byte in work requests, here and at the peer; without it that is the memory's
+    /// own address. It may differ from the memory's own address by a multiple of 8 only, so that both are aligned for
+    /// atomic operations alike.
     ///
     /// # Errors
     /// As [`Device::register`]; when `access` admits writes to memory that is read-only.
@@ -97,8 +99,8 @@ impl Device {
         info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
     }
 
-    /// Ends a region: the device does not access its memory any more, and work that still refers to it fails. Returns the bytes that
-    /// the device owned; none for foreign memory.
+    /// Ends a region: the device does not access its memory any more, and work that still refers to it fails. Returns
+    /// the bytes that the device owned; none for foreign memory.
     ///
     /// # Errors
     /// If there is no such region.
@@ -142,7 +144,8 @@ impl Device {
         self.ctx.memory.bytes_of(id)
     }
 
-    /// The bytes of a region that the device owns, to change them; `None` for foreign memory, see [`Device::write_memory`].
+    /// The bytes of a region that the device owns, to change them; `None` for foreign memory, see
+    /// [`Device::write_memory`].
     pub fn bytes_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
         self.ctx.memory.bytes_of_mut(id)
     }
@@ -199,7 +202,8 @@ impl Device {
         self.ctx.cqs.get(cq.0).map_or(0, CompletionQueue::len)
     }
 
-    /// Requests one notification ([`Device::take_notification`]) of the next completion of this kind, or of an overflow.
+    /// Requests one notification ([`Device::take_notification`]) of the next completion of this kind, or of an
+    /// overflow.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -233,7 +237,8 @@ impl Device {
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
-    /// Requests one event as soon as the queue holds fewer than `limit` receives, which may be now; 0 withdraws the request.
+    /// Requests one event as soon as the queue holds fewer than `limit` receives, which may be now; 0 withdraws the
+    /// request.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -316,8 +321,9 @@ impl Device {
             self.srq(srq)?.users += 1;
         }
         let entry = self.qps.vacant_entry();
-        // The QPN is the slot with eight bits above it that change when the slot is used again: packets for the destroyed queue pair do not
-        // find the new one. The specification reserves QPNs 0 and 1, and 0xffffff for multicast.
+        // The QPN is the slot with eight bits above it that change when the slot is used again: packets for the
+        // destroyed queue pair do not find the new one. The specification reserves QPNs 0 and 1, and 0xffffff for
+        // multicast.
         let salt = self.made % 0xfe + 1;
         self.made = self.made.wrapping_add(1);
         let qpn = Qpn(salt << 16 | entry.key() as u32);
@@ -365,11 +371,12 @@ impl Device {
         Ok(())
     }
 
-    /// Limits the rate at which a queue pair sends its requests, and that at which it sends its responses to RDMA Reads; `None`: the link's
-    /// rate. Holds in every state, until it is set anew. It counts whole Ethernet frames, without preamble and gap.
+    /// Limits the rate at which a queue pair sends its requests, and that at which it sends its responses to RDMA
+    /// Reads; `None`: the link's rate. Holds in every state, until it is set anew. It counts whole Ethernet frames,
+    /// without preamble and gap.
     ///
-    /// After each packet the next one waits for as long as the packet takes at this rate, or at the rate of the congestion control if that
-    /// is lower. A packet that leaves late does not make up for the delay.
+    /// After each packet the next one waits for as long as the packet takes at this rate, or at the rate of the
+    /// congestion control if that is lower. A packet that leaves late does not make up for the delay.
     ///
     /// # Errors
     /// If there is no such queue pair, or the rate is 0.
@@ -506,8 +513,8 @@ impl Device {
         Ok(())
     }
 
-    /// RTS to SQD: messages that have begun are sent to their end, and no other begins. [`Event::SendQueueDrained`] follows when all of them
-    /// are completed.
+    /// RTS to SQD: messages that have begun are sent to their end, and no other begins. [`Event::SendQueueDrained`]
+    /// follows when all of them are completed.
     ///
     /// # Errors
     /// If the state is not RTS.
@@ -549,8 +556,8 @@ impl Device {
     /// Posts a send request.
     ///
     /// # Errors
-    /// If the queue is full, the state or the service does not admit the request, or a scatter-gather element cannot be used. Nothing is posted
-    /// then.
+    /// If the queue is full, the state or the service does not admit the request, or a scatter-gather element cannot be
+    /// used. Nothing is posted then.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let qp = &self.qps[index(qpn)];

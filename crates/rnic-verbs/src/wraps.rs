@@ -1,5 +1,5 @@
-//! 24-bit sequence numbers that wrap to 0 while messages are outstanding: PSNs of requests and responses, MSN, credits, recv_WQE_SN,
-//! read_WQE_SN. Internal counters of more than 24 bits wrap at 32.
+//! 24-bit sequence numbers that wrap to 0 while messages are outstanding: PSNs of requests and responses, MSN, credits,
+//! recv_WQE_SN, read_WQE_SN. Internal counters of more than 24 bits wrap at 32.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Regions of the application's memory: every operation reaches them, no access leaves them, none comes after deregistration.
+//! Regions of the application's memory: every operation reaches them, no access leaves them, none comes after
+//! deregistration.
 
 mod common;
 
@@ -9,7 +10,8 @@ use rnic_verbs::{
 };
 use rnic_wire::Operation;
 
-/// The application's memory: 4,096 bytes, touched through a raw pointer alone, freed when dropped. Declare it before the devices.
+/// The application's memory: 4,096 bytes, touched through a raw pointer alone, freed when dropped. Declare it before
+/// the devices.
 struct Buffer(*mut [u64; 512]);
 
 impl Buffer {

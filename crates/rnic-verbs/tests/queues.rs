@@ -284,7 +284,8 @@ fn shared_receives_out_of_order_complete_in_order_of_the_messages() {
         pair.post_with(0, wr_id, SendOp::Send, 300 * wr_id, 300, SendFlags::SIGNALED);
     }
     pair.run();
-    // The second message came first and took receive 0; of the first message the second packet came before it: receive 0 is its own.
+    // The second message came first and took receive 0; of the first message the second packet came before it: receive
+    // 0 is its own.
     let received: Vec<u64> = pair.sides[1].received().iter().map(|c| c.0).collect();
     assert_eq!(received, [0, 1, 2]);
     for at in 0..3 {

@@ -1,4 +1,5 @@
-//! The state machine (InfiniBand volume 1, section 10.3.1): every verb in every state is carried out or refused with a sentence.
+//! The state machine (InfiniBand volume 1, section 10.3.1): every verb in every state is carried out or refused with a
+//! sentence.
 
 mod common;
 
@@ -216,7 +217,7 @@ fn attributes_out_of_range_are_refused_by_name() {
         (rnic_verbs::Connection { path_mtu: 8_192, ..good }, "the path MTU"),
         (rnic_verbs::Connection { path_mtu: 0, ..good }, "the path MTU"),
         (rnic_verbs::Connection { recv_psn: 1 << 24, ..good }, "the first PSN"),
-        (rnic_verbs::Connection { peer_qpn: rnic_verbs::Qpn(0xff_ffff), ..good }, "the peer's queue pair"),
+        (rnic_verbs::Connection { peer_qpn: rnic_verbs::Qpn(0xff_ffff), ..good }, "the QPN of the peer"),
         (rnic_verbs::Connection { min_rnr_timer: 32, ..good }, "the RNR timer"),
         (rnic_verbs::Connection { dscp: 64, ..good }, "the DSCP"),
     ] {

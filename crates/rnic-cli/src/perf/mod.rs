@@ -128,7 +128,8 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "N", default_value_t = 128)]
     tx_depth: u32,
 
-    /// Path MTU in payload bytes: IRN 256 to 8960, a multiple of 4; RC 256, 512, 1024, 2048 or 4096 [default: maximum of the path]
+    /// Path MTU in payload bytes: IRN 256 to 8960, a multiple of 4; RC 256, 512, 1024, 2048 or 4096 [default: maximum
+    /// of the path]
     #[arg(short, long, value_name = "BYTES")]
     mtu: Option<u32>,
 

@@ -81,8 +81,8 @@ impl CompletionQueue {
     /// Waits for a completion and takes it.
     ///
     /// # Errors
-    /// As [`CompletionQueue::wait`]; [`Error::Failed`] if the work request failed, [`Error::TimedOut`] if there was no completion within
-    /// `timeout`.
+    /// As [`CompletionQueue::wait`]; [`Error::Failed`] if the work request failed, [`Error::TimedOut`] if there was no
+    /// completion within `timeout`.
     pub fn wait_one(&self, timeout: Time) -> Result<Completion, Error> {
         let mut out = [Completion::BLANK];
         match self.wait(&mut out, timeout)? {
@@ -91,10 +91,12 @@ impl CompletionQueue {
         }
     }
 
-    /// A future that resolves when the queue has completions; [`CompletionQueue::poll`] takes them. With [`Notify::Solicited`] completions of
-    /// messages that the peer did not send as solicited do not resolve it, unless they are in the queue at the start.
+    /// A future that resolves when the queue has completions; [`CompletionQueue::poll`] takes them. With
+    /// [`Notify::Solicited`] completions of messages that the peer did not send as solicited do not resolve it, unless
+    /// they are in the queue at the start.
     ///
-    /// With a progress thread the task sleeps. Without one it wakes itself again and again, and makes progress each time.
+    /// With a progress thread the task sleeps. Without one it wakes itself again and again, and makes progress each
+    /// time.
     pub fn completions(&self, notify: Notify) -> Completions<'_> {
         Completions { queue: self, notify }
     }

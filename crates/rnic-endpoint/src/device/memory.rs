@@ -33,9 +33,11 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self, info))
     }
 
-    /// Registers memory that stays with the application, at its own address. The device accesses it until the region is dropped.
+    /// Registers memory that stays with the application, at its own address. The device accesses it until the region is
+    /// dropped.
     ///
-    /// Dropping a handle is not forgetting it: what [`ForeignMemory::new`] promises must hold as long as the region is not dropped.
+    /// Dropping a handle is not forgetting it: what [`ForeignMemory::new`] promises must hold as long as the region is
+    /// not dropped.
     ///
     /// # Errors
     /// When a limit of the device is reached, or `access` admits writes to memory that is read-only.
@@ -185,7 +187,8 @@ impl<B> MemoryRegion<B> {
         self.verbs().write_memory(info.id, start, data).map_err(|why| range_error(why, start, end, &info))
     }
 
-    /// Replaces the remote key by a new one. The device refuses the old one from now on, whether the peer had invalidated it or not.
+    /// Replaces the remote key by a new one. The device refuses the old one from now on, whether the peer had
+    /// invalidated it or not.
     ///
     /// # Errors
     /// None is expected.

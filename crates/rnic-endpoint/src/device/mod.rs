@@ -3,17 +3,18 @@
 //!
 //! # Who owns registered memory
 //!
-//! The device does. [`ProtectionDomain::register`] takes a `Vec<u8>`. The region gives access to the bytes by copies or within a closure,
-//! during which no packet can touch them; [`MemoryRegion::into_bytes`] gives the vector back. So a peer can neither reach memory that was
-//! freed nor see a write that is half done, and no program without `unsafe` can break that. An interface for another language registers
-//! memory of the application instead ([`ProtectionDomain::register_foreign`]). Handles keep alive what they need: a queue pair its
-//! completion queues, every object its device.
+//! The device does. [`ProtectionDomain::register`] takes a `Vec<u8>`. The region gives access to the bytes by copies or
+//! within a closure, during which no packet can touch them; [`MemoryRegion::into_bytes`] gives the vector back. So a
+//! peer can neither reach memory that was freed nor see a write that is half done, and no program without `unsafe` can
+//! break that. An interface for another language registers memory of the application instead
+//! ([`ProtectionDomain::register_foreign`]). Handles keep alive what they need: a queue pair its completion queues,
+//! every object its device.
 //!
 //! # Progress
 //!
-//! With a progress thread ([`Mode::Thread`]) packets move whatever the application does. Without one ([`Mode::Polled`]) they move while the
-//! application polls or waits: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and [`Device::progress`] read the socket themselves,
-//! which is the fastest way for a thread that has no other work.
+//! With a progress thread ([`Mode::Thread`]) packets move whatever the application does. Without one ([`Mode::Polled`])
+//! they move while the application polls or waits: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
+//! [`Device::progress`] read the socket themselves, which is the fastest way for a thread that has no other work.
 //!
 //! All handles can be used from any thread, also concurrently.
 
@@ -157,8 +158,8 @@ impl Device {
         self.shared().local
     }
 
-    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether there was any work. With a progress thread it does
-    /// nothing.
+    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether there was any work. With a
+    /// progress thread it does nothing.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -170,7 +171,8 @@ impl Device {
         self.shared().progress()
     }
 
-    /// Sleeps until packets were moved or `timeout` has passed: for an application that only responds to its peers. May return early.
+    /// Sleeps until packets were moved or `timeout` has passed: for an application that only responds to its peers. May
+    /// return early.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -210,7 +212,8 @@ impl Device {
         Counters { verbs: self.shared().verbs().counters().clone(), driver, port }
     }
 
-    /// Wakes the threads that sleep in the device: [`Device::wait`] returns, [`CompletionQueue::wait`] looks for completions again.
+    /// Wakes the threads that sleep in the device: [`Device::wait`] returns, [`CompletionQueue::wait`] looks for
+    /// completions again.
     pub fn interrupt(&self) {
         self.shared().interrupt();
     }

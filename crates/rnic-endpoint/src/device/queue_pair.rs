@@ -36,7 +36,8 @@ impl SharedReceiveQueue {
         Ok(verbs.post_srq_recv(self.0.id, &RecvRequest { wr_id, scatter })?)
     }
 
-    /// Requests one event [`SharedReceiveLimit`](rnic_verbs::Event::SharedReceiveLimit) as soon as the queue holds fewer than `limit` receives.
+    /// Requests one event [`SharedReceiveLimit`](rnic_verbs::Event::SharedReceiveLimit) as soon as the queue holds
+    /// fewer than `limit` receives.
     ///
     /// # Errors
     /// None is expected.
@@ -253,8 +254,8 @@ impl QueuePair {
         Ok(self.device().post_receives_to(self.0.qpn, |verbs| verbs.post_recv(self.0.qpn, &request))?)
     }
 
-    /// Limits the rate at which the queue pair sends requests, and that at which it sends responses to RDMA Reads; `None`: the link's rate.
-    /// It counts whole Ethernet frames, without preamble and gap.
+    /// Limits the rate at which the queue pair sends requests, and that at which it sends responses to RDMA Reads;
+    /// `None`: the link's rate. It counts whole Ethernet frames, without preamble and gap.
     ///
     /// # Errors
     /// If the rate is 0.
@@ -264,8 +265,9 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Drains the send queue: no message begins any more, and the event [`SendQueueDrained`](rnic_verbs::Event::SendQueueDrained) follows when
-    /// all messages that have begun are complete.
+    /// Drains the send queue: no message begins any more, and the event
+    /// [`SendQueueDrained`](rnic_verbs::Event::SendQueueDrained) follows when all messages that have begun are
+    /// complete.
     ///
     /// # Errors
     /// If the state is not RTS.

@@ -8,8 +8,9 @@
 //! | `waiters` | threads and tasks that wait for completions | briefly |
 //! | `verbs` | queue pairs, memory, completions | briefly, never during a system call |
 //!
-//! Threads lock them in this order. The thread that holds the driver is the *leader*: the progress thread, or a thread that polls. Other
-//! threads that wait for completions sleep on `changed`. A leader that leaves wakes them, and one of them takes over.
+//! Threads lock them in this order. The thread that holds the driver is the *leader*: the progress thread, or a thread
+//! that polls. Other threads that wait for completions sleep on `changed`. A leader that leaves wakes them, and one of
+//! them takes over.
 
 use super::Error;
 use crate::clock::{Clock, TimeSource};
@@ -242,7 +243,8 @@ impl Shared {
         Ok(verbs.cq_len(cq) == 0)
     }
 
-    /// Registers `waker` to be woken when `cq` has completions or the device closes; `false` if `cq` has completions already.
+    /// Registers `waker` to be woken when `cq` has completions or the device closes; `false` if `cq` has completions
+    /// already.
     pub(super) fn register(&self, cq: CqId, notify: Notify, waker: &Waker) -> Result<bool, Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
@@ -268,8 +270,8 @@ impl Shared {
 
     /// Passes notifications on to the threads and tasks that wait.
     ///
-    /// A waiter registers before it looks for completions, and it looks under the lock of the queue pairs, under which completions are
-    /// generated. So a waiter that this function misses has seen the completion.
+    /// A waiter registers before it looks for completions, and it looks under the lock of the queue pairs, under which
+    /// completions are generated. So a waiter that this function misses has seen the completion.
     pub(super) fn notify(&self) {
         if self.interest.load(Ordering::Acquire) == 0 {
             return;

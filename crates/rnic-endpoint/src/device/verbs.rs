@@ -1,4 +1,5 @@
-//! The device as an implementation of [`Verbs`]: handles that are numbers, for layers that are written against that trait.
+//! The device as an implementation of [`Verbs`]: handles that are numbers, for layers that are written against that
+//! trait.
 
 use super::{Device, Error};
 use crate::clock::TimeSource;
@@ -9,12 +10,13 @@ use rnic_verbs::{
     SendRequest, State, Transition, Verbs, VerbsError, until_full,
 };
 
-/// Objects made through the trait belong to the device: they live until they are destroyed, or the last handle of the device is dropped.
-/// Objects of the handles ([`QueuePair`](super::QueuePair) and so on) live until their handles are dropped; they are not to be destroyed
-/// through the trait.
+/// Objects made through the trait belong to the device: they live until they are destroyed, or the last handle of the
+/// device is dropped. Objects of the handles ([`QueuePair`](super::QueuePair) and so on) live until their handles are
+/// dropped; they are not to be destroyed through the trait.
 ///
-/// Completion timestamps are readings of the device's [`Clock`](crate::Clock), taken once for all packets that one system call received or
-/// that leave in one batch. Packets move in the progress thread, or while [`Verbs::poll_cq`] is called ([`Mode::Polled`]).
+/// Completion timestamps are readings of the device's [`Clock`](crate::Clock), taken once for all packets that one
+/// system call received or that leave in one batch. Packets move in the progress thread, or while [`Verbs::poll_cq`] is
+/// called ([`Mode::Polled`]).
 impl Verbs for Device {
     fn now(&self) -> Time {
         self.shared().clock.now()

@@ -1,4 +1,5 @@
-//! Two ports in memory, each of which receives the datagrams of the other. For tests: no privileges, no sockets, losses only by overflow.
+//! Two ports in memory, each of which receives the datagrams of the other. For tests: no privileges, no sockets, losses
+//! only by overflow.
 
 use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, SOURCE_PORTS, SendError};
 use rnic_transport::Time;
@@ -40,7 +41,8 @@ impl Default for LoopbackConfig {
 /// use rnic_endpoint::port::loopback::{LoopbackConfig, pair};
 /// use rnic_endpoint::{Config, Device};
 ///
-/// let [here, there] = pair(&LoopbackConfig::default()).map(|port| Device::on_port(Box::new(port), Config::default()).unwrap());
+/// let ports = pair(&LoopbackConfig::default());
+/// let [here, there] = ports.map(|port| Device::on_port(Box::new(port), Config::default()).unwrap());
 /// assert_ne!(here.local_addr(), there.local_addr());
 /// ```
 pub fn pair(config: LoopbackConfig) -> (LoopbackPort, LoopbackPort) {

@@ -1,20 +1,21 @@
 //! Ports: they send and receive datagrams in batches.
 //!
-//! [`Port`] is the trait that the layers above use. [`UdpPort`] implements it on Linux UDP sockets and [`loopback::pair`] in memory;
-//! [`FaultyPort`] loses, duplicates, corrupts, reorders and delays the datagrams of another port. The trait does not assume a socket: a port
-//! that writes whole Ethernet frames can implement it as well.
+//! [`Port`] is the trait that the layers above use. [`UdpPort`] implements it on Linux UDP sockets and
+//! [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts, reorders and delays the datagrams of
+//! another port. The trait does not assume a socket: a port that writes whole Ethernet frames can implement it as well.
 //!
 //! # Batches
 //!
-//! A port sends a [`Batch`]: datagrams of equal length (the last may be shorter) for one destination, with one traffic class and one source
-//! port. The slices of its bytes may begin and end anywhere, so that a payload can be sent from its place in memory, between a header and
-//! a trailer elsewhere. A port receives an [`Arrival`]: datagrams of equal length from one source, contiguous in the port's own buffer.
+//! A port sends a [`Batch`]: datagrams of equal length (the last may be shorter) for one destination, with one traffic
+//! class and one source port. The slices of its bytes may begin and end anywhere, so that a payload can be sent from
+//! its place in memory, between a header and a trailer elsewhere. A port receives an [`Arrival`]: datagrams of equal
+//! length from one source, contiguous in the port's own buffer.
 //!
 //! # IPv4 identification
 //!
-//! RoCEv2's invariant CRC covers the IPv4 identification, which a UDP socket can neither set nor see. So it is part of the contract:
-//! **the n-th datagram (from 0) that one call of [`Port::send`] takes carries identification n and "don't fragment".** A port
-//! that cannot do so for a batch takes only its first datagram, and returns 1.
+//! RoCEv2's invariant CRC covers the IPv4 identification, which a UDP socket can neither set nor see. So it is part of
+//! the contract: **the n-th datagram (from 0) that one call of [`Port::send`] takes carries identification n and "don't
+//! fragment".** A port that cannot do so for a batch takes only its first datagram, and returns 1.
 
 mod error;
 mod faulty;
@@ -156,14 +157,15 @@ pub trait Port: Send {
     /// The address on which the port receives.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The source port for a flow with this hash, one of [`SOURCE_PORTS`] unless the port is configured otherwise. The same hash gives the same
-    /// source port, and different hashes spread over all source ports of the port.
+    /// The source port for a flow with this hash, one of [`SOURCE_PORTS`] unless the port is configured otherwise. The
+    /// same hash gives the same source port, and different hashes spread over all source ports of the port.
     fn source_port(&self, hash: u32) -> u16;
 
     /// The largest batch that [`Port::send`] takes now. It shrinks if the system refuses larger ones.
     fn limits(&self) -> Limits;
 
-    /// Maximum UDP payload bytes of a datagram that reaches `destination` without fragmentation, as far as the system knows the path.
+    /// Maximum UDP payload bytes of a datagram that reaches `destination` without fragmentation, as far as the system
+    /// knows the path.
     ///
     /// # Errors
     ///
@@ -172,23 +174,25 @@ pub trait Port: Send {
 
     /// Sends a batch; returns how many of its datagrams, from the first on, were taken.
     ///
-    /// 0 means that the send buffer is full: [`Port::wait`] with [`Interest::ArrivalOrRoom`] waits for room. If the port takes some of the
-    /// datagrams, the caller sends the rest by another call, with identifications from 0 (see the module's documentation).
+    /// 0 means that the send buffer is full: [`Port::wait`] with [`Interest::ArrivalOrRoom`] waits for room. If the
+    /// port takes some of the datagrams, the caller sends the rest by another call, with identifications from 0 (see
+    /// the module's documentation).
     ///
     /// # Errors
     ///
     /// [`SendError`]; no datagram was sent then.
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError>;
 
-    /// The next arrival, if there is one. An arrival may hold no datagram. It stays in the port's buffer until the next call.
+    /// The next arrival, if there is one. An arrival may hold no datagram. It stays in the port's buffer until the next
+    /// call.
     ///
     /// # Errors
     ///
     /// The system's, none of which is expected on a port that was opened.
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>>;
 
-    /// Blocks until a datagram arrives, the send buffer has room (with [`Interest::ArrivalOrRoom`]), the waker is woken, or `timeout` has
-    /// passed. May return early.
+    /// Blocks until a datagram arrives, the send buffer has room (with [`Interest::ArrivalOrRoom`]), the waker is
+    /// woken, or `timeout` has passed. May return early.
     ///
     /// # Errors
     ///

@@ -33,8 +33,8 @@ impl WakeFlag {
         came
     }
 
-    /// To be called after polling, which found the eventfd `readable` or not. A waker that saw a sleeping thread may write only after this
-    /// call: then the next wait returns immediately, which is allowed.
+    /// To be called after polling, which found the eventfd `readable` or not. A waker that saw a sleeping thread may
+    /// write only after this call: then the next wait returns immediately, which is allowed.
     pub(super) fn wake_up(&self, readable: bool) {
         self.state.swap(AWAKE, Ordering::AcqRel);
         if readable {

@@ -1,4 +1,5 @@
-//! The protocols of `ibv_rc_pingpong` (ibverbs-utils) and of perftest: their out-of-band exchanges over TCP, and their traffic.
+//! The protocols of `ibv_rc_pingpong` (ibverbs-utils) and of perftest: their out-of-band exchanges over TCP, and their
+//! traffic.
 
 mod address;
 pub mod perftest;

@@ -1,7 +1,8 @@
 //! The protocol of `ibv_rc_pingpong` and `ibv_uc_pingpong`: two sides send each other messages alternately.
 //!
-//! The exchange: the client sends its address, the server connects its queue pair and sends its own, the client sends `done`. The client
-//! sends the first message; a side sends its next message when its last one is complete and one of the peer has arrived.
+//! The exchange: the client sends its address, the server connects its queue pair and sends its own, the client sends
+//! `done`. The client sends the first message; a side sends its next message when its last one is complete and one of
+//! the peer has arrived.
 
 use super::address::{AddressError, MESSAGE, decode, encode};
 use rnic_endpoint::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
@@ -11,7 +12,8 @@ use rnic_verbs::{Access, Capacities, Completion, SendOp, Service, Status};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// Options on which both sides must agree, because they exchange only addresses. The defaults are those of `ibv_rc_pingpong`.
+/// Options on which both sides must agree, because they exchange only addresses. The defaults are those of
+/// `ibv_rc_pingpong`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// RC or UC.
@@ -254,8 +256,9 @@ impl Pingpong {
     }
 }
 
-/// Byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page before its first message, and compares
-/// received messages with it; a server that has one buffer for both directions sends received bytes back.
+/// Byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page before its first
+/// message, and compares received messages with it; a server that has one buffer for both directions sends received
+/// bytes back.
 fn pattern(at: usize, check: bool) -> u8 {
     if check && at.is_multiple_of(4_096) { 0 } else { 0x7b }
 }

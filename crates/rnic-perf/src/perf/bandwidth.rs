@@ -217,7 +217,8 @@ impl Client<'_> {
 }
 
 impl End {
-    /// Runs a function on the bytes of each message of a round, one message at a time, so that packets can move in between.
+    /// Runs a function on the bytes of each message of a round, one message at a time, so that packets can move in
+    /// between.
     pub(super) fn each_slot(
         &self, first: u64, count: u32, size: u32, mut with: impl FnMut(Pattern, &mut [u8]),
     ) -> Result<(), PerfError> {
@@ -244,7 +245,8 @@ impl End {
     }
 }
 
-/// The server's side: responds, receives and checks messages until the client has sent all. Returns the number of received messages.
+/// The server's side: responds, receives and checks messages until the client has sent all. Returns the number of
+/// received messages.
 pub(super) fn attend(
     end: &End, control: &mut Control, size: u32, stop: &AtomicBool,
 ) -> Result<(u64, Verified), PerfError> {
@@ -271,7 +273,8 @@ pub(super) fn attend(
         let arrived = end.wait(&mut completions)?;
         take(end, size, arrived, &mut taken, &mut verified)?;
     }
-    // All messages for which the client got ACKs have completed here; on an unreliable connection some may still be in flight.
+    // All messages for which the client got ACKs have completed here; on an unreliable connection some may still be in
+    // flight.
     let clock = Clock::start();
     let aftermath = if end.setup.service == "uc" { AFTERMATH } else { Time::ZERO };
     loop {

@@ -16,11 +16,12 @@ use rnic_verbs::Service;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;
 
-/// Carries out the plan with a host that runs [`serve`](super::serve). `row` gets each result as soon as its measurement ends.
+/// Carries out the plan with a host that runs [`serve`](super::serve). `row` gets each result as soon as its
+/// measurement ends.
 ///
 /// # Errors
-/// When the plan cannot be carried out, the host does not respond, has another version or closes the connection, a work request fails, or
-/// `stop` is set.
+/// When the plan cannot be carried out, the host does not respond, has another version or closes the connection, a work
+/// request fails, or `stop` is set.
 pub fn run(
     host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
 ) -> Result<Report, PerfError> {

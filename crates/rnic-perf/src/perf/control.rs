@@ -9,7 +9,8 @@
 //! | `Round` | `Checked` | with verification of Writes and Reads: after, or before, each round of messages |
 //! | `End` | `Ended` | what the server counted |
 //!
-//! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the connection.
+//! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the
+//! connection.
 
 use super::plan::FaultPlan;
 use super::{PerfError, Side, Verified};

@@ -197,7 +197,8 @@ fn check(setup: &Setup) -> Result<Service, PlanError> {
     }
 }
 
-/// Locks the counters of faults, also after a panic of another thread: counters have no invariant that a panic can break.
+/// Locks the counters of faults, also after a panic of another thread: counters have no invariant that a panic can
+/// break.
 fn lock(faults: &Mutex<FaultCounters>) -> MutexGuard<'_, FaultCounters> {
     faults.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Bandwidth and latency between two hosts, in the manner of perftest.
 //!
-//! One host runs [`serve`], the other [`run`] with a [`Plan`]. The client sends the plan to the server over TCP. A measurement ends in a
-//! [`Report`].
+//! One host runs [`serve`], the other [`run`] with a [`Plan`]. The client sends the plan to the server over TCP. A
+//! measurement ends in a [`Report`].
 //!
 //! | operation | bandwidth | latency |
 //! |---|---|---|
@@ -11,8 +11,9 @@
 //!
 //! [`run_perftest`] measures with a program of perftest on the other side.
 //!
-//! With [`Plan::verify`] the bytes of message `i` of a queue pair are derived from a seed, the queue pair and `i`, and the receiver compares
-//! every byte. The response to an atomic operation must be the value that the previous one stored.
+//! With [`Plan::verify`] the bytes of message `i` of a queue pair are derived from a seed, the queue pair and `i`, and
+//! the receiver compares every byte. The response to an atomic operation must be the value that the previous one
+//! stored.
 
 mod bandwidth;
 mod client;

@@ -2,8 +2,8 @@
 
 /// The bytes of a message.
 ///
-/// Each eight bytes are an element of an arithmetic progression that differs for each message, so that bytes of another message or another
-/// offset are wrong. Writing and comparing them is as fast as memory.
+/// Each eight bytes are an element of an arithmetic progression that differs for each message, so that bytes of another
+/// message or another offset are wrong. Writing and comparing them is as fast as memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern(u64);
 

@@ -11,8 +11,9 @@ use rnic_endpoint::port::FaultCounters;
 use rnic_verbs::Service;
 use std::net::TcpStream;
 
-/// Measures over `device` with the perftest program at the other end of `stream`. The report has the counters of this side only. A server
-/// gets the bandwidth of Writes, Reads and atomics from the client; it does not learn their latency, except that of Writes.
+/// Measures over `device` with the perftest program at the other end of `stream`. The report has the counters of this
+/// side only. A server gets the bandwidth of Writes, Reads and atomics from the client; it does not learn their
+/// latency, except that of Writes.
 ///
 /// # Errors
 /// As [`Session::start`], [`Session::traffic`] and [`Session::finish`].

@@ -223,7 +223,8 @@ impl Plan {
         self.longest().next_multiple_of(64)
     }
 
-    /// Slots of memory for messages on each queue pair: one for all, or with verification one for each outstanding message.
+    /// Slots of memory for messages on each queue pair: one for all, or with verification one for each outstanding
+    /// message.
     pub(super) fn slots(&self) -> u32 {
         if self.latency {
             return 2;

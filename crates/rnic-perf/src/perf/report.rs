@@ -237,7 +237,8 @@ impl Report {
         writeln!(out, " {:<10} {:<14} {peak:<18} {average:<20} MsgRate[Mpps]", "#bytes", "#iterations")
     }
 
-    /// Writes one result: the measurement, the verification, counters of loss recovery and congestion control, and CPU time.
+    /// Writes one result: the measurement, the verification, counters of loss recovery and congestion control, and CPU
+    /// time.
     ///
     /// # Errors
     /// Errors of `out`.

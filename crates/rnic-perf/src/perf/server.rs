@@ -36,8 +36,8 @@ pub struct Served {
 /// Interval at which the server checks `stop`, in milliseconds.
 const LOOK: u8 = 100;
 
-/// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. `report` gets the result of each client; an
-/// error of one client does not end the server.
+/// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. `report` gets the
+/// result of each client; an error of one client does not end the server.
 ///
 /// # Errors
 /// Errors of the listener.
@@ -154,7 +154,8 @@ fn open(local: SocketAddr, roce_port: u16, setup: &Setup) -> Result<End, PerfErr
     End::open(local, setup, 1)
 }
 
-/// The client's next message, without a timeout; `None` when the client closes the connection between two measurements: it has finished.
+/// The client's next message, without a timeout; `None` when the client closes the connection between two measurements:
+/// it has finished.
 fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<Message>, PerfError> {
     loop {
         match control.heard() {

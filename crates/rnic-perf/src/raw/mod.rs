@@ -1,11 +1,12 @@
-//! Throughput and round-trip time of plain UDP datagrams between two hosts: the upper bound for every transport on the same ports.
+//! Throughput and round-trip time of plain UDP datagrams between two hosts: the upper bound for every transport on the
+//! same ports.
 //!
-//! One host runs [`serve`], the other [`throughput`] and [`round_trips`]. They agree on each measurement over TCP; the datagrams
-//! go from port to port, without retransmissions, and nobody reads their payload.
+//! One host runs [`serve`], the other [`throughput`] and [`round_trips`]. They agree on each measurement over TCP; the
+//! datagrams go from port to port, without retransmissions, and nobody reads their payload.
 //!
-//! Throughput is measured with a window: the sender keeps at most [`Case::window`] bytes in flight, so that the receiver's buffer never
-//! overflows and the result is the throughput without loss. Without a window it sends as fast as it can, and the receiver counts the
-//! datagrams that arrive.
+//! Throughput is measured with a window: the sender keeps at most [`Case::window`] bytes in flight, so that the
+//! receiver's buffer never overflows and the result is the throughput without loss. Without a window it sends as fast
+//! as it can, and the receiver counts the datagrams that arrive.
 
 mod client;
 mod control;

@@ -1,7 +1,7 @@
 //! Sends and Writes that arrive in order, packet after packet: shared by the responders of RC and UC.
 //!
-//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the operation is enabled, lengths,
-//! whether there is a receive, rights to the memory. All checks precede the first write to memory.
+//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the operation is
+//! enabled, lengths, whether there is a receive, rights to the memory. All checks precede the first write to memory.
 
 use crate::common::{Common, Ctx, Delivery, MAX_MESSAGE, Refusal};
 use crate::memory::Right;
@@ -15,7 +15,8 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    /// Processes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the message ends.
+    /// Processes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the
+    /// message ends.
     pub(crate) fn take(
         incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {

@@ -15,7 +15,8 @@ use rnic_transport::{BitRate, FlowConfig, Time};
 use rnic_wire::Packet;
 use sending::Due;
 
-/// Bytes around a packet that congestion control counts too: Ethernet, IPv4 and UDP headers and the frame check sequence.
+/// Bytes around a packet that congestion control counts too: Ethernet, IPv4 and UDP headers and the frame check
+/// sequence.
 pub(crate) const AROUND_PACKET: u32 = 14 + 20 + 8 + 4;
 
 /// Maximum packets in flight on a connection: the size of the receiver's bitmap.
@@ -78,8 +79,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Limits the rate of what the queue pair sends. A flow is made without the limit, so that its congestion control does not take the
-    /// limit for the link's rate: the limit may be raised later.
+    /// Limits the rate of what the queue pair sends. A flow is made without the limit, so that its congestion control
+    /// does not take the limit for the link's rate: the limit may be raised later.
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.rate = rate;
         match &mut self.engine {

@@ -1,7 +1,8 @@
-//! What the requesters of RC and of IRN do alike: hand the send queue to the flow, write request packets, take responses, count retries.
+//! What the requesters of RC and of IRN do alike: hand the send queue to the flow, write request packets, take
+//! responses, count retries.
 //!
-//! What depends on the loss recovery stands beside it: which packets an ACK, a NAK or a response acknowledges, and when a requester asks
-//! for an ACK, in `rc/requester.rs` and `irn/requester.rs`.
+//! What depends on the loss recovery stands beside it: which packets an ACK, a NAK or a response acknowledges, and when
+//! a requester asks for an ACK, in `rc/requester.rs` and `irn/requester.rs`.
 
 use super::AROUND_PACKET;
 use super::sending::{Due, RetryState, SendTimes};
@@ -21,8 +22,8 @@ use rnic_wire::{Aeth, Opcode, Packet, Position, RnrTimer, Syndrome};
 pub(crate) struct Acknowledged {
     /// The packet with the PSN of the ACK or NAK; negative if that is before the first.
     pub(crate) at: i64,
-    /// The packets before this one have arrived. An ACK acknowledges the packet with its own PSN and those before it, a NAK only those
-    /// before it.
+    /// The packets before this one have arrived. An ACK acknowledges the packet with its own PSN and those before it, a
+    /// NAK only those before it.
     pub(crate) upto: i64,
 }
 
@@ -79,7 +80,8 @@ impl Core {
 
     // The send queue.
 
-    /// Hands sends to the flow while fence, `max_rd_atomic` and credits admit the next one. A send with a fence waits while `fenced`.
+    /// Hands sends to the flow while fence, `max_rd_atomic` and credits admit the next one. A send with a fence waits
+    /// while `fenced`.
     pub(crate) fn release(&mut self, c: &mut Common, fenced: impl Fn(&SendQueue) -> bool) {
         while c.state == State::ReadyToSend && c.failing().is_none() {
             let Some(wqe) = c.sends.waiting() else { return };
@@ -131,7 +133,8 @@ impl Core {
         }
     }
 
-    /// An RNR NAK of packet `upto`, the first unacknowledged: the requester waits, and aborts the send after too many of them.
+    /// An RNR NAK of packet `upto`, the first unacknowledged: the requester waits, and aborts the send after too many
+    /// of them.
     pub(crate) fn on_rnr_nak(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, timer: RnrTimer) {
         ctx.counters.rnr_naks_received += 1;
         self.retry.on_sign_of_life();
@@ -153,8 +156,8 @@ impl Core {
         Some((self.acked + u64::from(pick.psn.since(self.psn(self.acked))), pick))
     }
 
-    /// Writes request packet `packet`, a `retransmission` or not, and returns its length in bytes; 0 if its memory is gone, with which the
-    /// send fails. `describe` completes the packet's header, given its send and its index therein.
+    /// Writes request packet `packet`, a `retransmission` or not, and returns its length in bytes; 0 if its memory is
+    /// gone, with which the send fails. `describe` completes the packet's header, given its send and its index therein.
     #[expect(clippy::too_many_arguments, reason = "the packet, its surroundings and the time")]
     pub(crate) fn write(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: u64, retransmission: bool,
@@ -193,7 +196,8 @@ impl Core {
         self.retry.rnr_wait_end().or_else(|| self.flow.deadline())
     }
 
-    /// In an RNR wait: whether it is over. Then the flow retransmits from the first unacknowledged packet on. `None` outside of one.
+    /// In an RNR wait: whether it is over. Then the flow retransmits from the first unacknowledged packet on. `None`
+    /// outside of one.
     pub(crate) fn end_rnr_wait(&mut self, now: Time) -> Option<bool> {
         if !self.retry.in_rnr_wait() {
             return None;
@@ -216,8 +220,8 @@ impl Core {
     }
 }
 
-/// Takes packet `index` of the response that `wqe` waits for, and places its data. `in_place` compares the packet's opcode with its
-/// position in the response.
+/// Takes packet `index` of the response that `wqe` waits for, and places its data. `in_place` compares the packet's
+/// opcode with its position in the response.
 ///
 /// # Errors
 /// The status with which the send fails.

@@ -102,15 +102,17 @@ impl SendTimes {
         self.packets[self.slot(psn)].last
     }
 
-    /// When the transmission of packet `psn` that the peer acknowledges was sent. `attempt` transmissions were before it. Times are known
-    /// for the first and the last one. For any other this is the first one's, because an arrival proves nothing about packets sent later.
+    /// When the transmission of packet `psn` that the peer acknowledges was sent. `attempt` transmissions were before
+    /// it. Times are known for the first and the last one. For any other this is the first one's, because an arrival
+    /// proves nothing about packets sent later.
     pub(crate) fn sent_at(&self, psn: Psn, attempt: u8) -> Stamp {
         let packet = self.packets[self.slot(psn)];
         if attempt == packet.attempt { packet.last } else { packet.first }
     }
 }
 
-/// How many retries are left, after timeouts and after RNR NAKs (InfiniBand volume 1, sections 9.7.5.2.8 and 9.9.2.4.2).
+/// How many retries are left, after timeouts and after RNR NAKs (InfiniBand volume 1, sections 9.7.5.2.8 and
+/// 9.9.2.4.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryState {
     retry_count: u8,

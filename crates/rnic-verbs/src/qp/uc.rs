@@ -1,8 +1,8 @@
-//! The unreliable connection (InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. A message of which a
-//! packet is lost is dropped whole, and its receive serves the next one.
+//! The unreliable connection (InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. A message
+//! of which a packet is lost is dropped whole, and its receive serves the next one.
 //!
-//! The specification does not provide for packets that are reordered or duplicated. Here the receiver takes a packet with a PSN before the
-//! expected one for such a packet and drops it; a PSN after the expected one tells of a loss.
+//! The specification does not provide for packets that are reordered or duplicated. Here the receiver takes a packet
+//! with a PSN before the expected one for such a packet and drops it; a PSN after the expected one tells of a loss.
 
 use super::incoming::Incoming;
 use super::sending::{CnpState, Due};
@@ -79,7 +79,8 @@ impl Uc {
         }
         let begins = opcode.starts_message();
         if psn != self.expected || begins != self.incoming.is_none() {
-            // A packet was lost, and with it the message in progress; this packet too if it does not begin another message.
+            // A packet was lost, and with it the message in progress; this packet too if it does not begin another
+            // message.
             self.incoming = None;
             if !begins {
                 self.expected = psn.plus(1);

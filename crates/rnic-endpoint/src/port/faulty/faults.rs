@@ -52,7 +52,8 @@ pub struct Faults {
     pub duplication: Probability,
     /// The datagram is delivered with one bit flipped.
     pub corruption: Probability,
-    /// The datagram is held back until one to [`Faults::reordering_depth`] later datagrams have passed, at most for a millisecond.
+    /// The datagram is held back until one to [`Faults::reordering_depth`] later datagrams have passed, at most for a
+    /// millisecond.
     pub reordering: Probability,
     /// Maximum number of later datagrams that pass a reordered one. With 0 there is no reordering.
     pub reordering_depth: u32,

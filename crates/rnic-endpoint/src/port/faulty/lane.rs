@@ -24,7 +24,8 @@ impl Fate {
     pub(super) const PASSES: Fate = Fate { lost: false, duplicated: false, flip: None, hold: None };
 }
 
-/// Until when a datagram is held back: until a time, or until the datagram with a number has passed, whichever comes first.
+/// Until when a datagram is held back: until a time, or until the datagram with a number has passed, whichever comes
+/// first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hold {
     pub(super) due: Time,
@@ -68,7 +69,8 @@ impl<M> Lane<M> {
         Lane { faults, counters: FaultCounters::default(), rng, held: Vec::new(), next: NEVER, spare: Vec::new() }
     }
 
-    /// Draws the faults of the next datagram. It draws five numbers each time, so that the sequence of one fault does not depend on others.
+    /// Draws the faults of the next datagram. It draws five numbers each time, so that the sequence of one fault does
+    /// not depend on others.
     pub(super) fn fate(&mut self, now: Time) -> Fate {
         let faults = self.faults;
         let [loss, duplication, corruption, reordering, delay] = [(); 5].map(|()| {

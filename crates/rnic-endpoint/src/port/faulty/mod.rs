@@ -17,11 +17,12 @@ use std::task::Waker;
 
 /// Another port behind a network that loses, duplicates, corrupts, reorders and delays datagrams.
 ///
-/// The faults depend on the seed and the sequence of datagrams alone: the same faults happen to the n-th datagram of a direction, whatever
-/// its content and its batch. Only the end of a delay, and of a reordering without later datagrams, depends on the clock.
+/// The faults depend on the seed and the sequence of datagrams alone: the same faults happen to the n-th datagram of a
+/// direction, whatever its content and its batch. Only the end of a delay, and of a reordering without later datagrams,
+/// depends on the clock.
 ///
-/// With faults on sent datagrams a batch is one datagram, because the rest of a larger batch could not keep its IPv4 identifications.
-/// Faults on received datagrams leave batches as they are: use them to measure speed.
+/// With faults on sent datagrams a batch is one datagram, because the rest of a larger batch could not keep its IPv4
+/// identifications. Faults on received datagrams leave batches as they are: use them to measure speed.
 #[derive(Debug)]
 pub struct FaultyPort<P, C = Clock> {
     inner: P,
@@ -54,8 +55,8 @@ struct Outgoing {
 }
 
 impl<P: Port> FaultyPort<P, Clock> {
-    /// A port with faults on the datagrams that `inner` sends and on those that it receives. Each direction has a random stream of its own,
-    /// derived from `seed`.
+    /// A port with faults on the datagrams that `inner` sends and on those that it receives. Each direction has a
+    /// random stream of its own, derived from `seed`.
     pub fn new(inner: P, sending: Faults, receiving: Faults, seed: u64) -> FaultyPort<P, Clock> {
         FaultyPort::with_clock(inner, sending, receiving, seed, Clock::start())
     }
@@ -146,7 +147,8 @@ impl Lane<Meta> {
         }
     }
 
-    /// Applies faults to an arrival. Returns whether any happened; then `stash` and `pieces` hold the datagrams to deliver instead.
+    /// Applies faults to an arrival. Returns whether any happened; then `stash` and `pieces` hold the datagrams to
+    /// deliver instead.
     fn strike(&mut self, arrival: &Arrival<'_>, now: Time, stash: &mut Vec<u8>, pieces: &mut VecDeque<Piece>) -> bool {
         let segment = arrival.segment.max(1);
         let meta_at = |at: usize| Meta {

@@ -1,10 +1,10 @@
 //! A port on Linux UDP sockets.
 //!
-//! One socket receives. A small pool of other sockets sends, one for each source port: ECMP spreads flows by their source ports, and a UDP
-//! socket has only one. The sending sockets drop all datagrams that arrive at them.
+//! One socket receives. A small pool of other sockets sends, one for each source port: ECMP spreads flows by their
+//! source ports, and a UDP socket has only one. The sending sockets drop all datagrams that arrive at them.
 //!
-//! One `sendmsg` with `UDP_SEGMENT` sends a batch, and `UDP_GRO` merges received datagrams, so that a batch passes the network stack once
-//! instead of once per datagram.
+//! One `sendmsg` with `UDP_SEGMENT` sends a batch, and `UDP_GRO` merges received datagrams, so that a batch passes the
+//! network stack once instead of once per datagram.
 
 mod options;
 mod receive;
@@ -35,7 +35,8 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_BYTES: usize = 65_535 - 20 - 8;
 /// Maximum source ports of one port, each of which is a socket.
 const MAX_SOURCE_PORTS: usize = 256;
-/// Time until the next attempt to send after the system had no memory for packets: it sends no notification when it has.
+/// Time until the next attempt to send after the system had no memory for packets: it sends no notification when it
+/// has.
 const STARVED_RETRY: Time = Time::from_ms(1);
 
 /// Options of a [`UdpPort`].
@@ -60,8 +61,8 @@ impl Default for UdpConfig {
     }
 }
 
-/// Sizes of a port's buffers as the system granted them. Linux grants twice the requested size, at most twice `net.core.rmem_max` or
-/// `wmem_max` for a process without privileges, and charges its own bookkeeping to them.
+/// Sizes of a port's buffers as the system granted them. Linux grants twice the requested size, at most twice
+/// `net.core.rmem_max` or `wmem_max` for a process without privileges, and charges its own bookkeeping to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffers {
     /// Bytes for datagrams that arrived and were not read yet.
@@ -104,8 +105,8 @@ struct Sender {
 }
 
 impl UdpPort {
-    /// Opens a port that receives on `address`. UDP port 0 stands for any free one; the unspecified address receives on all addresses of its
-    /// family.
+    /// Opens a port that receives on `address`. UDP port 0 stands for any free one; the unspecified address receives on
+    /// all addresses of its family.
     ///
     /// # Errors
     ///

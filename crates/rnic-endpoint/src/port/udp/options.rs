@@ -42,8 +42,8 @@ sockopt_impl!(
 
 /// A UDP socket on `address` that does not block and never fragments.
 ///
-/// "Don't fragment" on a socket that is not connected is also what makes Linux send IPv4 identification 0 (and 0, 1, 2, ... within a
-/// `UDP_SEGMENT` batch), on which the invariant CRC depends.
+/// "Don't fragment" on a socket that is not connected is also what makes Linux send IPv4 identification 0 (and 0, 1, 2,
+/// ... within a `UDP_SEGMENT` batch), on which the invariant CRC depends.
 pub(super) fn unbound(address: &SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(*address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     match address {
@@ -56,8 +56,8 @@ pub(super) fn unbound(address: &SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Enables the control messages that [`super::receive`] reads: traffic class, local address if the socket has none, lengths of merged
-/// datagrams.
+/// Enables the control messages that [`super::receive`] reads: traffic class, local address if the socket has none,
+/// lengths of merged datagrams.
 pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing: bool) -> io::Result<()> {
     let open = address.ip().is_unspecified();
     match address {

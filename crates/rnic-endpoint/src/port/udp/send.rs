@@ -19,7 +19,8 @@ pub(super) fn send(port: &mut UdpPort, batch: &Batch<'_>) -> Result<usize, SendE
     let mut sent = transmit(sender, batch, batch.data, segments > 1);
     let mut taken = segments;
     if segments > 1 && matches!(sent, Err(Errno::EIO | Errno::EINVAL)) {
-        // The device or the one towards this destination cannot segment, or there is another fault: the first datagram alone shows which.
+        // The device or the one towards this destination cannot segment, or there is another fault: the first datagram
+        // alone shows which.
         let first = prefix(batch.data, batch.segment);
         sent = transmit(sender, batch, &first, false);
         taken = 1;

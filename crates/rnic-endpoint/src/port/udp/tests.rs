@@ -9,7 +9,8 @@ use nix::{
 use std::io::IoSlice;
 
 sockopt_impl!(
-    /// A socket without UDP checksums: Linux refuses `UDP_SEGMENT` on it with EINVAL, as it does with EIO on some devices.
+    /// A socket without UDP checksums: Linux refuses `UDP_SEGMENT` on it with EINVAL, as it does with EIO on some
+    /// devices.
     NoCheck,
     SetOnly,
     libc::SOL_SOCKET,

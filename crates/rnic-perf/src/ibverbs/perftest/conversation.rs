@@ -66,8 +66,8 @@ impl Conversation {
         Ok(message)
     }
 
-    /// Closes this side's direction, and lets packets move until the peer closes too, for at most 0.25 s: if the peer retransmits its last
-    /// message because an ACK was lost, it gets another ACK.
+    /// Closes this side's direction, and lets packets move until the peer closes too, for at most 0.25 s: if the peer
+    /// retransmits its last message because an ACK was lost, it gets another ACK.
     pub(super) fn close(mut self) {
         self.patience = self.patience.min(Time::from_ms(250));
         let _ = self.stream.shutdown(Shutdown::Write);

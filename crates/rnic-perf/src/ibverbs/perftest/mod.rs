@@ -1,4 +1,5 @@
-//! The protocol of perftest's `ib_write_bw`, `ib_read_bw`, `ib_send_bw`, `ib_atomic_bw` and their `_lat` variants, over reliable connections.
+//! The protocol of perftest's `ib_write_bw`, `ib_read_bw`, `ib_send_bw`, `ib_atomic_bw` and their `_lat` variants, over
+//! reliable connections.
 //!
 //! | module | holds |
 //! |---|---|
@@ -25,10 +26,12 @@ use std::net::{SocketAddr, TcpStream};
 
 pub use crate::Op;
 
-/// The options of a test. Both sides must have the same operation, kind, size, messages and queue pairs, because they do not exchange them.
+/// The options of a test. Both sides must have the same operation, kind, size, messages and queue pairs, because they
+/// do not exchange them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Operation; [`Op::FetchAdd`] is what `ib_atomic_bw` and `ib_atomic_lat` do, [`Op::CompareSwap`] the same with `-A CMP_AND_SWAP`.
+    /// Operation; [`Op::FetchAdd`] is what `ib_atomic_bw` and `ib_atomic_lat` do, [`Op::CompareSwap`] the same with `-A
+    /// CMP_AND_SWAP`.
     pub op: Op,
     /// One message at a time, to measure its latency (`ib_*_lat`).
     pub latency: bool,
@@ -44,7 +47,8 @@ pub struct Options {
     pub depth: u32,
     /// Receives posted on a queue pair, `-r`.
     pub receives: u32,
-    /// The client reports bandwidths in Gbit/s, `--report_gbits`, not in MiB/s: the server prints the numbers without conversion.
+    /// The client reports bandwidths in Gbit/s, `--report_gbits`, not in MiB/s: the server prints the numbers without
+    /// conversion.
     pub gbits: bool,
     /// Time without any progress of the peer after which the test is aborted.
     pub patience: Time,
@@ -167,13 +171,14 @@ pub struct Outcome {
     pub messages: u64,
     /// Bytes of a message.
     pub size: u32,
-    /// Time from the first message to the last, on this side; for a server that only responds, until the client has sent that all are
-    /// complete.
+    /// Time from the first message to the last, on this side; for a server that only responds, until the client has
+    /// sent that all are complete.
     pub elapsed: Time,
-    /// Maximum messages per second over at least 10 ms. 0 for a shorter test, for latency, and for a server that only responds.
+    /// Maximum messages per second over at least 10 ms. 0 for a shorter test, for latency, and for a server that only
+    /// responds.
     pub peak: f64,
-    /// Latency of each message, in order: half a round trip for Write and Send, a whole one for Read and atomics. Empty for bandwidth,
-    /// and for a server that only responds.
+    /// Latency of each message, in order: half a round trip for Write and Send, a whole one for Read and atomics. Empty
+    /// for bandwidth, and for a server that only responds.
     pub latencies: Vec<Time>,
     /// The client's report, in tests of Write, Read and atomic bandwidth.
     pub report: Option<Report>,
@@ -426,8 +431,8 @@ impl Session {
         self.layout
     }
 
-    /// The bytes from which this queue pair sends, and into which it reads. They started as [`pattern`], counted from the first queue
-    /// pair's part on.
+    /// The bytes from which this queue pair sends, and into which it reads. They started as [`pattern`], counted from
+    /// the first queue pair's part on.
     ///
     /// # Panics
     /// If there is no such queue pair.
@@ -436,7 +441,8 @@ impl Session {
         self.bytes(index * self.layout.part, self.layout.part)
     }
 
-    /// The bytes that the peer uses through this queue pair. They started as [`pattern`], counted on from all parts of [`Session::local`].
+    /// The bytes that the peer uses through this queue pair. They started as [`pattern`], counted on from all parts of
+    /// [`Session::local`].
     ///
     /// # Panics
     /// If there is no such queue pair.

@@ -119,7 +119,8 @@ impl Session {
         Ok(())
     }
 
-    /// Reads or atomics, one after the other, all at the front. The values that atomics return must follow from the operations before.
+    /// Reads or atomics, one after the other, all at the front. The values that atomics return must follow from the
+    /// operations before.
     pub(super) fn request_one_by_one(&mut self) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);

@@ -1,5 +1,5 @@
-//! ACKs and NACKs of one sequence of PSNs that wait to be sent: the last ACK, and all NACKs, but one for a run of consecutive packets. A
-//! NACK replaces the ACKs before it, because it tells the expected PSN as well.
+//! ACKs and NACKs of one sequence of PSNs that wait to be sent: the last ACK, and all NACKs, but one for a run of
+//! consecutive packets. A NACK replaces the ACKs before it, because it tells the expected PSN as well.
 
 use rnic_transport::{Pdu, PduKind, Psn};
 use rnic_wire::{Bth, SackEth};
@@ -81,7 +81,8 @@ impl Acknowledgements {
         self.ack.is_some() || !self.nacks.is_empty()
     }
 
-    /// Takes the next ACK or NACK, given the PSN that is expected now: whether it is a NACK, and the packet that triggered it.
+    /// Takes the next ACK or NACK, given the PSN that is expected now: whether it is a NACK, and the packet that
+    /// triggered it.
     pub(crate) fn next(&mut self, expected: Psn) -> Option<(bool, Cause)> {
         while let Some(cause) = self.nacks.pop_front() {
             if expected.is_before(cause.psn) {
@@ -104,7 +105,8 @@ mod tests {
         acks.note(Some(reply), Cause { psn: Psn::new(psn), before: 0, attempt, marked });
     }
 
-    /// The ACKs and NACKs that are sent if `expected` is the next PSN: whether a NACK, first and last packet, attempt, mark.
+    /// The ACKs and NACKs that are sent if `expected` is the next PSN: whether a NACK, first and last packet, attempt,
+    /// mark.
     fn taken(acks: &mut Acknowledgements, expected: u32) -> Vec<(bool, u32, u32, u8, bool)> {
         let next = std::iter::from_fn(|| acks.next(Psn::new(expected)));
         next.map(|(nack, cause)| {

@@ -1,6 +1,7 @@
 //! A reliable connection with IRN's loss recovery ("Revisiting Network Support for RDMA", SIGCOMM 2018, section 5).
 //!
-//! Both ends place packets in memory when they arrive, also out of order. Requests and responses have PSNs of their own:
+//! Both ends place packets in memory when they arrive, also out of order. Requests and responses have PSNs of their
+//! own:
 //!
 //! | | requests | responses (to reads and atomics) |
 //! |---|---|---|
@@ -10,18 +11,19 @@
 //!
 //! The responses to a side's requests begin with the same PSN as its requests.
 //!
-//! - Every packet of a Write carries its address, and every packet of a Send its offset and the sequence number of its receive, so that
-//!   the responder can place it on arrival.
-//! - The responder processes the end of a message (a completion, the MSN, a read or atomic operation) when all packets before it have
-//!   arrived. It also checks only then that each packet continues the one before it. In the paper a second bitmap tells which packets end
-//!   messages; here a buffer holds the headers of packets that arrived out of order.
-//! - The responder drops a packet out of order for which there is no receive or no right, and counts it as lost; in order it sends an RNR
-//!   NAK or a NAK as RoCE does. The NAK waits until the peer has the responses to earlier requests, because a connection in error
-//!   sends no responses.
-//! - A response acknowledges its request. Read or atomic `n` acknowledges the responses before the last `max_rd_atomic` ones. So a lost
-//!   ACK costs no timeout.
-//! - While a requester waits for responses alone, it has no packet in flight, so no timer of its flow runs. If no packet arrives for the
-//!   long timeout, it retransmits the oldest request; the peer's ACK shows that the peer lives.
+//! - Every packet of a Write carries its address, and every packet of a Send its offset and the sequence number of its
+//!   receive, so that the responder can place it on arrival.
+//! - The responder processes the end of a message (a completion, the MSN, a read or atomic operation) when all packets
+//!   before it have arrived. It also checks only then that each packet continues the one before it. In the paper a
+//!   second bitmap tells which packets end messages; here a buffer holds the headers of packets that arrived out of
+//!   order.
+//! - The responder drops a packet out of order for which there is no receive or no right, and counts it as lost; in
+//!   order it sends an RNR NAK or a NAK as RoCE does. The NAK waits until the peer has the responses to earlier
+//!   requests, because a connection in error sends no responses.
+//! - A response acknowledges its request. Read or atomic `n` acknowledges the responses before the last `max_rd_atomic`
+//!   ones. So a lost ACK costs no timeout.
+//! - While a requester waits for responses alone, it has no packet in flight, so no timer of its flow runs. If no
+//!   packet arrives for the long timeout, it retransmits the oldest request; the peer's ACK shows that the peer lives.
 //! - An ACK or NAK that a CE-marked packet triggers has BECN set.
 
 mod acks;

@@ -1,4 +1,5 @@
-//! Request packets without their payload: what the responder does with each when all packets before it have been processed.
+//! Request packets without their payload: what the responder does with each when all packets before it have been
+//! processed.
 
 use rnic_wire::{AtomicEth, Operation, Packet, Reth};
 use std::collections::VecDeque;
@@ -105,7 +106,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Packets leave the buffer in order, each as soon as all packets before it have left, whatever the order of their arrival.
+        /// Packets leave the buffer in order, each as soon as all packets before it have left, whatever the order of
+        /// their arrival.
         #[test]
         fn agrees_with_a_map(arrivals in prop::collection::vec(0u64..40, 1..300)) {
             let (mut buffer, mut map, mut next) = (ReorderBuffer::default(), BTreeMap::new(), 0);

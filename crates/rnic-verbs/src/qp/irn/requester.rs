@@ -20,7 +20,8 @@ pub(crate) struct Requester {
     pub(crate) response_acks: Acknowledgements,
     /// When the last packet of the peer arrived.
     heard: Time,
-    /// The first packet of a request whose response is outstanding: it is sent once more, to see whether the peer still lives.
+    /// The first packet of a request whose response is outstanding: it is sent once more, to see whether the peer still
+    /// lives.
     probe: Option<u64>,
 }
 
@@ -76,7 +77,8 @@ impl Requester {
             if c.failing().is_none() {
                 return Err(Dropped::Stale);
             }
-            // The flow has forgotten the packets after a failed send; that one of them arrived says that all before them did.
+            // The flow has forgotten the packets after a failed send; that one of them arrived says that all before
+            // them did.
             let pdu = Pdu::ack(self.core.psn(sent), stamp(&self.core, Psn::new(sack.psn)));
             self.core.advance(c, ctx, now, pdu);
             return Ok(());
@@ -193,7 +195,8 @@ impl Requester {
         due
     }
 
-    /// When the peer has been silent for too long, if nothing but responses is outstanding: no timer of the flow would notice then.
+    /// When the peer has been silent for too long, if nothing but responses is outstanding: no timer of the flow would
+    /// notice then.
     fn patience_ends(&self, c: &Common) -> Option<Time> {
         let timeouts = self.response_cfg.timeouts?;
         let oldest_waits = |oldest: &crate::send_queue::Wqe| oldest.op.is_fetching() && oldest.end() <= self.core.acked;

@@ -211,7 +211,8 @@ impl Responder {
         if good { Ok(()) } else { Err(Refusal::INVALID) }
     }
 
-    /// Checks that a packet may be kept out of order: a peer has no more reads and atomics outstanding than it is allowed.
+    /// Checks that a packet may be kept out of order: a peer has no more reads and atomics outstanding than it is
+    /// allowed.
     fn may_be_early(&self, request: &RequestPacket) -> Result<(), Refusal> {
         match request.kind {
             RequestKind::Read { serial, .. } | RequestKind::Atomic { serial, .. } => {
@@ -222,12 +223,13 @@ impl Responder {
         }
     }
 
-    /// Checks a packet that is `ahead` packets after the next one to process, and places its data. Memory is written after all checks,
-    /// and nothing but memory changes.
+    /// Checks a packet that is `ahead` packets after the next one to process, and places its data. Memory is written
+    /// after all checks, and nothing but memory changes.
     fn place(
         &mut self, c: &mut Common, ctx: &mut Ctx, payload: &[u8], request: &RequestPacket, ahead: u32,
     ) -> Result<(), Refusal> {
-        // Each message takes at least one packet: no more receives are ahead than packets since the message in progress began.
+        // Each message takes at least one packet: no more receives are ahead than packets since the message in progress
+        // began.
         let max = self.next + u64::from(ahead) - self.message;
         let receives_ahead = |c: &Common, serial: u32| {
             let ahead = Psn::new(serial).distance_from(Psn::new(c.next_receive()));
@@ -312,7 +314,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Refuses the request in packet `request`: the peer gets the responses to earlier requests, then a NAK that ends the connection.
+    /// Refuses the request in packet `request`: the peer gets the responses to earlier requests, then a NAK that ends
+    /// the connection.
     fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, request: u64, refusal: Refusal, uses_receive: bool) {
         let Refusal::Never(code, status) = refusal else { return };
         if self.ending.is_none_or(|ending| request < ending.request) {
@@ -347,8 +350,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Read or atomic `serial` tells that the responses to those at least `max_dest` before it have arrived: the peer would not send it
-    /// otherwise. Their ACKs may be lost or late.
+    /// Read or atomic `serial` tells that the responses to those at least `max_dest` before it have arrived: the peer
+    /// would not send it otherwise. Their ACKs may be lost or late.
     fn make_room(&mut self, now: Time, serial: u32) -> Result<(), Refusal> {
         let arrived =
             |response: &Response| Psn::new(serial).distance_from(Psn::new(response.serial)) >= self.max_dest as i32;

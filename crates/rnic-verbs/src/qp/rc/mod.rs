@@ -1,14 +1,16 @@
 //! The reliable connection of RoCE (InfiniBand volume 1, section 9.7): go-back-N.
 //!
-//! A read takes one PSN for each packet of its response, so that requests and responses share one sequence of PSNs. A response
-//! acknowledges all packets before it. An ACK of a packet after a read whose response is missing is an implied NAK of the read.
+//! A read takes one PSN for each packet of its response, so that requests and responses share one sequence of PSNs. A
+//! response acknowledges all packets before it. An ACK of a packet after a read whose response is missing is an implied
+//! NAK of the read.
 //!
 //! Where the specification leaves a choice:
-//! - The requester asks for an ACK with the last packet of a message, at least every 16 packets, with every retransmission, and with the
-//!   last packet that it may send for now.
+//! - The requester asks for an ACK with the last packet of a message, at least every 16 packets, with every
+//!   retransmission, and with the last packet that it may send for now.
 //! - Only timeouts use up retries, and any progress gives them back. A NAK shows that the peer lives.
 //! - Without credits a message that needs a receive is sent if no other message is outstanding; RNR NAKs pace it then.
-//! - A response that is requested again from its middle on goes on with Middle packets, as the Linux kernel sends and expects it.
+//! - A response that is requested again from its middle on goes on with Middle packets, as the Linux kernel sends and
+//!   expects it.
 //! - An ACK or NAK after a CE-marked packet has BECN set.
 
 mod reply;

@@ -22,8 +22,8 @@ pub(crate) struct ReadResponse {
 }
 
 impl ReadResponse {
-    /// The position in the opcode of a packet that is at `position` of this response. A response that is resumed goes on with Middle packets:
-    /// the Linux kernel's requester drops a First packet in the middle of a read.
+    /// The position in the opcode of a packet that is at `position` of this response. A response that is resumed goes
+    /// on with Middle packets: the Linux kernel's requester drops a First packet in the middle of a read.
     pub(crate) fn position(&self, position: Position) -> Position {
         match position {
             Position::First if self.resumed => Position::Middle,
@@ -91,7 +91,8 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// Queues an ACK or NAK. It replaces one of its kind after the last response, so that the queue stays short, whatever arrives.
+    /// Queues an ACK or NAK. It replaces one of its kind after the last response, so that the queue stays short,
+    /// whatever arrives.
     pub(crate) fn control(&mut self, reply: Reply) {
         let same = |other: &Reply| std::mem::discriminant(other) == std::mem::discriminant(&reply);
         if let Some(last) = self.queue.back_mut().filter(|last| same(last)) {
@@ -112,7 +113,8 @@ impl Replies {
         }
     }
 
-    /// Queues a response that was sent before, or the end of one: in the order of PSNs, and instead of the rest of it in the queue.
+    /// Queues a response that was sent before, or the end of one: in the order of PSNs, and instead of the rest of it
+    /// in the queue.
     pub(crate) fn repeat_response(&mut self, reply: Reply) {
         let (psn, count) = reply.span();
         self.queue.retain_mut(|other| {
@@ -147,8 +149,8 @@ pub(crate) enum Executed {
     Read { addr: u64, rkey: u32, len: u32 },
 }
 
-/// The last reads and atomic operations, as many as the peer may have outstanding (InfiniBand volume 1, section 9.7.7.2, "responder
-/// resources"). Only their responses can be sent again.
+/// The last reads and atomic operations, as many as the peer may have outstanding (InfiniBand volume 1, section
+/// 9.7.7.2, "responder resources"). Only their responses can be sent again.
 pub(crate) struct Resources {
     kept: VecDeque<(Psn, u32, Executed)>,
     max: usize,
@@ -177,8 +179,8 @@ impl Resources {
         self.kept.iter().rev().find(holds).map(|(first, _, executed)| (psn.since(*first), *executed))
     }
 
-    /// The response to a read request that was retransmitted: all of the read, or the end of it. `rest` is the address, key and length
-    /// in the request.
+    /// The response to a read request that was retransmitted: all of the read, or the end of it. `rest` is the address,
+    /// key and length in the request.
     pub(crate) fn read_again(&self, psn: Psn, rest: (u64, u32, u32), mtu: u32, count: u32) -> Option<ReadResponse> {
         let (before, Executed::Read { addr, rkey, len }) = self.find(psn)? else { return None };
         let done = before * mtu;

@@ -16,7 +16,8 @@ pub(crate) struct Requester {
     implied: Option<u64>,
     /// Packets sent since the last that asked for an ACK.
     unasked: u32,
-    /// The last round-trip time measured. It stands in for a response packet after the first of its read: no request has its PSN.
+    /// The last round-trip time measured. It stands in for a response packet after the first of its read: no request
+    /// has its PSN.
     rtt: Time,
 }
 
@@ -80,7 +81,8 @@ impl Requester {
         Ok(())
     }
 
-    /// The packets before `upto` have arrived, but for those that ask for a response which is missing; a NACK asks for `upto` again.
+    /// The packets before `upto` have arrived, but for those that ask for a response which is missing; a NACK asks for
+    /// `upto` again.
     fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, echo: bool) {
         let stamp = self.core.times.last_sent(self.core.psn(upto.saturating_sub(1)));
         self.advance_with(c, ctx, now, upto, kind, stamp, echo);

@@ -179,7 +179,8 @@ impl Responder {
                 return;
             }
         };
-        // The network may duplicate requests, so that repeated responses are bounded. A peer without a response retransmits its request.
+        // The network may duplicate requests, so that repeated responses are bounded. A peer without a response
+        // retransmits its request.
         if self.replies.responses() < 2 * self.resources.max() {
             self.replies.repeat_response(response);
         }
