@@ -41,8 +41,8 @@ impl Default for LoopbackConfig {
 /// use rnic_endpoint::port::loopback::{LoopbackConfig, pair};
 /// use rnic_endpoint::{Config, Device};
 ///
-/// let ports = pair(&LoopbackConfig::default());
-/// let [here, there] = ports.map(|port| Device::on_port(Box::new(port), Config::default()).unwrap());
+/// let (here, there) = pair(LoopbackConfig::default());
+/// let [here, there] = [here, there].map(|port| Device::on_port(Box::new(port), Config::default()).unwrap());
 /// assert_ne!(here.local_addr(), there.local_addr());
 /// ```
 pub fn pair(config: LoopbackConfig) -> (LoopbackPort, LoopbackPort) {

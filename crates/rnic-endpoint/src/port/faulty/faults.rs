@@ -41,7 +41,7 @@ impl Probability {
 /// use rnic_endpoint::port::{Faults, Probability};
 ///
 /// let faults = Faults { loss: Probability::new(0.01).unwrap(), ..Faults::default() };
-/// assert!(!faults.is_none());
+/// assert_eq!(faults.duplication, Probability::NEVER);
 /// assert!(Probability::new(1.5).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

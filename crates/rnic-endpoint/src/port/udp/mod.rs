@@ -78,7 +78,7 @@ pub struct Buffers {
 /// use rnic_endpoint::{Port, UdpPort};
 ///
 /// let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
-/// assert_eq!(port.source_ports().len(), 16);
+/// assert_eq!(port.source_ports().count(), 16);
 /// assert_ne!(port.local_addr().port(), 0);
 /// ```
 #[derive(Debug)]
