@@ -34,6 +34,23 @@ pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> i
     out.write_all(&sum.to_le_bytes())
 }
 
+/// Writes the record of a run, as [`Store`](crate::Store) stores it and `rnic exec --record` writes it.
+///
+/// # Errors
+/// Those of `out`, or flows of the record that cannot be read.
+pub fn write_record(mut out: impl Write, header: &Header, record: &RunRecord) -> io::Result<()> {
+    write(&mut out, header, record)?;
+    out.flush()
+}
+
+/// Reads a file of [`write_record`].
+///
+/// # Errors
+/// What is wrong with the file, in words that follow its name.
+pub fn read_record(path: &Path) -> Result<(Header, RunRecord), String> {
+    read(path)
+}
+
 /// The record without its flows in postcard, the number of flows in 4 bytes, then 64 bytes for each flow in the format of
 /// [`FlowLog`]. Flows are written and read one by one, so their number does not matter for the memory that is needed.
 impl Stored for RunRecord {

@@ -2,6 +2,7 @@
 
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
+use crate::exec;
 use crate::progress::Bars;
 use crate::resume::Resumable;
 use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
@@ -27,6 +28,9 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         select(&scenario, Some(name))?;
     }
     scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
+    if arguments.print_spec {
+        return exec::print_specs(&scenario.runs);
+    }
     make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
     let (reports, pcap) = match &arguments.pcap {

@@ -29,6 +29,7 @@ use crate::message::nic::Order;
 use crate::recovery::Protocol;
 use crate::settings::{Kind, Parameter, Settings};
 use crate::{BitRate, Time};
+use std::fmt;
 
 /// A function that is generic over the type of a transport; see [`visit_transports`](crate::registry::visit_transports).
 pub trait TransportVisitor {
@@ -250,7 +251,7 @@ pub enum TransportKind {
 }
 
 /// All that is known of a transport without running it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct TransportDeclaration {
     /// The name in a scenario's `transport`.
     pub name: &'static str,
@@ -409,6 +410,12 @@ impl TransportDeclaration {
     /// Number of priorities that a message transport uses; `None` for a transport of flows.
     pub fn priorities(&self, settings: &Settings) -> Option<u8> {
         (self.priorities)(settings)
+    }
+}
+
+impl fmt::Debug for TransportDeclaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 
