@@ -14,7 +14,6 @@ pub mod jobs;
 pub mod measurement;
 mod run_cache;
 mod store;
-mod store_file;
 
 pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execute_remaining, run_scenario};
 pub use fingerprint::{CODE, Fingerprint};

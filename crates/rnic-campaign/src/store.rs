@@ -1,7 +1,8 @@
 //! A folder of results, each in a file that its fingerprint names.
 
+pub(crate) mod file;
+
 use crate::fingerprint::Fingerprint;
-use crate::store_file;
 use rnic_results::files::write_and_rename;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -75,7 +76,7 @@ impl<V: Stored> Store<V> {
         fs::create_dir_all(&self.folder)?;
         let path = self.path(&header.fingerprint);
         // Without waiting for the disk: a file that a power failure damages is not believed, and its run is simulated again.
-        write_and_rename(&path, |out| store_file::write(out, header, value), |_| Ok(())).map(|_| ())
+        write_and_rename(&path, |out| file::write(out, header, value), |_| Ok(())).map(|_| ())
     }
 
     /// The result with a fingerprint; `Ok(None)` if there is none.
@@ -87,7 +88,7 @@ impl<V: Stored> Store<V> {
         if !path.exists() {
             return Ok(None);
         }
-        match store_file::read(&path) {
+        match file::read(&path) {
             Ok((header, value)) if header.fingerprint == *fingerprint => Ok(Some((header, value))),
             Ok(_) => Err(format!("is of another run: `{}`", path.display())),
             Err(why) => Err(format!("cannot be used: `{}` {why}", path.display())),
@@ -96,7 +97,7 @@ impl<V: Stored> Store<V> {
 
     /// The headers of all results that can be read, in order of the files' names.
     pub fn headers(&self) -> Vec<Header> {
-        self.files(V::ENDING).iter().filter_map(|path| store_file::read_header(path).ok()).collect()
+        self.files(V::ENDING).iter().filter_map(|path| file::read_header(path).ok()).collect()
     }
 
     /// Removes the results of these fingerprints; with `None` all results, and files that were never completed. The folder goes with the

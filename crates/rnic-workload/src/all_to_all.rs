@@ -1,6 +1,6 @@
 //! All-to-all traffic in repetitions: every host sends to every other, all at the same instant.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_transport::Time;

@@ -6,7 +6,7 @@
 //! knows when a minimal frame, sent as the last byte arrives, would have come back over an empty fabric. So a loop reacts to the
 //! fabric at least one lookahead of the engine later, as everything on a fabric does.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::rounds::{check_incast, draw_incast};
 use super::{FlowSpec, SizeDistribution};

@@ -1,6 +1,6 @@
 //! Poisson arrivals: every host on its own, with the load that the scenario asks for.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_transport::Time;

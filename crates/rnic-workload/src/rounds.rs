@@ -1,6 +1,6 @@
 //! Patterns in repetitions, all of whose flows start together: incast and permutation.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_run::{Incast, Traffic, TrafficPattern};
