@@ -1,7 +1,8 @@
-//! Tells the program which code determines the results of a run: a hash over the sources of this crate and of every crate of the
-//! workspace that it depends on, and over the lock file. Results on disk belong to it.
+//! Computes `RNIC_CODE`, the version and a hash of the code that determines the results of a run. The hash covers the sources
+//! of this crate, the sources of every workspace crate on which it depends, and the lock file. Every stored result carries
+//! it in its fingerprint.
 //!
-//! The list of crates comes from the manifests, so a crate that becomes part of a simulation becomes part of the hash.
+//! The list of crates comes from the manifests, so a new dependency is part of the hash automatically.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ fn main() -> io::Result<()> {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut names = String::new();
     for file in &files {
-        // Relative to the workspace: where it lies on this machine determines nothing.
+        // Relative to the workspace, because the location on this machine does not influence results.
         let name = file.strip_prefix(own.join("..")).unwrap_or(file).to_string_lossy().replace('\\', "/");
         absorb(name.as_bytes(), &mut hash);
         absorb(&fs::read(file)?, &mut hash);
@@ -41,7 +42,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("sources.txt"), names)
 }
 
-/// Adds the crate in `folder` and the crates of the workspace that its manifest names as dependencies, and theirs.
+/// Adds the crate in `folder` and, recursively, the workspace crates on which its manifest depends.
 fn closure(folder: &Path, crates: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     if !crates.insert(folder.to_path_buf()) {
         return Ok(());
@@ -51,7 +52,7 @@ fn closure(folder: &Path, crates: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     for table in ["dependencies", "build-dependencies"] {
         for name in manifest.get(table).and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys) {
             let neighbour = folder.parent().unwrap_or(folder).join(name);
-            // As a package of its own this crate has no neighbours; their versions are in the lock file then.
+            // Outside the workspace, the crate has no neighbours; the lock file has their versions then.
             if neighbour.join("Cargo.toml").exists() {
                 closure(&neighbour, crates)?;
             }
@@ -60,7 +61,7 @@ fn closure(folder: &Path, crates: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// All files below a path, in order of their names.
+/// Appends all files below a path, in order of file name.
 fn list(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if !path.is_dir() {
         files.push(path.to_path_buf());

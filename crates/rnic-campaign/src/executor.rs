@@ -1,4 +1,4 @@
-//! Executing runs.
+//! Executors of runs.
 
 use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
@@ -8,49 +8,86 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What became of a run: its record, or why it cannot be set up.
+/// Result of executing a run: its record, or the reason why it cannot be set up.
 pub type Outcome = Result<RunRecord, SetupError>;
 
-/// Is told what happens to runs, from any thread. Runs are meant by their index in the list that is executed.
+/// Receives events and outcomes of runs, from any thread. `run` is the index in the list of executed runs.
 pub trait Sink: Sync {
-    /// Something happened in a run.
+    /// Called for each event of a run.
     fn event(&self, _run: usize, _event: RunEvent) {}
 
-    /// A run has ended, well or not. `Break`: no further runs are to be started.
+    /// Called when a run has ended. If it returns `Break`, the executor starts no further runs.
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()>;
 }
 
-/// Executes runs: in this process, in others, on other machines.
+/// Executes runs, in this process, in other processes or on other machines.
 pub trait Executor {
-    /// Executes the runs, in the order given as far as there are free processors, and tells `sink` of each. Returns when all have ended,
-    /// or when those have ended that were under way when the sink said `Break`.
+    /// Starts the runs in the given order and reports them to `sink`. Returns when all runs have ended or, after `Break`,
+    /// when all started runs have ended.
     fn execute(&self, runs: &[&RunSpec], sink: &dyn Sink);
 
-    /// How many runs are executed at a time, at least 1.
+    /// Number of runs that are executed at the same time, at least 1.
     fn width(&self) -> usize;
 }
 
-/// Executes runs in threads of this process: as many runs at a time as there are threads, and a run on several of them where fewer runs
-/// are left.
+/// Executes runs in threads of this process: one run per thread, or several threads per run if fewer runs than threads are
+/// left.
+///
+/// ```
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 4
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// use rnic_campaign::{Executor, Outcome, Sink, Threads};
+/// use rnic_run::RunEvent;
+/// use rnic_sim::Catalogue;
+/// use std::ops::ControlFlow;
+///
+/// struct Print;
+///
+/// impl Sink for Print {
+///     fn event(&self, run: usize, event: RunEvent) {
+///         println!("run {run}: {event:?}");
+///     }
+///
+///     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {
+///         println!("run {run}: {} flows", outcome.map_or(0, |record| record.output.flows.len()));
+///         ControlFlow::Continue(())
+///     }
+/// }
+///
+/// let runs: Vec<_> = scenario.runs.iter().collect();
+/// Threads::new(&Catalogue::standard(), 2).execute(&runs, &Print);
+/// ```
 #[derive(Debug)]
 pub struct Threads {
     catalogue: Catalogue,
     threads: usize,
-    /// Runs that were resolved beforehand, by index; each is taken when its turn comes.
+    /// Runs that [`Threads::checked`] resolved, by index; `None` once the run has started.
     prepared: Vec<Mutex<Option<Resolved>>>,
 }
 
 impl Threads {
-    /// An executor with so many threads, at least 1, which resolves each run when its turn comes.
+    /// An executor with `threads` threads, at least 1. It resolves each run when it starts the run.
     pub fn new(catalogue: &Catalogue, threads: usize) -> Threads {
         Threads { catalogue: catalogue.clone(), threads: threads.max(1), prepared: Vec::new() }
     }
 
-    /// An executor for exactly these runs, which are resolved at once: either all can be set up or none begins. Runs after each other with
-    /// the same nodes and links share them in memory.
+    /// An executor for exactly these runs. It resolves all of them now, so no run starts if one of them cannot be set up.
+    /// Consecutive runs with the same nodes and links share these in memory.
     ///
     /// # Errors
-    /// The first run that cannot be set up, by its name.
+    /// Name and error of the first run that cannot be set up.
     pub fn checked(catalogue: &Catalogue, threads: usize, runs: &[&RunSpec]) -> Result<Threads, (String, SetupError)> {
         let prepared = resolve_all(catalogue, runs.iter().copied())?;
         let prepared = prepared.into_iter().map(|resolved| Mutex::new(Some(resolved))).collect();
@@ -71,14 +108,14 @@ impl Executor for Threads {
             while !stopped.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(spec) = runs.get(index) else { return };
-                // Threads that neither pending nor running simulations use.
+                // This run's share of the threads: several if fewer runs than threads are left.
                 let share = self.threads / unfinished.load(Ordering::Relaxed).clamp(1, self.threads);
                 let outcome = self.resolved(index, spec).map(|resolved| {
-                    let mut tell = |event| {
+                    let mut report = |event| {
                         sink.event(index, event);
                         ControlFlow::Continue(())
                     };
-                    run(spec, &resolved, None, &Sharing::among(share), &Events::to(&mut tell))
+                    run(&self.catalogue, spec, &resolved, None, &Sharing::among(share), &Events::to(&mut report))
                 });
                 if let Err(error) = &outcome {
                     sink.event(index, RunEvent::Failed { reason: error.to_string() });
@@ -102,7 +139,7 @@ impl Executor for Threads {
     }
 }
 
-/// Hears nothing and drops every record.
+/// A sink and listener that ignores events and drops records.
 #[derive(Clone, Copy, Debug)]
 pub struct Ignore;
 
@@ -112,20 +149,20 @@ impl Sink for Ignore {
     }
 }
 
-/// Puts each record into its slot and passes everything on to another sink.
+/// A sink that collects the records and forwards events to a listener.
 struct Collect<'s> {
-    /// Index in the scenario of each run that is executed.
+    /// Index in the scenario of each executed run.
     indices: Vec<usize>,
     records: Vec<Mutex<Option<RunRecord>>>,
     failure: Mutex<Option<(usize, SetupError)>>,
     listener: &'s dyn RunListener,
 }
 
-/// Is told of the runs of a scenario, by their index in it.
+/// Receives events and records of a scenario's runs, from any thread. `run` is the index in the scenario.
 pub trait RunListener: Sync {
-    /// Something happened in a run.
+    /// Called for each event of a run.
     fn event(&self, _run: usize, _event: &RunEvent) {}
-    /// A run has yielded this record.
+    /// Called with the record of a run that has ended.
     fn finished(&self, _run: usize, _record: &RunRecord) {}
 }
 
@@ -152,11 +189,11 @@ impl Sink for Collect<'_> {
     }
 }
 
-/// Executes the runs of a scenario that have no record yet: `found` has, in the scenario's order, the records of the others. All runs are
-/// checked before the first begins. The records come in the scenario's order, and do not depend on the number of threads.
+/// Executes the runs of a scenario that have no record in `found`, which has one entry per run or is empty. Resolves all runs
+/// before the first one starts. Returns all records in the scenario's order; they do not depend on the number of threads.
 ///
 /// # Errors
-/// The first run that cannot be set up, by its name.
+/// Name and error of the first run that cannot be set up.
 pub fn execute_remaining(
     catalogue: &Catalogue, scenario: &Scenario, mut found: Vec<Option<RunRecord>>, threads: usize,
     listener: &dyn RunListener,
@@ -175,7 +212,7 @@ pub fn execute_remaining(
     Ok(records.collect())
 }
 
-/// Executes all runs of a scenario with the standard catalogue, in so many threads.
+/// Executes all runs of a scenario with the standard catalogue, in `threads` threads.
 ///
 /// ```
 /// let text = r#"
@@ -199,7 +236,7 @@ pub fn execute_remaining(
 /// ```
 ///
 /// # Errors
-/// The first run that cannot be set up, by its name.
+/// Name and error of the first run that cannot be set up.
 pub fn run_scenario(scenario: &Scenario, threads: usize) -> Result<Vec<RunRecord>, (String, SetupError)> {
     execute_remaining(&Catalogue::standard(), scenario, Vec::new(), threads, &Ignore)
 }

@@ -1,65 +1,92 @@
-//! What determines the results of a run.
+//! Fingerprints: hashes of everything that determines the result of a run.
 
 use crate::hash::Fnv1a;
 use rnic_run::{FlowSpec, RunSpec, Traffic, TrafficPattern};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Debug, Write};
 
-/// Version and hash of the code that determines results; the build script computes it from the sources.
+/// Version and hash of the code that determines results. The build script computes the hash from the sources.
 pub const CODE: &str = env!("RNIC_CODE");
 
-/// The hash of each part of what determines a run's results: of the program, and of everything that the run says but its name.
+/// Hashes of everything that determines the result of a run: one hash for the program, and one for each part of the run's
+/// specification except its name.
 ///
-/// Two runs with the same fingerprint have the same results. What files say that a scenario names is in it, where they are is not.
+/// Two runs with the same fingerprint have the same result. The contents of files that a scenario names are part of the
+/// fingerprint, their paths are not.
+///
+/// ```
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 4
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// use rnic_campaign::Fingerprint;
+///
+/// let mut run = scenario.runs[0].clone();
+/// let before = Fingerprint::of(&run, "");
+/// run.name = "another name".into();
+/// assert_eq!(Fingerprint::of(&run, ""), before);
+/// run.seed += 1;
+/// assert_eq!(before.differences(&Fingerprint::of(&run, "")), ["seed"]);
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// As (what it is of, hash).
+    /// (name of the part, hash).
     parts: Vec<(String, u128)>,
 }
 
 impl Fingerprint {
-    /// The fingerprint of a run. `program` tells this program from any other that might simulate differently although its code is the same,
-    /// because it has another congestion control of the same name; empty for the standard catalogue.
+    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues, for example
+    /// with another congestion control of the same name; it is empty for the standard catalogue.
     pub fn of(run: &RunSpec, program: &str) -> Fingerprint {
-        // Names do not reach the results of the run itself.
+        // Names do not influence the result of a run.
         let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, limits, watch } = run;
         let parts = [
             ("program", hash(&(CODE, program))),
             ("seed", hash(seed)),
             ("[fabric]", hash(fabric)),
             ("[traffic]", hash_traffic(traffic)),
-            ("transport or setting of it", hash(transport)),
+            ("transport or transport setting", hash(transport)),
             ("[limits]", hash(limits)),
             ("[watch]", hash(watch)),
         ];
         Fingerprint { parts: parts.map(|(name, hash)| (name.to_string(), hash)).into() }
     }
 
-    /// All of it as 32 hexadecimal digits.
+    /// The fingerprint as 32 hexadecimal digits.
     pub fn key(&self) -> String {
         format!("{:032x}", hash(&self.parts))
     }
 
-    /// The parts in which `other` differs, in words.
+    /// Names of the parts in which `other` differs.
     pub fn differences<'f>(&self, other: &'f Fingerprint) -> Vec<&'f str> {
         let differs = |part: &&(String, u128)| !self.parts.contains(part);
         other.parts.iter().filter(differs).map(|(name, _)| name.as_str()).collect()
     }
 }
 
-/// The hash of a value as it is shown in full.
+/// The hash of a value's `Debug` text.
 fn hash(value: &dyn Debug) -> u128 {
     write_to_hash(|hash| write!(hash, "{value:?}"))
 }
 
 fn write_to_hash(write: impl FnOnce(&mut Fnv1a) -> fmt::Result) -> u128 {
     let mut hash = Fnv1a::new();
-    // A hash takes everything.
+    // Writing to a hash never fails.
     let _ = write(&mut hash);
     hash.finish()
 }
 
-/// As [`hash`], but faster where there are millions of flows in a list.
+/// As [`hash`], but faster for lists with millions of flows.
 fn hash_traffic(traffic: &[Traffic]) -> u128 {
     write_to_hash(|hash| {
         for source in traffic {

@@ -1,16 +1,19 @@
-//! The fluid model of DCQCN beside a run of packets (figure 10 of the DCQCN paper).
+//! Comparison of a packet-level run with the fluid model of DCQCN (figure 10 of the DCQCN paper).
 //!
-//! The model gets what the run resolves to:
+//! The model's parameters come from the resolved run:
 //!
-//! - a packet is a full data frame. The capacity is the bottleneck's rate less the frame gaps, so that both send the same packets per second;
-//! - marking and the congestion control's parameters are the run's. Hyper increase and the least rate are not in the model;
-//! - the control delay is how long it takes until a mark is felt where it was made, in an empty fabric: a full frame over each link of the
-//!   path and a CNP back. The receiver's wait between CNPs is in the equations already. Where packets are marked as they join the queue, a
-//!   mark waits in it too: as long as the fixed point's queue lasts, Kmax at most. Of several flows the longest delay counts;
-//! - a flow starts at line rate with alpha = 1, when it does in the run, and has no end. From there on alpha decays without marks; in packets
-//!   it does so from the first CNP on.
+//! - A packet is a full data frame. The capacity is the bottleneck's rate without frame gaps, so that run and model send the
+//!   same number of packets per second.
+//! - ECN marking and congestion control have the run's parameters. The model has no hyper increase and no minimum rate.
+//! - The control delay is the time from a CE mark at the bottleneck to the arrival of the slowed-down flow at the bottleneck,
+//!   in an empty fabric: one full frame and one CNP over each link of the path. The receiver's CNP interval is part of the
+//!   equations. If the switch marks packets on enqueue, a marked packet also waits in the queue: the delay then includes the
+//!   time to drain the fixed point's queue, at most Kmax. With several flows, the longest delay counts.
+//! - A flow starts at the same time as in the run, at line rate, with alpha = 1, and has no end. In the model, alpha decays
+//!   without marks from the start; in the run, from the first CNP on.
 //!
-//! The model's goodput is what the bottleneck sends of a flow: its rate while nothing waits, else its share of what arrives.
+//! The model's goodput of a flow is the rate at which the bottleneck sends the flow's packets: the flow's sending rate while
+//! the queue is empty, else the flow's share of the arriving packets times the capacity.
 
 use rnic_fabric::config::{EcnSpec, MarkOn};
 use rnic_fabric::{HostId, PortId, Routes};
@@ -22,97 +25,102 @@ use rnic_run::FlowSpec;
 use rnic_run::RunSpec;
 use rnic_run::Samples;
 use rnic_sim::flow_hashes;
-use rnic_sim::resolve::{Resolved, Stack};
+use rnic_sim::resolve::Resolved;
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
-use rnic_transport::{BitRate, Bytes, Time};
+use rnic_transport::transports::WireFormat;
+use rnic_transport::{BitRate, Bytes, Psn, Time};
 
-/// Most flows that are modelled.
-const MOST_FLOWS: usize = 1_000;
-/// Kept values of the model in an interval of the samples.
+/// Maximum number of flows in the model.
+const MAX_FLOWS: usize = 1_000;
+/// Values that the model's solver records per sampling interval of the run.
 const VALUES_PER_INTERVAL: u64 = 16;
 
-/// Packets and the model on the same grid: that of the run's samples, without the first.
+/// A run and the model on the same time grid: the run's samples without the first one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FluidComparison {
     /// The model.
     pub model: Dcqcn,
-    /// Where it stands still with all flows.
+    /// The model's fixed point with all flows active.
     pub fixed_point: FixedPoint,
-    /// The bottleneck: a switch and the node that it sends to.
+    /// Name of the bottleneck: a switch and the node to which its output sends.
     pub bottleneck: String,
-    /// When each interval ends. All are equally long.
+    /// End of each interval; all intervals have the same length.
     pub times: Vec<Time>,
-    /// The flows, in order of their start.
+    /// The flows, in order of start.
     pub flows: Vec<FlowComparison>,
     /// The bottleneck's queue.
     pub queue: QueueComparison,
-    /// C/N: an equal share of the bottleneck in bit/s of payload.
+    /// Fair share C/N of the bottleneck, in bit/s of payload.
     pub share: f64,
-    /// Number of the first interval of the steady state: of the second half of the time with all flows.
+    /// Index of the first interval of the steady state, which is the second half of the time with all flows active.
     pub steady_from: usize,
-    /// How far apart the goodputs of the flow that starts last are from its start on: mean absolute difference, relative to `share`.
+    /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, from its start on,
+    /// relative to `share`.
     pub difference: f64,
 }
 
-/// A flow's goodput, in bit/s of payload.
+/// Goodput of one flow, in bit/s of payload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowComparison {
-    /// Its number in the run.
+    /// Id of the flow in the run.
     pub flow: u32,
-    /// When it starts.
+    /// Start of the flow.
     pub start: Time,
-    /// Of the packets, in each interval.
+    /// Goodput in the run, in each interval.
     pub packets: Vec<f64>,
-    /// Of the model.
+    /// Goodput in the model, in each interval.
     pub model: Vec<f64>,
-    /// Mean of the packets in the steady state.
+    /// Mean goodput in the run in the steady state.
     pub packets_steady: f64,
-    /// Mean of the model.
+    /// Mean goodput in the model in the steady state.
     pub model_steady: f64,
 }
 
-/// A queue in bytes.
+/// Length of the bottleneck's queue, in bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueComparison {
-    /// Of the packets, at the end of each interval; empty where it was not watched.
+    /// Length in the run at the end of each interval; empty if the run did not watch the queue.
     pub packets: Vec<f64>,
-    /// Of the model, its mean in each interval.
+    /// Mean length in the model over each interval.
     pub model: Vec<f64>,
-    /// Mean of the packets in the steady state.
+    /// Mean length in the run in the steady state; `None` if the run did not watch the queue.
     pub packets_steady: Option<f64>,
-    /// Mean of the model.
+    /// Mean length in the model in the steady state.
     pub model_steady: f64,
 }
 
-/// Solves the model for a run, of which [`resolve`](rnic_sim::resolve::resolve) made `resolved` and which yielded `samples`.
+/// Solves the model for a run and compares both. `resolved` is the result of [`resolve`](rnic_sim::resolve::resolve) for the
+/// run, `samples` are the run's samples.
 ///
 /// # Errors
-/// One sentence that says why the model cannot stand for this run: another congestion control, no marks, flows that were not watched or that
-/// end or that follow from what has arrived, storms of pauses, more than one bottleneck, or parameters that it refuses.
+/// One sentence that says why the model does not apply to this run: another congestion control, no ECN marking, flows that
+/// were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or parameters that the model
+/// refuses.
 pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples) -> Result<FluidComparison, String> {
     refuse(run, resolved)?;
     let end = samples.at(samples.count.saturating_sub(1));
     if samples.flows.is_empty() || samples.count < 3 {
         return Err(
-            "too little was sampled: the model is compared with watched flows at three instants at least".into()
+            "too few samples: the comparison needs watched flows (`[watch] flows = true`) and at least 3 samples"
+                .into(),
         );
     }
     let flows: Vec<FlowSpec> = rnic_workload::generate(&run.traffic, &resolved.network, run.seed)
         .take_while(|flow| flow.start < end)
-        .take(MOST_FLOWS + 1)
+        .take(MAX_FLOWS + 1)
         .collect();
-    if flows.len() > MOST_FLOWS {
-        return Err(format!("more than {MOST_FLOWS} flows are too many for the model"));
+    if flows.len() > MAX_FLOWS {
+        return Err(format!("the run has more than {MAX_FLOWS} flows: the model is limited to {MAX_FLOWS}"));
     }
     let finished = samples.flows.iter().find(|flow| {
         flows.get(flow.flow as usize).is_none_or(|spec| flow.delivered.last().is_some_and(|bytes| *bytes >= spec.bytes))
     });
     if let Some(flow) = finished {
-        return Err(format!("flow {} ends, but the model's flows do not", flow.flow));
+        return Err(format!("flow {} finishes in the run, but flows of the model never finish", flow.flow));
     }
 
-    let place = Place::new(run, resolved, &flows)?;
-    let (model, fixed_point) = model(resolved, &place, flows.len() as u32)?;
+    let bottleneck = Bottleneck::new(run, resolved, &flows)?;
+    let (model, fixed_point) = model(resolved, &bottleneck, flows.len() as u32)?;
     let mut groups: Vec<Group> = Vec::new();
     let mut group_of = Vec::new();
     for flow in &flows {
@@ -154,7 +162,7 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
             model_steady,
         });
     }
-    let watched = samples.queues.iter().find(|queue| queue.name == place.name);
+    let watched = samples.queues.iter().find(|queue| queue.name == bottleneck.name);
     let packets: Vec<f64> =
         watched.map_or(Vec::new(), |queue| queue.bytes[1..].iter().map(|b| f64::from(*b)).collect());
     let queue = per_interval(&series.time, &series.queue, samples);
@@ -168,11 +176,13 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     let apart = compared.last().map_or(Vec::new(), |flow| {
         flow.packets.iter().zip(&flow.model).skip(all_from).map(|(a, b)| (a - b).abs()).collect()
     });
-    let difference = mean(&apart).ok_or("the last flow starts too late: no whole interval is left")? / share;
+    let difference = mean(&apart)
+        .ok_or("the last flow starts too late: there is no complete sampling interval after its start")?
+        / share;
     Ok(FluidComparison {
         model,
         fixed_point,
-        bottleneck: place.name,
+        bottleneck: bottleneck.name,
         times,
         flows: compared,
         queue,
@@ -182,38 +192,42 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     })
 }
 
-/// What the equations do not have, wherever the flows go.
+/// Refuses runs that the equations do not cover, whatever the paths of the flows.
 fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
-    let name = run.transport.cc.name;
+    let name = run.transport.cc.name();
     if name != Algorithm::NAME {
-        return Err(format!("the model is one of cc \"{}\", and the run has cc \"{name}\"", Algorithm::NAME));
+        return Err(format!("the run has cc \"{name}\", but the model covers only cc \"{}\"", Algorithm::NAME));
     }
-    if run.transport.capped() || resolved.stack == Stack::Tcp {
-        return Err("the run limits the packets in flight, and the model does not".to_string());
+    if resolved.flow.bdp_cap != Psn::MAX_WINDOW || run.transport.declaration.wire == WireFormat::Other {
+        return Err("the run limits the packets in flight, but the model does not".to_string());
     }
     if let Some(rate) = resolved.flow.max_rate.filter(|rate| *rate < resolved.flow.line_rate) {
-        return Err(format!("the run has max_rate = \"{rate}\", and the model's flows go up to the bottleneck's rate"));
+        return Err(format!(
+            "the run has max_rate = \"{rate}\", but flows of the model send at up to the bottleneck's rate"
+        ));
     }
     if let Some(source) = run.traffic.iter().find(|source| source.pattern.is_closed()) {
         return Err(format!(
-            "the flows of traffic \"{}\" follow from what has arrived, and the model's start at given times",
+            "traffic \"{}\" is a closed loop, but flows of the model start at given times",
             source.name
         ));
     }
     if !resolved.storms.is_empty() {
-        return Err("a NIC of the run pauses its switch, and the model has no pauses".to_string());
+        return Err("the run has a pause storm (`[[fabric.storm]]`), but the model has no pauses".to_string());
     }
     Ok(())
 }
 
-/// The model with a run's parameters.
-fn model(resolved: &Resolved, place: &Place, flows: u32) -> Result<(Dcqcn, FixedPoint), String> {
+/// The model with the parameters of the run, and its fixed point with `flows` flows.
+fn model(resolved: &Resolved, bottleneck: &Bottleneck, flows: u32) -> Result<(Dcqcn, FixedPoint), String> {
     let frame = u64::from(resolved.flow.mtu + resolved.flow.header);
-    let on_cable = frame + u64::from(resolved.hosting.frame_gap);
-    let capacity = (u128::from(place.rate.as_bps()) * u128::from(frame) / u128::from(on_cable)) as u64;
-    let parameters = Dcqcn::new(BitRate::from_bps(capacity), &resolved.settings).map_err(|error| error.to_string())?;
-    let EcnSpec { marking, mark_on } = resolved.fabric.switch.ecn.ok_or("the switches mark nothing")?;
-    let mut model = Dcqcn { packet: Bytes(frame), marking, delay: place.loop_time, ..parameters };
+    let on_link = frame + u64::from(resolved.hosting.frame_gap);
+    let capacity = (u128::from(bottleneck.rate.as_bps()) * u128::from(frame) / u128::from(on_link)) as u64;
+    let parameters =
+        Dcqcn::new(BitRate::from_bps(capacity), &resolved.transport.cc.settings).map_err(|error| error.to_string())?;
+    let EcnSpec { marking, mark_on } =
+        resolved.fabric.switch.ecn.ok_or("the switches of the run do not mark packets (ECN is off)")?;
+    let mut model = Dcqcn { packet: Bytes(frame), marking, delay: bottleneck.loop_time, ..parameters };
     let fixed_point = model.fixed_point(flows).map_err(|error| error.to_string())?;
     if mark_on == MarkOn::Enqueue {
         let queue = fixed_point.queue.min(marking.kmax.0 as f64) as u64;
@@ -222,21 +236,24 @@ fn model(resolved: &Resolved, place: &Place, flows: u32) -> Result<(Dcqcn, Fixed
     Ok((model, fixed_point))
 }
 
-/// Where the flows meet.
-struct Place {
-    /// The bottleneck's switch and the node that it sends to.
+/// The output of a switch that all flows share and that limits them.
+struct Bottleneck {
+    /// Names of the switch and of the node to which the output sends.
     name: String,
     rate: BitRate,
-    /// A full frame to the receiver and a CNP back, over the longest of the paths.
+    /// Time for a full frame to the receiver and a CNP back, over the longest of the paths.
     loop_time: Time,
 }
 
-impl Place {
-    fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Place, String> {
+impl Bottleneck {
+    fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Bottleneck, String> {
         let topology = &resolved.topology;
         let routes = Routes::with(topology, &resolved.fabric.routes, run.seed).map_err(|error| error.to_string())?;
         if !resolved.fabric.paths.is_per_flow() {
-            return Err("each packet has a path of its own, and the model has one bottleneck".to_string());
+            return Err(
+                "packets of a flow take different paths in the run, but the model has one path and one bottleneck"
+                    .to_string(),
+            );
         }
         let mut paths: Vec<Vec<PortId>> = Vec::new();
         for (number, flow) in flows.iter().enumerate() {
@@ -251,23 +268,23 @@ impl Place {
         };
         let rate = |port: PortId| topology.port(port).link.rate;
         let shared = |port: PortId| paths.iter().filter(|path| path.contains(&port)).count() as u64;
-        let first = paths.first().ok_or("no flow starts while samples are taken")?;
+        let first = paths.first().ok_or("no flow starts before the last sample")?;
         let common = first
             .iter()
             .copied()
             .filter(|port| !topology.is_host(topology.port(*port).node) && shared(*port) == paths.len() as u64);
-        // The first of equals: what follows it gets no more than it can send.
-        let bottleneck = common.min_by_key(|port| rate(*port)).ok_or("the flows share no output of a switch")?;
+        // Of several with the same rate the first: it limits what the later ones receive.
+        let bottleneck = common.min_by_key(|port| rate(*port)).ok_or("the flows have no common output of a switch")?;
         for path in &paths {
-            let place = path.iter().position(|port| *port == bottleneck).unwrap_or(0);
+            let own = path.iter().position(|port| *port == bottleneck).unwrap_or(0);
             for (index, port) in path.iter().copied().enumerate() {
                 if topology.port(port).link.loss > 0.0 {
-                    return Err(format!("{} loses packets, and the model does not", name(port)));
+                    return Err(format!("link {} loses packets, but the model has no loss", name(port)));
                 }
-                let arriving = if index > place { 1 } else { shared(port) };
-                if index != place && rate(port).as_bps() < arriving * rate(bottleneck).as_bps() {
+                let arriving = if index > own { 1 } else { shared(port) };
+                if index != own && rate(port).as_bps() < arriving * rate(bottleneck).as_bps() {
                     return Err(format!(
-                        "{} can be congested as well as {}, and the model has one bottleneck",
+                        "both {} and {} can be congested, but the model has one bottleneck",
                         name(port),
                         name(bottleneck)
                     ));
@@ -275,7 +292,7 @@ impl Place {
             }
             if rate(path[0]) != rate(bottleneck) {
                 return Err(format!(
-                    "a host's link has {}, the bottleneck {}: the model has one rate for both",
+                    "a host's link has {}, the bottleneck {}; the model has one rate for both",
                     rate(path[0]),
                     rate(bottleneck)
                 ));
@@ -292,11 +309,11 @@ impl Place {
             path.iter().map(link).fold(Time::ZERO, |sum, time| sum + time)
         };
         let loop_time = paths.iter().map(there_and_back).max().unwrap_or_default();
-        Ok(Place { name: name(bottleneck), rate: rate(bottleneck), loop_time })
+        Ok(Bottleneck { name: name(bottleneck), rate: rate(bottleneck), loop_time })
     }
 }
 
-/// What the bottleneck sends of one flow of each group, at the series' times.
+/// Rate at which the bottleneck sends one flow of each group, at the times of the series.
 fn delivered(series: &Series, capacity: f64) -> Vec<Vec<f64>> {
     let arriving = |i: usize| series.flows.iter().map(|flow| f64::from(flow.count) * flow.rate[i]).sum::<f64>();
     let sent = |i: usize| {
@@ -311,13 +328,13 @@ fn delivered(series: &Series, capacity: f64) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// Means in the intervals between the samples.
+/// Mean of `values` over each interval between two samples.
 fn per_interval(time: &[f64], values: &[f64], samples: &Samples) -> Vec<f64> {
     let at = |index: u32| samples.at(index).as_secs();
     (1..samples.count).map(|index| mean_between(time, values, at(index - 1), at(index))).collect()
 }
 
-/// The mean of what is linear between points, from a time to a later one; constant before the first point and after the last.
+/// Mean from `from` to `to` of a function that is linear between its points and constant outside them.
 fn mean_between(time: &[f64], values: &[f64], from: f64, to: f64) -> f64 {
     let value = |at: f64| {
         let after = time.partition_point(|time| *time < at);
@@ -345,15 +362,15 @@ mod tests {
     #[test]
     fn means_of_a_broken_line_by_hand() {
         let (time, values) = ([0.0, 1.0, 3.0], [0.0, 4.0, 2.0]);
-        // 0.5 to 1: 2 to 4, area 1.5; 1 to 2: 4 to 3, area 3.5.
+        // From 0.5 to 1 the value rises from 2 to 4: area 1.5. From 1 to 2 it falls from 4 to 3: area 3.5.
         assert_eq!(mean_between(&time, &values, 0.5, 2.0), 5.0 / 1.5);
-        // Up to 3: area 2 of the last half; then constant.
+        // From 2 to 3 the area is 2.5; from 3 to 5 the value is constant: area 4.
         assert_eq!(mean_between(&time, &values, 2.0, 5.0), (2.5 + 4.0) / 3.0);
         assert_eq!(mean_between(&time, &values, 1.0, 3.0), 3.0);
     }
 
     #[test]
-    fn what_waits_is_shared() {
+    fn the_bottleneck_is_shared_in_proportion_to_arrivals() {
         let flow = |count, rate: [f64; 3]| FlowSeries { count, rate: rate.to_vec(), state: Vec::new() };
         let series = Series {
             time: vec![0.0, 1.0, 2.0],
@@ -361,7 +378,7 @@ mod tests {
             marking: Vec::new(),
             flows: vec![flow(1, [4.0, 10.0, 2.0]), flow(2, [1.0, 5.0, 3.0])],
         };
-        // 6 of 10 arrive; 20 of 10; 8 with a queue, so 10 leave.
+        // Arrivals of 6 below the capacity of 10; of 20 above it; of 8 with a queue, so that 10 leave.
         assert_eq!(delivered(&series, 10.0), [[4.0, 5.0, 2.5], [1.0, 2.5, 3.75]]);
     }
 }

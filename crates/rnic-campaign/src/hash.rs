@@ -1,24 +1,24 @@
-//! A hash that is the same in every process, on every machine and in every version.
+//! A hash function with the same value in every process, on every machine and in every version.
 
 use std::fmt;
 
-/// The 128-bit FNV-1a hash of the bytes, or of the text, that is written to it.
+/// The 128-bit FNV-1a hash of the bytes or the text written to it.
 pub(crate) struct Fnv1a(u128);
 
 impl Fnv1a {
-    /// Of nothing yet.
+    /// The hash of no bytes.
     pub(crate) fn new() -> Fnv1a {
         Fnv1a(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
-    /// Goes on with these bytes.
+    /// Adds these bytes.
     pub(crate) fn absorb(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
     }
 
-    /// The hash of all that was written.
+    /// The hash of all bytes added.
     pub(crate) fn finish(&self) -> u128 {
         self.0
     }

@@ -1,7 +1,7 @@
-//! The simulations behind a study: each one once, the longest first, and never again once its result is in the store.
+//! The simulations of a study. Each one is executed once, the longest first; a stored result is never simulated again.
 //!
-//! A result belongs to a [`Fingerprint`] of everything that determines it, so that a changed setting, seed or program never finds an old
-//! result.
+//! The [`Fingerprint`] of a result covers everything that determines it, so a changed setting, seed or program never yields an
+//! old result.
 
 use crate::executor::{Executor, Ignore, Outcome, RunListener, Sink};
 use crate::fingerprint::Fingerprint;
@@ -15,10 +15,10 @@ use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One simulation to do.
+/// One simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
-    /// Name of its result.
+    /// Fingerprint of the result.
     pub fingerprint: Fingerprint,
     /// The run to simulate.
     pub run: RunSpec,
@@ -27,22 +27,23 @@ pub struct Job {
 }
 
 impl Job {
-    /// The simulation of a run. Names do not reach a study's results, so the job has none.
+    /// The simulation of a run.
     pub fn new(run: RunSpec) -> Job {
         Job { fingerprint: Fingerprint::of(&run, ""), cost: cost(&run), run }
     }
 }
 
-/// Seconds for one packet to cross one link.
+/// CPU seconds for one packet-hop.
 const SECONDS_PER_HOP: f64 = 80e-9;
 
-/// Expected processor seconds of a run: packets times links on a path, twice with acknowledgements, more where go-back-N
-/// meets loss. It orders the jobs and, scaled by what jobs really took, estimates how long they take.
+/// Expected CPU seconds of a run: packets times links on a path, doubled with acknowledgements, more if go-back-N has to
+/// recover from loss. The order of jobs follows from it and, scaled by the time that finished jobs took, the estimate of the
+/// remaining time.
 pub fn cost(run: &RunSpec) -> f64 {
     let mtu = run.fabric.mtu.0 as f64;
     let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
     if let Some(duration) = run.limits.duration {
-        // No more than half of the hosts can receive.
+        // An upper bound: half of the hosts receive at line rate for the whole duration.
         let hosts = f64::from(rnic_run::hosts(&run.fabric.topology));
         packets = packets.min(run.fabric.link.rate.bytes_in(duration) as f64 / mtu * hosts / 2.0);
     }
@@ -53,21 +54,23 @@ pub fn cost(run: &RunSpec) -> f64 {
     };
     let transport = &run.transport;
     let acks = transport.acknowledged();
-    let again = match (transport.pfc, transport.recovery, transport.cc.name) {
+    let roce = transport.name == "roce";
+    let go_back_n = roce || transport.settings.is("recovery", "go-back-n");
+    let repeated = match (transport.pfc, go_back_n, transport.cc.name()) {
         (true, ..) => 1.0,
-        (_, rnic_run::Recovery::GoBackN, "none") if transport.transport == "roce" => 30.0,
-        (_, rnic_run::Recovery::GoBackN, "none") => 5.0,
-        (_, rnic_run::Recovery::GoBackN, "timely") => 2.5,
+        (_, true, "none") if roce => 30.0,
+        (_, true, "none") => 5.0,
+        (_, true, "timely") => 2.5,
         _ => 1.1,
     };
-    packets * links * if acks { 2.0 } else { 1.0 } * again * SECONDS_PER_HOP
+    packets * links * if acks { 2.0 } else { 1.0 } * repeated * SECONDS_PER_HOP
 }
 
 fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
     let hosts = f64::from(rnic_run::hosts(topology));
     match pattern {
         TrafficPattern::Poisson { sizes, flows, .. } => *flows as f64 * sizes.mean_packets(mtu as u32),
-        // Few flows at a time stay in the processor's caches.
+        // Incasts have few flows at a time, which stay in the CPU caches: half the time per packet.
         TrafficPattern::Incast { total, repeats, .. } => total.0 as f64 / mtu * f64::from(*repeats) * 0.5,
         TrafficPattern::Permutation { sizes, repeats, .. } => {
             hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
@@ -75,7 +78,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::AllToAll { sizes, repeats, .. } | TrafficPattern::AllToAllLoop { sizes, repeats, .. } => {
             hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
-        // A loop without end is cut off at some time: take a thousand rounds.
+        // An endless loop ends at the run's duration: assume a thousand rounds.
         TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
             f64::from(*pairs) * f64::from(messages.unwrap_or(1_000)) * sizes.mean_packets(mtu as u32)
         }
@@ -98,41 +101,41 @@ impl Stored for Measurement {
     }
 }
 
-/// How far the jobs are.
+/// Progress of the jobs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct State {
-    /// Jobs with a result.
+    /// Number of jobs with a result.
     pub done: usize,
-    /// Of these, found on disk.
+    /// Number of jobs whose result was already stored, part of `done`.
     pub found: usize,
-    /// All jobs.
+    /// Number of all jobs.
     pub total: usize,
-    /// Expected seconds until the last one is done.
+    /// Expected seconds until all jobs are done.
     pub remaining_s: f64,
 }
 
-/// Is told how the jobs proceed; called from any thread.
+/// Receives the progress of jobs; called from any thread.
 pub trait Listener: RunListener {
-    /// A job is done, or nothing has begun yet.
+    /// Called once before the first job starts, and after each job.
     fn state(&self, state: State);
 }
 
-/// Says nothing.
+/// Ignores progress.
 impl Listener for Ignore {
     fn state(&self, _state: State) {}
 }
 
-/// What has been done and what that took.
+/// Results so far, and the time that they took.
 struct Ledger {
     results: Vec<Option<Measurement>>,
     found: usize,
     done: usize,
-    /// Expected and real seconds of the jobs that are done.
+    /// Expected and real CPU seconds of the jobs that are done.
     expected_s: f64,
     real_s: f64,
-    /// Expected seconds of the jobs that are not.
+    /// Expected CPU seconds of the other jobs.
     left_s: f64,
-    /// Why a result could not be written.
+    /// Error of the first result that could not be stored.
     error: Option<io::Error>,
 }
 
@@ -147,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// A job of the queue is done.
+    /// Enters the result of a job that was just simulated.
     fn finish(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
         self.left_s = (self.left_s - cost).max(0.0);
         self.enter(index, cost, result, cpu_s);
@@ -164,19 +167,19 @@ impl Ledger {
     }
 }
 
-/// How much longer jobs take than the model says, from those that are done.
+/// Ratio of real to expected time of the jobs that are done.
 fn scale(expected_s: f64, real_s: f64) -> f64 {
     if expected_s > 0.0 && real_s > 0.0 { real_s / expected_s } else { 1.0 }
 }
 
-/// The stored result of a job and the CPU seconds that it took; `None` if there is none, or none to be trusted.
+/// The stored result of a job and the CPU seconds that the job took; `None` if there is no valid stored result.
 fn stored(store: &Store<Measurement>, job: &Job) -> Option<(Measurement, f64)> {
     let (header, result) = store.get(&job.fingerprint).ok()??;
     Some((result, header.cpu_s))
 }
 
-/// Expected seconds for all jobs that have no result in the store (with `fresh` for all), and how many these are. Results that are there,
-/// of whatever age, tell how fast this machine is. `width`: how many jobs are executed at a time.
+/// Expected seconds for all jobs without a stored result (with `fresh`, for all jobs), and the number of these jobs. Stored
+/// results show how fast this machine is. `width` is the number of jobs that are executed at a time.
 pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, fresh: bool) -> (f64, usize) {
     let (mut expected, mut real, mut left, mut longest, mut count) = (0.0, 0.0, 0.0, 0.0_f64, 0);
     for job in jobs {
@@ -192,28 +195,28 @@ pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, f
     ((left / width).max(longest) * scale(expected, real), count)
 }
 
-/// Expected seconds of the job that tells how fast a machine is.
+/// Minimum expected CPU seconds of the job that measures the machine's speed.
 const CALIBRATION_S: f64 = 0.3;
 
-/// Does one short job if none has a result, so that [`outlook`] has something to go by.
+/// Executes one short job if no job has a result yet, so that [`outlook`] knows the machine's speed.
 ///
 /// # Errors
-/// Its result cannot be stored.
+/// The result of the job cannot be stored.
 pub fn calibrate(jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor) -> io::Result<()> {
     if jobs.iter().any(|job| stored(store, job).is_some()) {
         return Ok(());
     }
-    // A very short one says little of the others.
+    // The time of a very short job is not representative.
     let long_enough = |job: &&Job| job.cost >= CALIBRATION_S;
     let shortest = jobs.iter().filter(long_enough).min_by(|a, b| a.cost.total_cmp(&b.cost));
     let job = shortest.or_else(|| jobs.iter().max_by(|a, b| a.cost.total_cmp(&b.cost)));
     job.map_or(Ok(()), |job| execute(std::slice::from_ref(job), store, executor, false, &Ignore).map(|_| ()))
 }
 
-/// Stores the results of jobs as they are done.
+/// A sink that stores the result of each job when it is done.
 struct Storing<'s> {
     jobs: &'s [Job],
-    /// Index of each job that is executed.
+    /// Index in `jobs` of each executed run.
     indices: Vec<usize>,
     store: &'s Store<Measurement>,
     ledger: Mutex<Ledger>,
@@ -240,11 +243,40 @@ impl Sink for Storing<'_> {
     }
 }
 
-/// Does every job that has no stored result (with `fresh` every job) and returns all results in the order of the jobs, which have different
-/// fingerprints.
+/// Executes every job that has no stored result (with `fresh`, every job) and returns all results in the order of the jobs.
+/// The fingerprints of the jobs must differ.
+///
+/// ```
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 4
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path();
+/// use rnic_campaign::jobs::{Job, execute};
+/// use rnic_campaign::{Ignore, Store, Threads};
+/// use rnic_sim::Catalogue;
+///
+/// let jobs: Vec<Job> = scenario.runs.into_iter().map(Job::new).collect();
+/// let store = Store::at(folder);
+/// let executor = Threads::new(&Catalogue::standard(), 2);
+/// let measurements = execute(&jobs, &store, &executor, false, &Ignore)?;
+/// assert_eq!(measurements[0].flows.map(|flows| flows.count), Some(4));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
-/// A result cannot be stored; jobs that are being simulated at that moment are finished first.
+/// A result cannot be stored. Jobs that are running at that moment finish first.
 pub fn execute(
     jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor, fresh: bool, listener: &dyn Listener,
 ) -> io::Result<Vec<Measurement>> {
@@ -271,7 +303,7 @@ pub fn execute(
             }
         }
     }
-    // Stable: jobs of the same cost in their order.
+    // The sort is stable: jobs of equal cost keep their order.
     indices.sort_by(|a, b| jobs[*b].cost.total_cmp(&jobs[*a].cost));
     listener.state(ledger.state(width));
     let runs: Vec<RunSpec> =
@@ -285,12 +317,12 @@ pub fn execute(
     }
 }
 
-/// A ledger is whole after any panic: nothing that could panic runs halfway through a change to it.
+/// Locks the mutex, poisoned or not: no code that can panic runs in the middle of a change of the ledger.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The measurement of a run and the CPU seconds that it took. A run that cannot be set up has failed.
+/// The measurement of a run and the CPU seconds that the run took. A run that cannot be set up yields a failed measurement.
 fn measure(run: &RunSpec, outcome: Outcome) -> (Measurement, f64) {
     let record = match outcome {
         Ok(record) => record,
@@ -348,7 +380,7 @@ mod tests {
         Threads::new(&Catalogue::standard(), threads)
     }
 
-    /// Counts jobs that were simulated.
+    /// Counts the jobs that were simulated.
     #[derive(Default)]
     struct Count(AtomicUsize);
 
@@ -367,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_disk_is_not_simulated_again_and_what_is_damaged_is() {
+    fn only_jobs_without_a_valid_stored_result_are_simulated() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(&folder.path().join("runs"));
         let jobs = jobs();
@@ -392,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_was_interrupted_is_done_and_the_others_are_not() {
+    fn only_an_interrupted_job_is_simulated() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(folder.path());
         let jobs = jobs();
@@ -403,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_differ_with_everything_but_names() {
+    fn fingerprints_depend_on_everything_except_names() {
         let [one, irn]: [RunSpec; 2] = runs(TINY, 1).try_into().unwrap();
         let key = |run: &RunSpec| Fingerprint::of(run, "").key();
         assert_eq!(key(&one), key(&RunSpec { name: "other".into(), base: "other".into(), ..one.clone() }));
@@ -425,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_cannot_finish_or_be_set_up_is_a_result() {
+    fn a_run_that_fails_or_cannot_be_set_up_has_a_result() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(folder.path());
         let stuck = runs(&format!("{TINY}\n[limits]\nmax_time = \"1 us\""), 1);
@@ -442,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_folder_ends_the_work() {
+    fn an_unwritable_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("runs"), "a file where the folder should be").unwrap();
         let store = Store::at(&folder.path().join("runs"));
@@ -450,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_expected_from_what_is_done() {
+    fn the_expected_time_follows_from_stored_results() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(folder.path());
         let jobs = jobs();

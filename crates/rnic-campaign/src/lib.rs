@@ -1,10 +1,11 @@
-//! Many runs: what determines a result, where results are stored, and who computes them.
+//! Many runs: executing them, and storing their results so that no run is simulated twice.
 //!
-//! - A [`Fingerprint`] stands for everything that determines the result of a run: its specification and the code that simulates.
-//! - A [`Store`] is a folder of results, each in a file that its fingerprint names.
-//! - An [`Executor`] executes runs, whether in threads of this process ([`Threads`]) or elsewhere, and tells a [`Sink`] what happens.
+//! - A [`Fingerprint`] identifies everything that determines the result of a run: its specification and the simulator's code.
+//! - A [`Store`] is a folder of results. The fingerprint of a result is its file name.
+//! - An [`Executor`] executes runs, in threads of this process ([`Threads`]) or elsewhere, and reports events and records to
+//!   a [`Sink`].
 //!
-//! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) both work this way.
+//! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) are built on these three.
 
 mod executor;
 mod fingerprint;

@@ -1,4 +1,4 @@
-//! What a study keeps of one simulation.
+//! The metrics that a study stores for each simulation.
 
 use crate::fluid::compare_with_fluid;
 use rnic_results::ranks::ranked;
@@ -15,82 +15,83 @@ use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Percentiles of the tail, in thousandths: 90 to 99.9 %.
+/// The percentiles of [`Measurement::tail_us`] in thousandths: 90 % to 99.9 %.
 pub const TAIL_PER_MILLE: [u32; 19] =
     [900, 910, 920, 930, 940, 950, 955, 960, 965, 970, 975, 980, 985, 990, 992, 994, 996, 998, 999];
 
 /// The metrics of a set of flows.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Flows {
-    /// How many were measured.
+    /// Number of measured flows.
     pub count: u64,
     /// Average slowdown.
     pub slowdown: f64,
     /// Average flow completion time in microseconds.
     pub fct_us: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of the flow completion time in microseconds.
     pub fct_p99_us: f64,
 }
 
-/// What a study keeps of one simulation. Statistics have six significant digits, so that a result that was read from its
-/// file is the same as one just measured.
+/// The metrics that a study stores for one simulation. Statistics are rounded to six significant digits.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Why the run has no statistics.
+    /// Why the run failed; `None` for a completed run. A failed run has no statistics.
     pub failure: Option<String>,
-    /// All measured flows.
+    /// Metrics of all measured flows.
     pub flows: Option<Flows>,
-    /// By source of traffic, where there are several.
+    /// Metrics by traffic source, if there are several.
     pub traffic: BTreeMap<String, Flows>,
-    /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages in microseconds; empty without any.
+    /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages in microseconds; empty if there
+    /// are none.
     pub tail_us: Vec<f64>,
     /// Completion time of each request in microseconds.
     pub requests_us: Vec<f64>,
-    /// Dropped data packets as a fraction of those sent.
+    /// Dropped data packets / data packets sent.
     pub drop_rate: Option<f64>,
-    /// Data packets sent again as a fraction of those sent.
-    pub resent_rate: Option<f64>,
-    /// PFC pauses.
+    /// Retransmitted data packets / data packets sent.
+    pub retransmission_rate: Option<f64>,
+    /// PFC XOFF frames sent.
     pub pauses: u64,
-    /// Pauses that each switch received.
+    /// PFC XOFF frames that each node received.
     pub pauses_at: BTreeMap<String, u64>,
-    /// Goodput of the flows, finished or not, by source of traffic; under the empty name over all.
+    /// Goodput of measured flows, finished or not, by traffic source; under the empty name, over all sources.
     pub goodput: BTreeMap<String, Speeds>,
-    /// Payload delivered over the sum of the flows' lives, in Gbps.
+    /// Delivered payload of all measured flows divided by the sum of their lifetimes, in Gbps.
     pub pooled_gbps: Option<f64>,
-    /// Goodput of each flow in Gbps, in order of start, where they are few: over the watched time if flows were watched, else over its
-    /// life.
+    /// Goodput of each flow in Gbps, in order of start: over the sampled time if flows are watched, else over the flow's
+    /// lifetime. Empty for more than 64 flows.
     pub each_gbps: Vec<f64>,
-    /// Payload bytes of each flow and its completion time in microseconds, where flows are few; those that finished, in order of start.
+    /// (payload bytes, completion time in microseconds) of each finished flow, in order of start. Empty for more than 64
+    /// flows.
     pub each_us: Vec<(u64, f64)>,
-    /// Finished flows over the time from the first one's start to the last one's end, in millions per second.
+    /// Number of finished flows divided by the time from the first start to the last finish, in millions per second.
     pub millions_per_s: Option<f64>,
-    /// Retransmission timeouts.
+    /// Expired retransmission timers.
     pub timeouts: u64,
-    /// Data packets that lost their payload at a full buffer.
+    /// Data packets that a full buffer trimmed to their header.
     pub trimmed: u64,
-    /// Headers that went back to their sender.
+    /// Headers that a switch returned to their sender.
     pub returned: u64,
-    /// The watched queues by name, in bytes.
+    /// Statistics of each watched queue, by name.
     pub queues: BTreeMap<String, Queue>,
     /// The first watched queue over time.
     pub queue_course: Option<QueueCourse>,
-    /// Goodput of each flow over time, where flows were watched and are few.
+    /// Goodput of each flow over time, if flows are watched and at most 64.
     pub course: Option<Course>,
-    /// FluidComparison the fluid model, where that has something to say of the run.
+    /// Comparison with the fluid model, if the model applies to the run.
     pub fluid: Option<Fluid>,
-    /// Transmissions of packets on links.
+    /// Transmissions of packets on links (packet-hops).
     pub hops: u64,
     /// Simulated time at the end in microseconds.
     pub sim_time_us: f64,
 }
 
-/// Goodputs in Gbps.
+/// Distribution of the goodput of a set of flows, in Gbps.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Speeds {
-    /// Of how many flows.
+    /// Number of flows.
     pub flows: usize,
-    /// Smallest.
+    /// Minimum.
     pub min: f64,
     /// 10th percentile.
     pub p10: f64,
@@ -98,11 +99,11 @@ pub struct Speeds {
     pub p50: f64,
     /// Mean.
     pub mean: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// Payload delivered by all measured flows over the sum of their lives, in Gbps.
+/// Delivered payload of all measured flows divided by the sum of their lifetimes, in Gbps.
 fn pooled_gbps(output: &RunOutput) -> Option<f64> {
     let life = |flow: &FlowRecord| flow.finish.unwrap_or(output.end).saturating_sub(flow.start).as_us();
     let measured = output.flows.iter().filter(|flow| flow.measured);
@@ -111,7 +112,7 @@ fn pooled_gbps(output: &RunOutput) -> Option<f64> {
     (us > 0.0).then(|| round6(bits / us / 1e3))
 }
 
-/// What a watched queue held, in bytes.
+/// Statistics of the length of a watched queue, in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Queue {
     /// Mean over time.
@@ -120,23 +121,23 @@ pub struct Queue {
     pub p50: f64,
     /// 95th percentile.
     pub p95: f64,
-    /// Largest sample.
+    /// Maximum over the samples.
     pub max: f64,
 }
 
-/// A queue over time.
+/// The length of a queue over time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueCourse {
-    /// Beginning of each interval in microseconds.
+    /// Start of each interval in microseconds.
     pub at_us: Vec<f64>,
-    /// Largest sample of each interval in bytes.
+    /// Maximum sample of each interval in bytes.
     pub bytes: Vec<u32>,
-    /// When it began to hold something and when it was empty again, in microseconds. What an empty queue of less than 1 us separates is one burst. What
-    /// the queue holds at the end of the run leaves at the link's rate.
+    /// Start and end of each burst in microseconds. A burst lasts while the queue is not empty; gaps of less than 1 us do not
+    /// end it. Bytes that are queued at the end of the run are assumed to leave at the link's rate.
     pub bursts: Vec<[f64; 2]>,
 }
 
-/// A queue that is empty for so long has ended its burst.
+/// A queue that is empty for this time ends its burst.
 const BURST_GAP: Time = Time::from_us(1);
 
 impl QueueCourse {
@@ -172,42 +173,43 @@ impl QueueCourse {
 pub struct Course {
     /// End of each interval in microseconds.
     pub at_us: Vec<f64>,
-    /// Of each flow, in order of start, in Gbps in each of the last intervals: a flow that starts late has fewer.
+    /// Goodput of each flow in Gbps, in order of start. The values of a flow are those of the last intervals: a flow that
+    /// starts late has fewer values.
     pub gbps: Vec<Vec<f64>>,
 }
 
-/// A run of DCQCN beside the fluid model ([`crate::fluid`]).
+/// Comparison of a DCQCN run with the fluid model ([`crate::fluid`]).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Fluid {
-    /// How far the last flow's goodput is from the model's, relative to an equal share.
+    /// Mean absolute difference between the run's and the model's goodput of the last flow, relative to the fair share.
     pub difference: f64,
-    /// The last flow's goodput in the steady state, over the model's.
+    /// Goodput of the last flow in the steady state, run / model.
     pub rate: f64,
-    /// The mean queue in the steady state, over the model's; `None` if it was not watched.
+    /// Mean queue in the steady state, run / model; `None` if the queue was not watched or is empty in the model.
     pub queue: Option<f64>,
     /// End of each interval in microseconds.
     pub at_us: Vec<f64>,
-    /// Goodput of the last flow.
+    /// Goodput of the last flow in the run, in Gbps.
     pub packets_gbps: Vec<f64>,
-    /// The model's.
+    /// Goodput of the last flow in the model, in Gbps.
     pub model_gbps: Vec<f64>,
 }
 
 impl Fluid {
     fn of(run: &RunSpec, samples: &Samples) -> Option<Fluid> {
-        let beside = compare_with_fluid(run, &resolve(&Catalogue::standard(), run).ok()?, samples).ok()?;
-        let last = beside.flows.last()?;
-        let step = beside.times.len().div_ceil(COURSE as usize).max(1);
+        let comparison = compare_with_fluid(run, &resolve(&Catalogue::standard(), run).ok()?, samples).ok()?;
+        let last = comparison.flows.last()?;
+        let step = comparison.times.len().div_ceil(COURSE as usize).max(1);
         let gbps = |rates: &[f64]| -> Vec<f64> {
             let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
             rates.chunks(step).map(|rates| round6(mean(rates) / 1e9)).collect()
         };
-        let ends = beside.times.chunks(step).filter_map(|times| times.last());
-        // A lone sender's queue is empty in the model.
+        let ends = comparison.times.chunks(step).filter_map(|times| times.last());
+        // The model's queue is empty for a single sender.
         let over = |packets: f64, model: f64| (model > 0.0).then(|| round6(packets / model));
-        let queue = beside.queue.packets_steady.and_then(|packets| over(packets, beside.queue.model_steady));
+        let queue = comparison.queue.packets_steady.and_then(|packets| over(packets, comparison.queue.model_steady));
         Some(Fluid {
-            difference: round6(beside.difference),
+            difference: round6(comparison.difference),
             rate: over(last.packets_steady, last.model_steady)?,
             queue,
             at_us: ends.map(|time| round6(time.as_us())).collect(),
@@ -217,18 +219,18 @@ impl Fluid {
     }
 }
 
-/// More flows than this are not kept one by one.
+/// Maximum number of flows for per-flow values.
 const FEW_FLOWS: usize = 64;
-/// A course has at most so many intervals.
+/// Maximum number of intervals of a course over time.
 const COURSE: u32 = 200;
 
 impl Measurement {
-    /// Of a run that could not be set up.
+    /// The measurement of a run that failed for `reason`.
     pub(super) fn failed(reason: String) -> Measurement {
         Measurement { failure: Some(reason), ..Measurement::default() }
     }
 
-    /// What is kept of a run.
+    /// The measurement of a run.
     pub(super) fn of(run: &RunSpec, summary: &RunSummary, report: &RunRecord) -> Measurement {
         let whole = Group { flows: summary.flows.measured, slowdown: summary.slowdown, fct_us: summary.fct_us };
         let totals = summary.totals;
@@ -240,7 +242,8 @@ impl Measurement {
             tail_us: if ok { tail(&report.output.flows, run.fabric.mtu.0) } else { Vec::new() },
             requests_us: if ok { requests(&report.output.flows) } else { Vec::new() },
             drop_rate: summary.drop_rate.map(round6),
-            resent_rate: (ok && totals.data > 0).then(|| round6(totals.retransmitted as f64 / totals.data as f64)),
+            retransmission_rate: (ok && totals.data > 0)
+                .then(|| round6(totals.retransmitted as f64 / totals.data as f64)),
             pauses: totals.pause_frames,
             pauses_at: pauses_at(&report.output),
             goodput: if ok { goodputs(summary) } else { BTreeMap::new() },
@@ -426,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_end_of_the_run_leaves_in_the_queue_leaves_at_line_rate() {
+    fn the_queue_at_the_end_of_the_run_drains_at_line_rate() {
         assert_eq!(bursts(&[0, 9, 3_000], Time::from_ns(250)), [[0.1, 3.25]]);
     }
 

@@ -1,8 +1,8 @@
-//! The runs of an interrupted scenario.
+//! The stored runs of an interrupted scenario.
 //!
-//! While a scenario is simulated, [`RunCache::put`] stores the record of each run that has finished, a file for each. [`RunCache::load`] hands
-//! over the records that fit, [`execute_remaining`](crate::execute_remaining) executes the other runs, and the results are the same bytes as
-//! without an interruption.
+//! While a scenario is simulated, [`RunCache::put`] stores the record of each finished run in a file. After an interruption,
+//! [`RunCache::load`] returns the records that are still valid, and [`execute_remaining`](crate::execute_remaining) executes
+//! the other runs. The results have the same bytes as without the interruption.
 
 use crate::fingerprint::Fingerprint;
 use crate::store::{Header, Store};
@@ -12,6 +12,33 @@ use std::io;
 use std::path::Path;
 
 /// The stored runs of a scenario.
+///
+/// ```
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 4
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path();
+/// use rnic_campaign::{RunCache, run_scenario};
+///
+/// let cache = RunCache::of(&scenario, folder, "");
+/// assert_eq!(cache.load().count(), 0);
+/// let records = run_scenario(&scenario, 1).unwrap();
+/// cache.put(0, &records[0])?;
+/// assert_eq!(cache.load().records, [Some(records[0].clone())]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct RunCache {
     store: Store<RunRecord>,
@@ -19,25 +46,25 @@ pub struct RunCache {
     headers: Vec<Header>,
 }
 
-/// The stored runs of a scenario that fit it.
+/// The valid records of a [`RunCache`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CachedRuns {
-    /// In the scenario's order the records that fit, `None` for the other runs.
+    /// One entry per run, in the scenario's order: the valid record, or `None`.
     pub records: Vec<Option<RunRecord>>,
-    /// Runs with a stored record that cannot be used: their indices, and why, in words that follow "the stored result".
+    /// Runs whose stored record cannot be used: index, and reason as the end of a sentence that begins with "the stored
+    /// result".
     pub refused: Vec<(usize, String)>,
 }
 
 impl CachedRuns {
-    /// How many records fit.
+    /// Number of valid records.
     pub fn count(&self) -> usize {
         self.records.iter().flatten().count()
     }
 }
 
 impl RunCache {
-    /// The runs of `scenario` that are stored in `folder`, which need not exist. `program` is the code that simulates, see
-    /// [`Fingerprint::of`].
+    /// The cache of `scenario` in `folder`, which need not exist. `program` identifies the program, see [`Fingerprint::of`].
     pub fn of(scenario: &Scenario, folder: &Path, program: &str) -> RunCache {
         let header = |run: &RunSpec| Header {
             run: run.name.clone(),
@@ -48,12 +75,12 @@ impl RunCache {
         RunCache { store: Store::at(folder), headers: scenario.runs.iter().map(header).collect() }
     }
 
-    /// Where the runs are stored.
+    /// The folder of the cache.
     pub fn folder(&self) -> &Path {
         self.store.folder()
     }
 
-    /// How many runs have a file that can be theirs.
+    /// Number of runs with a stored file, valid or not.
     pub fn count(&self) -> usize {
         self.headers.iter().filter(|header| self.store.path(&header.fingerprint).exists()).count()
     }
@@ -61,14 +88,14 @@ impl RunCache {
     /// Stores the record of the run with this index.
     ///
     /// # Errors
-    /// There is no such run, or its file cannot be written, or the records of its flows cannot be read.
+    /// The scenario has no run with this index, its file cannot be written, or its flow records cannot be read.
     pub fn put(&self, run: usize, record: &RunRecord) -> io::Result<()> {
         let no_such_run = || io::Error::other(format!("the scenario has no run with index {run}"));
         let header = self.headers.get(run).ok_or_else(no_such_run)?;
         self.store.put(&Header { cpu_s: record.cpu_s, ..header.clone() }, record)
     }
 
-    /// The stored records. A run whose record is missing or does not fit, for whatever reason, is to be simulated again.
+    /// Loads the stored records. Runs without a valid record must be simulated.
     pub fn load(&self) -> CachedRuns {
         let mut cached = CachedRuns::default();
         let mut missing = Vec::new();
@@ -89,7 +116,7 @@ impl RunCache {
         cached
     }
 
-    /// Of these runs those that are stored as they once were, and what has changed.
+    /// The runs among `missing` that are stored with other settings, and the settings that have changed.
     fn outdated(&self, missing: &[usize]) -> Vec<(usize, String)> {
         let mut old: BTreeMap<String, Vec<Fingerprint>> = BTreeMap::new();
         for header in if missing.is_empty() { Vec::new() } else { self.store.headers() } {
@@ -97,15 +124,16 @@ impl RunCache {
         }
         let changed = |index: &usize| {
             let header = &self.headers[*index];
-            // The stored run that is most like it.
+            // Of several stored runs with this name, the one with the fewest differences.
             let changes = old.get(&header.run)?.iter().map(|old| old.differences(&header.fingerprint));
             let changes = changes.filter(|changes| !changes.is_empty()).min_by_key(Vec::len)?;
-            Some((*index, format!("is of another {}", changes.join(" and another "))))
+            Some((*index, format!("has a different {}", changes.join(" and a different "))))
         };
         missing.iter().filter_map(changed).collect()
     }
 
-    /// Removes the scenario's stored runs, once the results are written; `all`: those of others too. The folder goes with the last file.
+    /// Removes the scenario's stored runs; with `all`, the stored runs of other scenarios too. Removes the folder if it is
+    /// empty then.
     ///
     /// # Errors
     /// A file cannot be removed.

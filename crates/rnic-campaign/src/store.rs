@@ -1,4 +1,4 @@
-//! A folder of results, each in a file that its fingerprint names.
+//! A folder of results. Each result is a file, named by its fingerprint.
 
 pub(crate) mod file;
 
@@ -11,53 +11,83 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Whose result a file has.
+/// The header of a result file: the run to which the result belongs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// Name of the run, for people.
+    /// Name of the run, for messages.
     pub run: String,
-    /// Seed of the run, for people.
+    /// Seed of the run, for messages.
     pub seed: u64,
     /// CPU seconds that the run took.
     pub cpu_s: f64,
-    /// What determined the result.
+    /// Fingerprint of everything that determined the result.
     pub fingerprint: Fingerprint,
 }
 
 /// A kind of result that a [`Store`] can hold.
 pub trait Stored: Sized {
-    /// How the names of its files end.
+    /// Extension of the files' names.
     const ENDING: &'static str;
 
     /// Writes the result.
     ///
     /// # Errors
-    /// Those of `out`, or what of the result cannot be read.
+    /// `out` cannot be written, or a part of the result cannot be read.
     fn write_to(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// Reads what [`Stored::write_to`] wrote; `length` is that of the whole file in bytes: no part of it can be longer.
+    /// Reads a result that [`Stored::write_to`] wrote. `length` is the length of the whole file in bytes, an upper bound for
+    /// every part of it.
     ///
     /// # Errors
-    /// Those of `input`, or bytes that `write_to` would not have written.
+    /// `input` cannot be read, or contains bytes that `write_to` does not write.
     fn read_from(input: &mut dyn Read, length: u64) -> io::Result<Self>;
 }
 
-/// A folder of results of one kind. A file appears whole or not at all, and a damaged or renamed file is not believed.
+/// A folder of results of one kind. Each file is written completely or not at all; damaged and renamed files are detected.
+///
+/// ```
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 4
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path();
+/// use rnic_campaign::{Fingerprint, Header, Store, run_scenario};
+///
+/// let run = &scenario.runs[0];
+/// let record = run_scenario(&scenario, 1).unwrap().remove(0);
+/// let fingerprint = Fingerprint::of(run, "");
+/// let header = Header { run: run.name.clone(), seed: run.seed, cpu_s: record.cpu_s, fingerprint: fingerprint.clone() };
+/// let store = Store::at(folder);
+/// store.put(&header, &record)?;
+/// assert_eq!(store.get(&fingerprint), Ok(Some((header, record))));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Store<V> {
     folder: PathBuf,
-    /// One file at a time: runs that differ in their names alone share one.
+    /// Serialises writes, because runs that differ only in their names share a file.
     writing: Mutex<()>,
     kind: PhantomData<fn() -> V>,
 }
 
 impl<V: Stored> Store<V> {
-    /// The results in `folder`, which need not exist.
+    /// The store in `folder`; the folder need not exist.
     pub fn at(folder: &Path) -> Store<V> {
         Store { folder: folder.to_path_buf(), writing: Mutex::new(()), kind: PhantomData }
     }
 
-    /// Where the results are.
+    /// The folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -67,22 +97,22 @@ impl<V: Stored> Store<V> {
         self.folder.join(format!("{}.{}", fingerprint.key(), V::ENDING))
     }
 
-    /// Stores a result, in place of one with the same fingerprint. The folder is made if there is none.
+    /// Stores a result; replaces an older one with the same fingerprint. Creates the folder if it does not exist.
     ///
     /// # Errors
-    /// The file cannot be written, or the result cannot be read.
+    /// The file cannot be written, or a part of the result cannot be read.
     pub fn put(&self, header: &Header, value: &V) -> io::Result<()> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(&self.folder)?;
         let path = self.path(&header.fingerprint);
-        // Without waiting for the disk: a file that a power failure damages is not believed, and its run is simulated again.
+        // No fsync: a file that a power failure damages is detected, and its run is simulated again.
         write_and_rename(&path, |out| file::write(out, header, value), |_| Ok(())).map(|_| ())
     }
 
     /// The result with a fingerprint; `Ok(None)` if there is none.
     ///
     /// # Errors
-    /// Why the file that there is cannot be used, in words that follow "the stored result".
+    /// Why the existing file cannot be used, as the end of a sentence that begins with "the stored result".
     pub fn get(&self, fingerprint: &Fingerprint) -> Result<Option<(Header, V)>, String> {
         let path = self.path(fingerprint);
         if !path.exists() {
@@ -90,18 +120,18 @@ impl<V: Stored> Store<V> {
         }
         match file::read(&path) {
             Ok((header, value)) if header.fingerprint == *fingerprint => Ok(Some((header, value))),
-            Ok(_) => Err(format!("is of another run: `{}`", path.display())),
+            Ok(_) => Err(format!("belongs to another run: `{}`", path.display())),
             Err(why) => Err(format!("cannot be used: `{}` {why}", path.display())),
         }
     }
 
-    /// The headers of all results that can be read, in order of the files' names.
+    /// The headers of all results that can be read, in order of file name.
     pub fn headers(&self) -> Vec<Header> {
         self.files(V::ENDING).iter().filter_map(|path| file::read_header(path).ok()).collect()
     }
 
-    /// Removes the results of these fingerprints; with `None` all results, and files that were never completed. The folder goes with the
-    /// last file.
+    /// Removes the results with these fingerprints; with `None`, all results and incomplete files. Removes the folder if it is
+    /// empty then.
     ///
     /// # Errors
     /// A file cannot be removed.
@@ -111,12 +141,12 @@ impl<V: Stored> Store<V> {
         for path in self.files(V::ENDING).into_iter().filter(chosen).chain(unfinished) {
             fs::remove_file(path)?;
         }
-        // Somebody's own files may be there too.
+        // This fails if the user has other files in the folder.
         let _ = fs::remove_dir(&self.folder);
         Ok(())
     }
 
-    /// The files in the folder that end so, in order of their names.
+    /// The files in the folder with this extension, in order of file name.
     fn files(&self, ending: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -1,4 +1,4 @@
-//! The fluid model beside runs of packets.
+//! The fluid model compared with packet-level runs.
 
 use rnic_campaign::fluid::{FluidComparison, compare_with_fluid};
 use rnic_scenario::from_str;
@@ -19,7 +19,7 @@ fn run(fabric: &str, traffic: &str, watch: &str, keys: &str) -> Result<FluidComp
     let scenario = from_str(&text, "test.toml", Path::new("."), &[], None).unwrap();
     let run = &scenario.runs[0];
     let resolved = resolve(&Catalogue::standard(), run).unwrap();
-    let samples = simulate_run(run, &resolved).samples.unwrap();
+    let samples = simulate_run(&Catalogue::standard(), run, &resolved).samples.unwrap();
     compare_with_fluid(run, &resolved, &samples)
 }
 
@@ -28,7 +28,7 @@ const DCQCN: &str = "cc = \"dcqcn\"";
 #[test]
 fn parameters_by_hand() {
     let both = run(SWITCH, INCAST, WATCH, DCQCN).unwrap();
-    // 1,500 of 1,520 bytes on the cable.
+    // 1,500 of 1,520 bytes on the link.
     assert_eq!(both.model.rate, BitRate::from_bps(39_473_684_210));
     assert_eq!(both.model.packet, Bytes(1_500));
     // Twice 500 ns, 1,520 bytes and 98 bytes at 200 ps each, over two links.
@@ -36,15 +36,15 @@ fn parameters_by_hand() {
     assert_eq!((both.model.cnp_interval, both.model.rate_timer), (Time::from_us(50), Time::from_us(55)));
     assert_eq!((both.bottleneck.as_str(), both.flows.len(), both.times.len()), ("s0:h0", 2, 119));
     assert!((both.share / 1e9 - 40.0 * 1_438.0 / 1_520.0 / 2.0).abs() < 1e-6);
-    // A mark on enqueue waits with its packet: the fixed point's queue at 39.47 Gbps.
+    // With marks on enqueue, a mark waits in the queue: the fixed point's queue at 39.47 Gbps.
     let enqueue = run(&SWITCH.replace("dequeue", "enqueue"), INCAST, WATCH, DCQCN).unwrap();
     let wait = (enqueue.model.delay - both.model.delay).as_secs();
     assert!((wait - both.fixed_point.queue * 8.0 / 39.4737e9).abs() < 1e-9, "{wait}");
 }
 
-/// Both stand near the same point: shares, the sum, the queue.
+/// Run and model settle near the same point: shares, their sum, the queue.
 #[test]
-fn packets_and_model_agree_where_they_settle() {
+fn run_and_model_agree_in_the_steady_state() {
     for senders in [2, 4] {
         let traffic = INCAST.replace("senders = 2", &format!("senders = {senders}"));
         let both = run(SWITCH, &traffic, WATCH, DCQCN).unwrap();
@@ -62,7 +62,7 @@ fn packets_and_model_agree_where_they_settle() {
     }
 }
 
-/// What a second flow does that starts later, and what the first one does until then.
+/// A second flow that starts later, and the first flow until then.
 #[test]
 fn a_later_flow() {
     let list = r#"[[traffic]]
@@ -77,20 +77,20 @@ senders = 1
 total = "10 GB"
 start = "20 ms""#;
     let both = run(SWITCH, list, WATCH, DCQCN).unwrap();
-    // Alone, the first has all; the second nothing before it starts.
+    // The first flow has the whole bottleneck before the second one starts.
     assert!((both.flows[0].model[38] / (2.0 * both.share) - 1.0).abs() < 1e-6);
     assert!((both.flows[0].packets[38] / (2.0 * both.share) - 1.0).abs() < 0.01);
     assert_eq!((both.flows[1].model[38], both.flows[1].packets[38]), (0.0, 0.0));
     assert_eq!(both.flows[1].start, Time::from_ms(20));
     // The second half of the 80 intervals from 20 ms on.
     assert_eq!(both.steady_from, 40 + 39);
-    // Alpha of the first flow has decayed in the model only, so that there, it gives way more slowly.
+    // In the model, the first flow's alpha has decayed by then; in the run it has not. The model's flow slows down later.
     assert!(both.difference < 0.35, "{}", both.difference);
 }
 
-/// Routes by hand decide where the flows meet, and how far a mark goes.
+/// Explicit routes determine the bottleneck and the path of a mark.
 #[test]
-fn the_run_s_own_routes_are_the_model_s() {
+fn the_model_uses_the_routes_of_the_run() {
     let triangle = |route: &str| {
         format!(
             r#"fabric = {{ topology = "graph", hosts = 3, switches = 3, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = {{ queueing = "shared", ecn = {{ mark_on = "dequeue" }} }}, link = [{}]{route} }}"#,
@@ -108,44 +108,46 @@ fn the_run_s_own_routes_are_the_model_s() {
 }
 
 #[test]
-fn what_the_model_cannot_be() {
+fn runs_outside_the_model_are_refused() {
     let reason = |fabric: &str, traffic: &str, watch: &str, keys: &str| run(fabric, traffic, watch, keys).unwrap_err();
     assert_eq!(
         reason(SWITCH, INCAST, WATCH, "cc = \"dctcp\""),
-        "the model is one of cc \"dcqcn\", and the run has cc \"dctcp\""
+        "the run has cc \"dctcp\", but the model covers only cc \"dcqcn\""
     );
     let no_flows = WATCH.replace("true", "false");
-    assert!(reason(SWITCH, INCAST, &no_flows, DCQCN).starts_with("too little was sampled"));
+    assert!(reason(SWITCH, INCAST, &no_flows, DCQCN).starts_with("too few samples"));
     let short = INCAST.replace("10 GB", "20 MB");
-    assert!(reason(SWITCH, &short, WATCH, DCQCN).ends_with(" ends, but the model's flows do not"));
+    assert!(
+        reason(SWITCH, &short, WATCH, DCQCN).ends_with(" finishes in the run, but flows of the model never finish")
+    );
     let unmarked = SWITCH.replace("{ mark_on = \"dequeue\" }", "false");
-    assert_eq!(reason(&unmarked, INCAST, WATCH, DCQCN), "the switches mark nothing");
+    assert_eq!(reason(&unmarked, INCAST, WATCH, DCQCN), "the switches of the run do not mark packets (ECN is off)");
     assert_eq!(
         reason(SWITCH, INCAST, WATCH, &format!("{DCQCN}\nmax_rate = \"10 Gbps\"")),
-        "the run has max_rate = \"10 Gbps\", and the model's flows go up to the bottleneck's rate"
+        "the run has max_rate = \"10 Gbps\", but flows of the model send at up to the bottleneck's rate"
     );
     assert_eq!(
         reason(SWITCH, INCAST, WATCH, &format!("{DCQCN}\nbdp_cap = 100")),
-        "the run limits the packets in flight, and the model does not"
+        "the run limits the packets in flight, but the model does not"
     );
     let lossy = SWITCH.replace("delay", "loss = 0.001, delay");
-    assert!(reason(&lossy, INCAST, WATCH, DCQCN).ends_with("loses packets, and the model does not"));
+    assert!(reason(&lossy, INCAST, WATCH, DCQCN).ends_with("loses packets, but the model has no loss"));
     let slow = SWITCH.replace("switch =", "link = [{ from = \"h0\", to = \"s0\", rate = \"10 Gbps\" }], switch =");
     assert_eq!(
         reason(&slow, INCAST, WATCH, DCQCN),
-        "a host's link has 40 Gbps, the bottleneck 10 Gbps: the model has one rate for both"
+        "a host's link has 40 Gbps, the bottleneck 10 Gbps; the model has one rate for both"
     );
     let closed = INCAST.replace("10 GB\"", "10 GB\", interval = \"completion\"");
     assert_eq!(
         reason(SWITCH, &closed, WATCH, DCQCN),
-        "the flows of traffic \"incast\" follow from what has arrived, and the model's start at given times"
+        "traffic \"incast\" is a closed loop, but flows of the model start at given times"
     );
     let storm =
         SWITCH.replace("switch =", "storm = [{ host = \"h0\", start = \"1 ms\", duration = \"1 ms\" }], switch =");
     assert_eq!(
         reason(&storm, INCAST, WATCH, &format!("{DCQCN}\npfc = true")),
-        "a NIC of the run pauses its switch, and the model has no pauses"
+        "the run has a pause storm (`[[fabric.storm]]`), but the model has no pauses"
     );
     let permutation = r#"traffic = { pattern = "permutation", sizes = "fixed 10 GB" }"#;
-    assert_eq!(reason(SWITCH, permutation, WATCH, DCQCN), "the flows share no output of a switch");
+    assert_eq!(reason(SWITCH, permutation, WATCH, DCQCN), "the flows have no common output of a switch");
 }

@@ -1,4 +1,4 @@
-//! The arguments: one definition from which parsing, help and errors come.
+//! The arguments of the command: parsing, help and errors follow from these definitions.
 
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
@@ -6,10 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// RDMA transports on a simulated data-center fabric.
+/// An RDMA NIC in software: simulation of RDMA transports, and a RoCEv2 endpoint.
 ///
-/// A scenario is one TOML file: a fabric, traffic, and the runs to compare. `rnic run` simulates all of them and says how
-/// they did.
+/// A scenario is a TOML file with a fabric, traffic, and the runs to compare. `rnic run` simulates the runs and prints
+/// their slowdown, completion times, drops and pauses.
 #[derive(Parser, Debug)]
 #[command(
     name = "rnic",
@@ -19,56 +19,56 @@ use std::path::PathBuf;
         rnic run scenarios/irn/default.toml\n  \
         rnic run scenarios/irn/default.toml --set traffic.load=0.9 --seed 7\n  \
         rnic list transports\n\n\
-        Exit codes: 0 done; 1 a run failed, a threshold is unsafe, or files could not be written; 2 the input is wrong; 130 ended by Ctrl-C."
+        Exit codes: 0 success; 1 a run failed, a threshold is unsafe, or a file cannot be written; 2 invalid input; 130 interrupted by Ctrl-C."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Simulate every run of a scenario, print a table and write the result files
     Run(RunArgs),
-    /// Print the flows that a run would start, in order of their start
+    /// Print the flows of a run in order of start, in rnic's format or another tool's
     Flows(FlowsArgs),
-    /// Print the fabric of a run in the format of another tool
+    /// Print the topology of a run in the format of another tool
     Topology(TopologyArgs),
-    /// List what exists, a line each
+    /// List transports, congestion controls, topologies, workloads or scenarios
     List(ListArgs),
-    /// Read a scenario and say what would run, a line for each run
+    /// Check a scenario and print a line for each run, without simulating
     Check(CheckArgs),
-    /// Rerun a paper's experiments and hold what comes out against what the paper states
+    /// Rerun the experiments of a paper and compare the results with the paper
     Reproduce(ReproduceArgs),
     /// Measure bandwidth and latency between two hosts, over real Ethernet
     Perf(Box<PerfArgs>),
-    /// Send messages to and fro with `ibv_rc_pingpong` or another `rnic pingpong`
+    /// Exchange messages with `ibv_rc_pingpong` or another `rnic pingpong`
     Pingpong(PingpongArgs),
-    /// Print the RoCE packets of a capture file, a line each, and check them
+    /// Print and check the RoCE packets of a capture file, a line each
     Decode(DecodeArgs),
-    /// Compute without simulating: buffer thresholds, fluid models of DCQCN and TIMELY
+    /// Compute buffer thresholds and fluid models of DCQCN and TIMELY, without simulating
     Model(ModelArgs),
-    /// Transports programmed in P4
+    /// Check transports programmed in P4
     P4(P4Args),
 }
 
-/// A scenario, and what to change in it.
+/// A scenario, and changes to its settings.
 #[derive(Args, Debug)]
 pub(crate) struct Selection {
     /// The scenario file
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
 
-    /// Change one setting; may be repeated, later ones win
+    /// Change one setting; may be repeated, later changes override earlier ones
     ///
-    /// The path is dotted and names a run or a traffic source by its number from zero or by its name; quotes keep a dot
-    /// inside a name. The value is TOML; what is not TOML counts as text, so units need no quotes. What a run writes into
-    /// its own `set` wins over this.
+    /// PATH is a dotted path in the scenario. Runs and traffic sources are selected by index, from 0, or by name; a name
+    /// with a dot needs quotes. VALUE is TOML, or text if it is not valid TOML, so quantities with units need no quotes.
+    /// A run's own `set` table overrides this option.
     #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<(String, String)>,
 
-    /// Seed of every random stream, instead of the scenario's
+    /// Seed of the random streams, instead of the scenario's
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 }
@@ -81,52 +81,52 @@ pub(crate) struct Selection {
     rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
     rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n  \
     rnic run scenarios/irn/default.toml --resume\n\n\
-    Result files are in a folder of the scenario's name below --out: summary.json, ports.csv, report.html.\n\
-    The same scenario and seed give the same bytes in every result file, whatever --threads says.")]
+    The result files summary.json, ports.csv and report.html are in a folder with the scenario's name below --out.\n\
+    The same scenario and seed give the same bytes in every result file, for any number of threads.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Only the run of this name; may be repeated
+    /// Simulate only the run with this name; may be repeated
     #[arg(long = "run", value_name = "NAME")]
     pub(crate) runs: Vec<String>,
 
-    /// Folder for the result files; they go into a folder of the scenario's name in it
+    /// Folder for results; the files are in a subfolder with the scenario's name
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub(crate) out: PathBuf,
 
-    /// What to print on standard output
+    /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Threads in all: as many runs at a time, or several for each where there are fewer runs [default: as many as there are processors]
+    /// Number of threads; with fewer runs than threads, several threads simulate one run [default: number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
-    /// Go on with a scenario that was interrupted: simulate only the runs that had not finished
+    /// Continue an interrupted scenario: simulate only the runs that had not finished
     ///
-    /// Runs that have finished are kept in the folder `unfinished` beside the result files until these are written. What is kept of a run is taken
-    /// over if nothing has changed on which its results depend: its settings, its seed, the files that it names, this program. The results are
-    /// the same as without the interruption.
+    /// rnic stores finished runs in the folder `unfinished`, next to the result files, until it has written these. It uses
+    /// a stored run only if everything that determines the result is unchanged: settings, seed, the files that the
+    /// scenario names, and this program. The results are the same as without the interruption.
     #[arg(long, conflicts_with = "pcap")]
     pub(crate) resume: bool,
 
-    /// No progress bars and no word about the files written or about runs taken over
+    /// Do not print progress bars, the names of the files written, or messages about stored runs
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Also write every flow's record, as flows.csv or flows.parquet; may be repeated
+    /// Also write the records of all flows as flows.csv or flows.parquet; may be repeated
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) flows: Vec<FlowFile>,
 
-    /// Also write the frames of one link as a capture file (pcapng); needs --run if there are several runs
+    /// Also write the frames of one link to a capture file (pcapng); requires --run if there are several runs
     ///
-    /// The link is two nodes with a colon between them, as ports.csv names them: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
+    /// LINK is two node names of ports.csv, separated by a colon: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
     #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
     pub(crate) pcap: Option<(String, PathBuf)>,
 }
 
-/// What `rnic run` prints.
+/// Output formats of `rnic run` and `rnic reproduce`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// A table for people
@@ -135,7 +135,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How the records of flows are stored.
+/// File formats of flow records.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FlowFile {
     /// Comma-separated values
@@ -152,7 +152,7 @@ pub(crate) struct FlowsArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// The run whose flows to print [default: the first]
+    /// The run whose flows are printed [default: the first run]
     #[arg(long, value_name = "NAME")]
     pub(crate) run: Option<String>,
 
@@ -164,7 +164,7 @@ pub(crate) struct FlowsArgs {
 /// Formats of flow lists.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FlowList {
-    /// Comma-separated values, as `pattern = "list"` reads them
+    /// Comma-separated values, the input format of `pattern = "list"`
     Csv,
     /// The flow file of the HPCC simulator
     Hpcc,
@@ -180,7 +180,7 @@ pub(crate) struct TopologyArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// The run whose fabric to print [default: the first]
+    /// The run whose topology is printed [default: the first run]
     #[arg(long, value_name = "NAME")]
     pub(crate) run: Option<String>,
 
@@ -209,23 +209,23 @@ pub(crate) struct ListArgs {
     #[arg(value_enum)]
     pub(crate) what: Listing,
 
-    /// Folder in which to look for scenarios
+    /// Folder that is searched for scenarios
     #[arg(long, value_name = "DIR", default_value = "scenarios")]
     pub(crate) dir: PathBuf,
 }
 
-/// What can be listed.
+/// The things that can be listed.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Listing {
-    /// How hosts recover from loss: `transport` in a run
+    /// Transports: values of `transport` in a run
     Transports,
-    /// How hosts adapt their rate: `cc` in a run
+    /// Congestion controls and their parameters: values of `cc` in a run
     Congestion,
-    /// How nodes are wired: `topology` of the fabric
+    /// Topologies: values of `topology` in [fabric]
     Topologies,
-    /// What hosts send: `pattern` and `sizes` of traffic
+    /// Traffic patterns and flow sizes: values of `pattern` and `sizes` in [traffic]
     Workloads,
-    /// Scenario files, with their titles
+    /// Scenario files and their titles
     Scenarios,
 }
 
@@ -237,7 +237,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Also print every setting of each run, with what follows from the fabric
+    /// Also print all settings of each run, including those derived from the fabric
     #[arg(long)]
     pub(crate) settings: bool,
 }
@@ -248,18 +248,18 @@ pub(crate) struct CheckArgs {
     rnic reproduce irn --quick\n  \
     rnic reproduce irn fig1 fig2\n  \
     rnic reproduce irn --list\n\n\
-    Each simulation's result is a file below DIR/runs. A command that is interrupted and given again goes on where it was;\n\
-    simulations that several experiments share are done once.")]
+    The result of each simulation is a file in DIR/runs. An interrupted command continues where it was when it is repeated.\n\
+    Simulations that several experiments share are executed once.")]
 pub(crate) struct ReproduceArgs {
-    /// The paper; without it, what there is
+    /// Name of the paper; without it, the command lists the papers
     #[arg(value_name = "PAPER")]
     pub(crate) paper: Option<String>,
 
-    /// Only these experiments [default: all]
+    /// Names of the experiments [default: all]
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) experiments: Vec<String>,
 
-    /// Few flows, seeds and points: a quick look whose numbers do not reproduce the paper
+    /// Simulate few flows, seeds and points only; the results do not reproduce the paper
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -267,27 +267,27 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Most simulations at the same time [default: as many as there are processors]
+    /// Maximum number of simultaneous simulations [default: number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
-    /// Seeds of every experiment, from 1, instead of its own number
+    /// Number of seeds of every experiment; seeds count from 1 [default: the experiment's own number]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     pub(crate) seeds: Option<u32>,
 
-    /// Simulate nothing: list the experiments with their simulations and expected minutes
+    /// List the experiments with their number of simulations and expected time, without simulating
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// What to print on standard output
+    /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Simulate everything again and replace the results that there are
+    /// Simulate everything again and replace stored results
     #[arg(long)]
     pub(crate) fresh: bool,
 
-    /// No progress and no word about the files written
+    /// Do not print progress or the names of the files written
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -297,27 +297,27 @@ pub(crate) struct ReproduceArgs {
     rnic decode capture.pcapng\n  \
     tcpdump -i eth0 -w - udp port 4791 | rnic decode -\n  \
     rnic decode capture.pcap --format json | jq 'select(.bad) | .frame'\n\n\
-    Exit codes: 0 every RoCE packet is right; 1 one is bad, or the output cannot be written; 2 the file cannot be read.")]
+    Exit codes: 0 all RoCE packets are valid; 1 a packet is bad, or the output cannot be written; 2 the file cannot be read.")]
 pub(crate) struct DecodeArgs {
-    /// The capture file, pcap or pcapng; - is standard input
+    /// The capture file, pcap or pcapng; - for standard input
     #[arg(value_name = "FILE.pcap[ng]")]
     pub(crate) file: PathBuf,
 
-    /// Also print every field of every header
+    /// Also print all fields of all headers
     #[arg(long)]
     pub(crate) fields: bool,
 
-    /// What to print on standard output
+    /// Format of the standard output
     #[arg(long, value_enum, default_value_t = DecodeFormat::Text)]
     pub(crate) format: DecodeFormat,
 }
 
-/// What `rnic decode` prints.
+/// Output formats of `rnic decode`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DecodeFormat {
-    /// A line for each packet
+    /// A line of text per packet
     Text,
-    /// A JSON document for each packet, each on a line, with every field
+    /// A line of JSON per packet, with all fields
     Json,
 }
 
@@ -355,7 +355,7 @@ pub(crate) struct P4CheckArgs {
     #[arg(long)]
     pub(crate) cost: bool,
 
-    /// What to print on standard output
+    /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 }
@@ -371,20 +371,23 @@ fn parse_set(text: &str) -> Result<(String, String), String> {
             _ => {}
         }
     }
-    Err("there is no `=`; write for example fabric.switch.buffer=60KB".to_string())
+    Err("there is no `=`; write a path and a value, for example fabric.switch.buffer=60KB".to_string())
 }
 
 /// Splits `link=file` at the first equals sign.
 fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((link, file)) if !link.is_empty() && !file.is_empty() => Ok((link.to_string(), PathBuf::from(file))),
-        _ => Err("write two nodes and a file, for example h0:edge0=h0.pcapng".to_string()),
+        _ => {
+            Err("the link or the file is missing; write two nodes and a file, for example h0:edge0=h0.pcapng"
+                .to_string())
+        }
     }
 }
 
-/// A name and a number, or `true` or `false` for 1 and 0.
+/// Parses `name=number`; the number may be `true` (1) or `false` (0).
 fn parse_constant(text: &str) -> Result<(String, u128), String> {
-    let example = "write a name and a number, for example REGISTERS=64";
+    let example = "there is no name or number; write both, for example REGISTERS=64";
     let (name, value) = text.split_once('=').ok_or(example)?;
     let (name, value) = (name.trim(), value.trim());
     let number = match value {
@@ -397,7 +400,9 @@ fn parse_constant(text: &str) -> Result<(String, u128), String> {
     };
     match number {
         Some(number) if !name.is_empty() => Ok((name.to_string(), number)),
-        _ => Err(format!("{example}; a number is from 0 to 2^128 - 1, decimal or hexadecimal (0x)")),
+        _ => Err(format!(
+            "{example}; accepted: numbers from 0 to 2^128 - 1, decimal or hexadecimal (0x), true and false"
+        )),
     }
 }
 
@@ -407,7 +412,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definitions_are_valid() {
         Cli::command().debug_assert();
     }
 
@@ -436,26 +441,26 @@ mod tests {
 
 /// Arguments of `rnic pingpong`.
 ///
-/// Without a host it waits for a client. The other side is `rnic pingpong`, or `ibv_rc_pingpong` of ibverbs-utils with `-g` and the index of
-/// a RoCE v2 GID. Size, iterations and MTU must be the same on both sides.
+/// Without HOST, the command is the server and waits for a client. The peer is `rnic pingpong`, or `ibv_rc_pingpong` of
+/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both sides.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic pingpong                        # a server\n  \
     rnic pingpong 10.0.0.2 -c            # a client of `rnic pingpong -c`\n  \
     rnic pingpong 10.0.0.2 -s 65536      # a client of `ibv_rc_pingpong -g 1 -s 65536`")]
 pub(crate) struct PingpongArgs {
-    /// The server: name or address
+    /// Name or address of the server
     pub(crate) host: Option<String>,
 
     /// TCP port of the server
     #[arg(short, long, value_name = "PORT", default_value_t = 18_515)]
     pub(crate) port: u16,
 
-    /// This host's address for RDMA, instead of the one by which the peer is reached
+    /// Address of this host for RDMA [default: the address from which the peer is reached]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<IpAddr>,
 
-    /// UDP port for RDMA, of both sides
+    /// UDP port for RDMA on both sides
     #[arg(long, value_name = "PORT", default_value_t = crate::pingpong::DEFAULT_ROCE_PORT)]
     pub(crate) roce_port: u16,
 
@@ -463,7 +468,7 @@ pub(crate) struct PingpongArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
     pub(crate) size: u32,
 
-    /// Messages each way
+    /// Number of messages in each direction
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000)]
     pub(crate) iters: u32,
 
@@ -471,19 +476,19 @@ pub(crate) struct PingpongArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = 1_024)]
     pub(crate) mtu: u32,
 
-    /// Receives posted at once
+    /// Number of receives that are posted at the same time
     #[arg(short, long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub(crate) rx_depth: u32,
 
-    /// Check every byte that comes; the other side must have `-c` too
+    /// Check every received byte; the peer must use `-c` too
     #[arg(short = 'c', long = "chk")]
     pub(crate) check: bool,
 
-    /// Unreliable connection, as `ibv_uc_pingpong`
+    /// Use unreliable connections, like `ibv_uc_pingpong`
     #[arg(long)]
     pub(crate) uc: bool,
 
-    /// Seconds without an answer after which it gives up
+    /// Seconds without a response after which the command fails
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) timeout: u32,
 }

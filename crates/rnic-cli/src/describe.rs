@@ -1,4 +1,4 @@
-//! `rnic check`: a scenario in words.
+//! The command `rnic check`: a summary of a scenario.
 
 use crate::args::CheckArgs;
 use crate::error::CliError;
@@ -9,7 +9,7 @@ use rnic_run::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve_all;
 
-/// Prints a headline, and for each run one line, its settings on request, and what a reader of its results should know.
+/// Prints a headline, and for each run one line, its settings on request, and its warnings.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let resolved = resolve_all(catalogue, &scenario.runs).map_err(cannot_be_set_up)?;
@@ -27,15 +27,15 @@ pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), 
     })
 }
 
-/// Transport, fabric and traffic of a run.
+/// A run in one line: transport, fabric and traffic.
 fn describe(run: &RunSpec) -> String {
     let pfc = if run.transport.pfc { "PFC" } else { "no PFC" };
-    let cc = match run.transport.cc.name {
+    let cc = match run.transport.cc.name() {
         "none" => "no congestion control",
         name => name,
     };
     let traffic: Vec<String> = run.traffic.iter().map(describe_traffic).collect();
-    format!("{}, {cc}, {pfc}; {}; {}", run.transport.transport, describe_fabric(run), traffic.join(" + "))
+    format!("{}, {cc}, {pfc}; {}; {}", run.transport.name, describe_fabric(run), traffic.join(" + "))
 }
 
 fn describe_fabric(run: &RunSpec) -> String {
@@ -75,17 +75,17 @@ fn describe_traffic(traffic: &Traffic) -> String {
         TrafficPattern::AllToAll { sizes, repeats, .. } => {
             format!("all-to-all, {}, {repeats} times", sizes.name)
         }
-        TrafficPattern::AllToAllLoop { sizes, repeats, at_once, .. } => {
-            format!("all-to-all, {}, {repeats} times, {at_once} at once from each host", sizes.name)
+        TrafficPattern::AllToAllLoop { sizes, repeats, outstanding, .. } => {
+            format!("all-to-all, {}, {repeats} times, {outstanding} outstanding per host", sizes.name)
         }
         TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
-            let messages =
-                messages.map_or("message after message".to_string(), |count| format!("{count} messages each"));
+            let messages = messages.map_or("endless messages".to_string(), |count| format!("{count} messages each"));
             format!("{pairs} pairs, {}, {messages}", sizes.name)
         }
         TrafficPattern::IncastLoop { incast, repeats, .. } => {
-            let again = repeats.map_or("again and again".to_string(), |repeats| format!("{repeats} times in a row"));
-            format!("incast of {} from {} senders, {again}", incast.total, incast.senders)
+            let repeated =
+                repeats.map_or("endless".to_string(), |repeats| format!("{repeats} times one after another"));
+            format!("incast of {} from {} senders, {repeated}", incast.total, incast.senders)
         }
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };

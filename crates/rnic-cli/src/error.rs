@@ -1,4 +1,4 @@
-//! What can go wrong, how it is told, and the exit code that it leads to.
+//! Errors of the command, their messages and exit codes.
 
 use crate::drawn;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Why the command does not end well.
+/// An error of the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// The scenario is wrong or cannot be read.
@@ -17,25 +17,25 @@ pub(crate) enum CliError {
     /// A P4 program is wrong.
     #[error(transparent)]
     Program(Box<Rejected>),
-    /// The input is wrong, and standard output says so already.
-    #[error("the input is wrong")]
+    /// The input is invalid, and the standard output already says why.
+    #[error("the input is invalid")]
     Told,
-    /// Something else that was asked for is wrong.
+    /// Other invalid input.
     #[error("{0}")]
     Input(String),
     /// Runs failed; one sentence each.
     #[error("{}", .0.join("\n"))]
     Failed(Vec<String>),
-    /// Something could not be written or read.
+    /// A file or stream cannot be read or written.
     #[error("{doing}: {error}")]
     Io {
-        /// What was tried.
+        /// Description of the operation that failed.
         doing: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// Whoever read the standard output stopped reading: not our concern.
-    #[error("nobody reads the output")]
+    /// The reader of the standard output has closed it; this is not a failure.
+    #[error("the reader has closed the output")]
     NobodyReads,
 }
 
@@ -49,7 +49,7 @@ impl CliError {
         }
     }
 
-    /// Tells the error on standard error and returns the exit code.
+    /// Prints the error on standard error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let code = ExitCode::from(self.code());
         let text = match self {
@@ -64,18 +64,18 @@ impl CliError {
             }
             error => plain(&error.to_string()),
         };
-        // There is nowhere to tell that telling did not work.
+        // An error here means that standard error is closed.
         let _ = writeln!(io::stderr(), "{text}");
         code
     }
 }
 
-/// One line.
+/// The error as one line.
 fn plain(sentence: &str) -> String {
     format!("error: {}", sentence.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A mistake in a scenario, drawn with the line it stands in.
+/// A mistake in a scenario, drawn with the line that contains it.
 #[derive(Debug)]
 struct Drawn {
     mistake: Mistake,
@@ -84,7 +84,7 @@ struct Drawn {
 
 impl Drawn {
     fn new(mistake: Mistake) -> Drawn {
-        // The text of an override is drawn whole: its name need not repeat it.
+        // The whole text of an override is drawn, so its name need not contain the text.
         let name = if mistake.is_override { "--set" } else { &mistake.file };
         let source = NamedSource::new(name, mistake.text.clone());
         Drawn { mistake, source }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_mistake_shows_its_line_and_what_would_be_right() {
+    fn a_drawn_mistake_shows_its_line_and_the_help() {
         let mistake = mistake("[fabric]\nk = 5\nrate = 3\n", 13..14);
         let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
         let mut drawn = String::new();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_tell_bad_input_from_failure() {
+    fn exit_codes_distinguish_invalid_input_and_failures() {
         let io = CliError::Io { doing: "write".to_string(), error: io::Error::other("full") };
         assert_eq!((CliError::Input(String::new()).code(), io.code()), (2, 1));
         assert_eq!((CliError::Failed(vec![]).code(), CliError::NobodyReads.code()), (1, 0));

@@ -1,4 +1,4 @@
-//! `rnic flows` and `rnic topology`: a run's input in the formats of other tools.
+//! The commands `rnic flows` and `rnic topology`: flows and topology of a run in the formats of other tools.
 
 use crate::args::{FlowList, FlowsArgs, TopologyArgs, TopologyFile};
 use crate::error::CliError;
@@ -17,7 +17,7 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     let network = set_up(catalogue, run)?.network;
     if let Some(source) = run.traffic.iter().find(|source| source.pattern.is_closed()) {
         return Err(CliError::Input(format!(
-            "the flows of traffic \"{}\" follow from what has arrived; `rnic run --flows csv` writes them as they were",
+            "the flows of traffic \"{}\" start when earlier flows complete; `rnic run --flows csv` writes them after a simulation",
             source.name
         )));
     }
@@ -41,10 +41,10 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     for (key, _) in left_out.iter().filter(|(_, none)| !none) {
         let _ = writeln!(
             std::io::stderr(),
-            "warning: the run has `{key}`, which no topology file can hold; it is left out"
+            "warning: the output does not contain the run's `{key}`: topology files have no such entries"
         );
     }
-    // Single cables that differ make a tree irregular.
+    // A fat-tree with modified links has no regular shape.
     let shape = match fabric.links.is_empty() {
         true => FatTreeShape::of(&fabric.topology, &fabric.link),
         false => None,
@@ -57,7 +57,7 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     output::print(|out| write_topology(out, format, &graph, shape.as_ref()))
 }
 
-/// The wiring as the formats want it.
+/// The topology in the form that the file formats need.
 fn graph(topology: &Topology) -> Graph {
     let node = |(number, name): (u32, &String)| Node { name: name.clone(), is_switch: !topology.is_host(number) };
     let cable = |cable: &rnic_fabric::topology::Link| Cable {

@@ -29,12 +29,12 @@ use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::process::ExitCode;
 
-/// Runs the command with the program's arguments; scenarios may name what is in `catalogue`.
+/// Runs the command with the program's arguments. Scenarios may name the congestion controls and transports in `catalogue`.
 pub fn main(catalogue: Catalogue) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too, with code 0. If nobody reads them, nothing is lost.
+            // Help and version come this way too, with code 0. An error here means that the output is closed.
             let _ = error.print();
             return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
         }
@@ -66,12 +66,12 @@ fn load_selected(catalogue: &Catalogue, selection: &Selection) -> Result<Scenari
     Ok(load_with(&catalogue.vocabulary(), &selection.scenario, &selection.set, selection.seed)?)
 }
 
-/// Whether a name means this run: its own, or the one that a sweep made many runs of.
+/// Whether `name` selects this run: it is the run's name, or in a sweep the run's name in the scenario file.
 fn is_called(run: &RunSpec, name: &str) -> bool {
     run.name == name || run.base == name
 }
 
-/// The run of this name (of several in a sweep the first), or the first of all.
+/// The first run that `name` selects; without a name, the first run.
 fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec, CliError> {
     let run = match name {
         Some(name) => scenario.runs.iter().find(|run| is_called(run, name)),
@@ -86,16 +86,16 @@ fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
             }
         }
         let name = name.unwrap_or_default();
-        CliError::Input(format!("no run is called \"{name}\"; there are: {}", names.join(", ")))
+        CliError::Input(format!("unknown run \"{name}\"; accepted: {}", names.join(", ")))
     })
 }
 
-/// Works out everything that a run leaves open.
+/// Resolves all settings of a run.
 fn set_up(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, CliError> {
     resolve(catalogue, run).map_err(|error| cannot_be_set_up((run.name.clone(), error)))
 }
 
-/// Which run, and why.
+/// The error of a run that cannot be set up.
 fn cannot_be_set_up((run, error): (String, SetupError)) -> CliError {
     CliError::Input(format!("run \"{run}\" cannot be set up: {error}"))
 }

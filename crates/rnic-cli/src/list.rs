@@ -1,30 +1,33 @@
-//! `rnic list`.
+//! The command `rnic list`.
 
 use crate::args::{ListArgs, Listing};
 use crate::error::CliError;
 use crate::output;
 use rnic_scenario::{PATTERNS, TOPOLOGIES, load_with};
 use rnic_sim::Catalogue;
-use rnic_transport::registry::TRANSPORTS;
+use rnic_transport::settings::Parameter;
+use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PARAMETERS};
 use rnic_workload::BUILT_IN_SIZES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Sizes that are not built in but built from what is written.
+/// Forms of `sizes` with parameters.
 const OTHER_SIZES: [(&str, &str); 3] = [
-    ("fixed 1 MB", "every flow is as large"),
-    ("uniform 500 KB - 5 MB", "every size in the range is as likely"),
-    ("sizes.cdf", "a file of lines `bytes percent`, next to the scenario"),
+    ("fixed 1 MB", "all flows have this size"),
+    ("uniform 500 KB - 5 MB", "uniformly distributed in this range"),
+    ("sizes.cdf", "a CDF file with lines `bytes percent`; its path is relative to the scenario"),
 ];
 
-/// The transports that are not built in.
-const P4: (&str, &str) =
-    ("p4:FILE", "a transport of messages in P4: the file's path, relative to the scenario; p4/ has some");
+/// Transports from a P4 file.
+const P4: (&str, &str) = (
+    "p4:FILE",
+    "a message transport in P4; the path of the file is relative to the scenario; the folder p4/ has examples",
+);
 
-/// Prints what exists, a line each.
+/// Prints the list, a line per entry.
 pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let lines = match arguments.what {
-        Listing::Transports => [pairs(TRANSPORTS), pairs(&[P4])].concat(),
+        Listing::Transports => transports(catalogue),
         Listing::Congestion => congestion(catalogue),
         Listing::Topologies => pairs(TOPOLOGIES),
         Listing::Workloads => workloads(),
@@ -38,15 +41,38 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, about)| (name.to_string(), about.to_string())).collect()
 }
 
+/// Each transport, and below it the parameters that not every transport of its kind has; then those that all have.
+fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
+    let vocabulary = catalogue.vocabulary();
+    let mut lines = Vec::new();
+    for transport in vocabulary.transports().iter().filter(|transport| transport.name != "p4") {
+        lines.push((transport.name.to_string(), transport.about.to_string()));
+        lines.extend(transport.own_parameters.iter().map(|parameter| line(transport.name, parameter)));
+    }
+    lines.push((P4.0.to_string(), P4.1.to_string()));
+    for (whose, shared) in [
+        ("every transport", COMMON_PARAMETERS),
+        ("every transport of flows", FLOW_PARAMETERS),
+        ("every transport of messages", MESSAGE_PARAMETERS),
+    ] {
+        lines.push((format!("({whose})"), "settings that all of them have".to_string()));
+        lines.extend(shared.iter().map(|parameter| line("*", parameter)));
+    }
+    lines
+}
+
+/// A parameter of a transport or congestion control.
+fn line(whose: &str, parameter: &Parameter) -> (String, String) {
+    let default = parameter.default_value().map_or("derived".to_string(), |value| value.to_string());
+    (format!("  {whose}.{}", parameter.name), format!("{default}: {}", parameter.about))
+}
+
 /// Each congestion control, and below it its parameters.
 fn congestion(catalogue: &Catalogue) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for cc in catalogue.congestion_controls().iter().map(|entry| entry.declaration) {
         lines.push((cc.name.to_string(), cc.about.to_string()));
-        for parameter in cc.parameters {
-            let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
-            lines.push((format!("  {}.{}", cc.name, parameter.name), format!("{default}: {}", parameter.about)));
-        }
+        lines.extend(cc.parameters.iter().map(|parameter| line(cc.name, parameter)));
     }
     lines
 }
@@ -57,12 +83,12 @@ fn workloads() -> Vec<(String, String)> {
     patterns.chain(sizes.map(|(name, about)| (name.to_string(), format!("sizes: {about}")))).collect()
 }
 
-/// Every TOML file below `folder`, with its title or with what is wrong with it.
+/// Every TOML file below `folder`, with the scenario's title or the error in the file.
 fn scenarios(folder: &Path, catalogue: &Catalogue) -> Result<Vec<(String, String)>, CliError> {
     let mut files = Vec::new();
     collect(folder, &mut files).map_err(|error| {
         let folder = folder.display();
-        CliError::Input(format!("cannot look for scenarios in `{folder}`: {error}; name their folder with --dir"))
+        CliError::Input(format!("cannot search `{folder}` for scenarios: {error}; choose the folder with --dir"))
     })?;
     files.sort();
     let about = |path: &PathBuf| match load_with(&catalogue.vocabulary(), path, &[], None) {

@@ -1,4 +1,4 @@
-//! Progress bars on the terminal: one for each run that is being simulated, or one for many simulations.
+//! Progress bars on the terminal: one for each running simulation, or one for many simulations.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rnic_campaign::RunListener;
@@ -9,16 +9,17 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a bar looks like.
+/// Template of the bar of a run.
 const TEMPLATE: &str = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {eta}";
 
-/// What the bar over all runs looks like.
+/// Template of the bar over all runs.
 const OVERALL: &str = "{prefix:16!} {wide_bar} {pos}/{len} runs  ETA {eta}";
 
-/// More runs than this have a bar over all of them.
+/// Maximum number of runs without a bar over all runs.
 const FEW: usize = 8;
 
-/// A bar per run in progress, and with many runs one over all: its flows, its speed in packet transmissions per second, the time left.
+/// Progress bars: one per running simulation with flows, packet-hops per second and remaining time; with many runs, also one
+/// over all runs.
 pub(crate) struct Bars {
     all: MultiProgress,
     overall: Option<ProgressBar>,
@@ -27,12 +28,12 @@ pub(crate) struct Bars {
 
 struct Run {
     name: String,
-    /// Drawn from the run's first report on.
+    /// `None` until the first progress event of the run, and after its end.
     bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Bars {
-    /// Bars for runs of these names on standard error, or `None` where that is not a terminal.
+    /// Bars on standard error for runs with these names; `None` if standard error is not a terminal.
     pub(crate) fn on_terminal<'a>(names: impl Iterator<Item = &'a str>) -> Option<Bars> {
         if !std::io::stderr().is_terminal() {
             return None;
@@ -51,7 +52,7 @@ impl Bars {
         Bars { all, overall, runs }
     }
 
-    /// Runs that need not be simulated.
+    /// Counts runs that need not be simulated.
     pub(crate) fn skip(&self, runs: usize) {
         if let Some(overall) = &self.overall {
             overall.inc(runs as u64);
@@ -59,14 +60,14 @@ impl Bars {
         }
     }
 
-    /// Takes all bars away for as long as something else is written.
+    /// Hides all bars while `write` writes to the terminal.
     pub(crate) fn aside(&self, write: impl FnOnce()) {
         self.all.suspend(write);
     }
 
-    /// A run has ended, well or not.
+    /// Called when a run has ended or failed.
     fn end(&self, run: usize) {
-        // A run that failed has a bar that is not full.
+        // The bar of a failed run is not full, so it must be removed here.
         if let Some(bar) = self.runs.get(run).and_then(|run| lock(&run.bar).take()) {
             bar.finish_and_clear();
         }
@@ -105,7 +106,7 @@ impl RunListener for Bars {
 }
 
 impl Drop for Bars {
-    /// A run that failed leaves no bar behind.
+    /// Removes all bars, also those of failed runs.
     fn drop(&mut self) {
         if let Some(overall) = &self.overall {
             overall.finish_and_clear();
@@ -118,12 +119,12 @@ impl Drop for Bars {
     }
 }
 
-/// A bar is whole after any panic: nothing that could panic runs halfway through a change to it.
+/// Locks the mutex, poisoned or not: no code that can panic runs in the middle of a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Packet transmissions per second so far, in millions.
+/// Packet-hops per second so far, in millions; empty in the first 0.1 s.
 fn speed(hops: u64, seconds: f64) -> String {
     if seconds < 0.1 {
         return String::new();
@@ -131,18 +132,18 @@ fn speed(hops: u64, seconds: f64) -> String {
     format!("{:.1} M hops/s", hops as f64 / seconds / 1e6)
 }
 
-/// One bar for many simulations, or a line for every tenth of them where standard error is no terminal.
+/// Progress of many simulations: one bar, or a line per 10 % if standard error is not a terminal.
 pub(crate) struct Jobs {
-    /// Hidden where there is no terminal.
+    /// Hidden without a terminal.
     bar: ProgressBar,
-    /// Whether lines take the bar's place.
+    /// Whether lines are printed instead of the bar.
     lines: bool,
-    /// Tenths that have been told.
+    /// Number of tenths for which a line was printed.
     told: Mutex<usize>,
 }
 
 impl Jobs {
-    /// A bar or lines on standard error; neither unless `speak`.
+    /// A bar or lines on standard error; nothing if `speak` is false.
     pub(crate) fn new(speak: bool) -> Jobs {
         let drawn = speak && std::io::stderr().is_terminal();
         let bar = if drawn { ProgressBar::new(0) } else { ProgressBar::hidden() };
@@ -154,13 +155,13 @@ impl Jobs {
         Jobs { bar, lines: speak && !drawn, told: Mutex::new(0) }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// What the bar of many simulations looks like.
+/// Template of the bar of many simulations.
 const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
 
 impl RunListener for Jobs {}
@@ -175,13 +176,13 @@ impl Listener for Jobs {
         if self.lines && tenths > *told && state.found < state.total {
             *told = tenths;
             let (done, total) = (state.done, state.total);
-            // Where standard error is gone there is nobody to tell.
+            // An error here means that standard error is closed.
             let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(state.remaining_s));
         }
     }
 }
 
-/// Time left: minutes and seconds.
+/// Remaining time as minutes and seconds.
 fn eta(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     format!("{}:{:02}", seconds / 60, seconds % 60)
@@ -197,16 +198,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_lives_from_the_first_report_of_its_run_to_the_last_flow() {
+    fn a_bar_exists_from_the_first_progress_event_to_the_last_flow() {
         let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), ["a", "b"].into_iter());
         let report = |run: usize, flows_done: u64| {
             bars.event(run, &progress(flows_done, 10));
             lock(&bars.runs[run.min(1)].bar).as_ref().map(|bar| (bar.position(), bar.is_finished()))
         };
         assert_eq!(report(1, 3), Some((3, false)));
-        assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not begun");
+        assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not started");
         assert!(report(1, 10).is_some_and(|(_, finished)| finished));
-        assert!(report(1, 10).is_some_and(|(_, finished)| finished), "a late report changes nothing");
+        assert!(report(1, 10).is_some_and(|(_, finished)| finished), "a late event changes nothing");
         bars.event(7, &progress(0, 0));
     }
 
@@ -218,7 +219,7 @@ mod tests {
         bars.end(3);
         bars.end(4);
         assert_eq!(bars.overall.as_ref().map(ProgressBar::position), Some(2));
-        assert!(lock(&bars.runs[3].bar).is_none(), "its bar is gone, full or not");
+        assert!(lock(&bars.runs[3].bar).is_none(), "the bar is removed, full or not");
     }
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn speed_is_told_once_there_is_something_to_tell() {
+    fn speed_is_shown_after_a_tenth_of_a_second() {
         assert_eq!(speed(1_000, 0.01), "");
         assert_eq!(speed(16_800_000, 2.0), "8.4 M hops/s");
     }

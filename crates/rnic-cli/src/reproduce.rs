@@ -1,4 +1,4 @@
-//! `rnic reproduce`.
+//! The command `rnic reproduce`.
 
 use crate::args::{Format, ReproduceArgs};
 use crate::error::CliError;
@@ -11,7 +11,7 @@ use rnic_studies::{Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Simulates what has no result yet, holds everything against the paper, writes the files, prints.
+/// Executes the simulations without a stored result, compares all results with the paper, writes the files and prints.
 pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let Some(paper) = &arguments.paper else {
         return output::print(|out| {
@@ -57,7 +57,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
 fn find(paper: &str) -> Result<&'static Study, CliError> {
     STUDIES.iter().find(|study| study.name == paper).copied().ok_or_else(|| {
         let names: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
-        CliError::Input(format!("no paper is called `{paper}`; there are: {}", names.join(", ")))
+        CliError::Input(format!("unknown paper `{paper}`; accepted: {}", names.join(", ")))
     })
 }
 
@@ -65,14 +65,14 @@ fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
     CliError::Io { doing: format!("cannot write the results into `{}`", folder.display()), error }
 }
 
-/// A line on standard error; where that is gone there is nobody to tell.
+/// Prints a line on standard error, unless `--quiet` is given. Ignores errors, which mean that standard error is closed.
 fn tell(arguments: &ReproduceArgs, line: &str) {
     if !arguments.quiet && !line.is_empty() {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
-/// What must be known of the numbers before anyone reads them.
+/// The warning that precedes results of `--quick`.
 fn remark(plan: &Plan) -> String {
     if plan.quick { format!("{QUICK}.") } else { String::new() }
 }
@@ -80,9 +80,9 @@ fn remark(plan: &Plan) -> String {
 fn announcement(plan: &Plan, to_do: usize, expected_s: f64, threads: usize) -> String {
     let total = plan.jobs.len();
     match to_do {
-        0 => format!("{total} simulations, all done"),
+        0 => format!("{total} simulations, all stored"),
         _ => format!(
-            "{total} simulations, {} done; about {} for the others, {} at a time",
+            "{total} simulations, {} stored; about {} for the others, {} at a time",
             total - to_do,
             time(expected_s),
             threads
@@ -90,7 +90,7 @@ fn announcement(plan: &Plan, to_do: usize, expected_s: f64, threads: usize) -> S
     }
 }
 
-/// Seconds for people.
+/// A time in seconds as text.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{:.0} s", s.max(1.0)),
@@ -98,7 +98,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// Each experiment with its simulations and what they take.
+/// Prints each experiment with its number of simulations and the expected time.
 fn list(plan: &Plan, runs: &Path, threads: usize) -> Result<(), CliError> {
     let store: Store<Measurement> = Store::at(runs);
     let line = |name: &str, title: &str, count: usize, seconds: f64| {
@@ -117,7 +117,12 @@ fn list(plan: &Plan, runs: &Path, threads: usize) -> Result<(), CliError> {
     }
     let (seconds, to_do) = outlook(&plan.jobs, Some(&store), threads, false);
     let done = plan.jobs.len() - to_do;
-    lines.push(line("all", &format!("each once; {done} done, the time is for the others"), plan.jobs.len(), seconds));
+    lines.push(line(
+        "all",
+        &format!("without duplicates; {done} are stored, the time is for the others"),
+        plan.jobs.len(),
+        seconds,
+    ));
     output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
 }
 
@@ -137,13 +142,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_for_people() {
+    fn times_have_a_unit() {
         assert_eq!([time(0.2), time(89.0), time(100.0), time(3_600.0)], ["1 s", "89 s", "2 min", "60 min"]);
     }
 
     #[test]
-    fn an_unknown_paper_names_the_known_ones() {
+    fn the_error_of_an_unknown_paper_lists_the_accepted_ones() {
         let error = find("inr").unwrap_err().to_string();
-        assert_eq!(error, "no paper is called `inr`; there are: irn, dcqcn, nanotransport");
+        assert_eq!(error, "unknown paper `inr`; accepted: irn, dcqcn, nanotransport");
     }
 }

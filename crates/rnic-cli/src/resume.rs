@@ -1,4 +1,4 @@
-//! Runs of a scenario that have finished are kept while the others go on; `rnic run --resume` takes them over.
+//! Storing finished runs of a scenario while it is simulated, and using them in `rnic run --resume`.
 
 use crate::args::RunArgs;
 use crate::error::CliError;
@@ -16,10 +16,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The folder beside the result files.
+/// The folder of stored runs, next to the result files.
 const FOLDER: &str = "unfinished";
 
-/// A scenario whose runs are kept, or are to be taken over.
+/// A scenario with a cache of its finished runs.
 pub(crate) struct Resumable<'a> {
     cache: RunCache,
     arguments: &'a RunArgs,
@@ -27,7 +27,7 @@ pub(crate) struct Resumable<'a> {
 }
 
 impl<'a> Resumable<'a> {
-    /// `None` where nothing is to be kept, as of a single run, nor to be taken over.
+    /// Opens the cache; `None` without `--resume` if no runs are to be stored, for example because there is only one.
     pub(crate) fn open(
         arguments: &'a RunArgs, scenario: &'a Scenario, catalogue: &Catalogue,
     ) -> Result<Option<Resumable<'a>>, CliError> {
@@ -42,34 +42,35 @@ impl<'a> Resumable<'a> {
             Err(error) if arguments.resume => {
                 Err(CliError::Io { doing: "cannot read this program's own file".to_string(), error })
             }
-            // Nobody has asked for it.
+            // Without --resume, the cache is optional.
             Err(_) => Ok(None),
         }
     }
 
-    /// The reports that `--resume` takes over, and `None` for the other runs. Says on standard error what becomes of what is kept.
+    /// The records of the stored runs that `--resume` can use; `None` for the other runs. Reports on standard error how many
+    /// stored runs are used, and why others are not.
     pub(crate) fn take(&self) -> Vec<Option<RunRecord>> {
         let (folder, runs) = (self.cache.folder().display(), self.scenario.runs.len());
         if !self.arguments.resume {
             let count = self.cache.count();
             if count > 0 {
                 self.say(&format!(
-                    "{count} of {runs} runs are kept in `{folder}`; --resume takes them over instead of simulating them again"
+                    "{count} of {runs} runs are stored in `{folder}`; --resume uses them instead of simulating them again"
                 ));
             }
             return Vec::new();
         }
         let cached = self.cache.load();
         match cached.count() {
-            0 if cached.refused.is_empty() => self.say(&format!("nothing is kept in `{folder}`")),
+            0 if cached.refused.is_empty() => self.say(&format!("no runs are stored in `{folder}`")),
             0 => {}
-            count => self.say(&format!("{count} of {runs} runs are taken over from `{folder}`")),
+            count => self.say(&format!("using {count} of {runs} runs stored in `{folder}`")),
         }
         self.say_refused(&cached);
         cached.records
     }
 
-    /// A sentence for each reason for which what is kept is not taken over.
+    /// Prints a sentence for each reason why stored runs cannot be used.
     fn say_refused(&self, cached: &CachedRuns) {
         let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (run, why) in &cached.refused {
@@ -77,9 +78,9 @@ impl<'a> Resumable<'a> {
         }
         for (why, runs) in reasons {
             match runs.as_slice() {
-                [run] => self.say(&format!("run \"{run}\" is simulated again: what is kept of it {why}")),
+                [run] => self.say(&format!("run \"{run}\" is simulated again: the stored result {why}")),
                 runs => self.say(&format!(
-                    "{} runs, \"{}\" the first of them, are simulated again: what is kept of each {why}",
+                    "{} runs (the first is \"{}\") are simulated again: the stored result {why}",
                     runs.len(),
                     runs[0]
                 )),
@@ -93,24 +94,24 @@ impl<'a> Resumable<'a> {
         }
     }
 
-    /// What keeps the runs as they finish, after `found` of them; `None` for a single run.
-    pub(crate) fn keeping<'r>(&'r self, bars: Option<&'r Bars>, found: usize) -> Option<Keeping<'r>> {
-        let state = Mutex::new(State { kept: found, failed: false });
+    /// A listener that stores runs when they finish; `found` runs are stored already. `None` for a single run.
+    pub(crate) fn storing<'r>(&'r self, bars: Option<&'r Bars>, found: usize) -> Option<Storing<'r>> {
+        let state = Mutex::new(State { stored: found, failed: false });
         let total = self.scenario.runs.len();
-        (total > 1).then_some(Keeping { resumable: self, bars, total, state })
+        (total > 1).then_some(Storing { resumable: self, bars, total, state })
     }
 
-    /// The results are written: nothing need be kept any more.
+    /// Removes the stored runs, after the result files are written.
     pub(crate) fn close(&self) {
-        // With `--run` the others may still be wanted.
+        // With `--run`, the stored runs of the other runs remain.
         if let Err(error) = self.cache.clear(self.arguments.runs.is_empty()) {
-            self.say(&format!("cannot remove what is kept in `{}`: {error}", self.cache.folder().display()));
+            self.say(&format!("cannot remove the stored runs in `{}`: {error}", self.cache.folder().display()));
         }
     }
 }
 
-/// What tells this program from any that might simulate differently, for example with another congestion control of the same name: what its
-/// file holds.
+/// Identifies this program by the contents of its executable file. Programs that simulate differently, for example with another
+/// congestion control of the same name, have different contents.
 fn program() -> io::Result<String> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(std::env::current_exe()?)?);
     let (mut length, mut sum) = (0, crc32fast::Hasher::new());
@@ -126,13 +127,13 @@ fn program() -> io::Result<String> {
     }
 }
 
-/// Where standard error is gone there is nobody to tell.
+/// Prints a sentence on standard error. Ignores errors, which mean that standard error is closed.
 fn tell(sentence: &str) {
     let _ = writeln!(io::stderr(), "{sentence}");
 }
 
-/// Keeps runs as they finish, and tells the bars.
-pub(crate) struct Keeping<'r> {
+/// A listener that stores runs when they finish, and forwards events to the progress bars.
+pub(crate) struct Storing<'r> {
     resumable: &'r Resumable<'r>,
     bars: Option<&'r Bars>,
     total: usize,
@@ -140,13 +141,13 @@ pub(crate) struct Keeping<'r> {
 }
 
 struct State {
-    /// Runs of this scenario that are kept.
-    kept: usize,
-    /// A run could not be kept.
+    /// Number of stored runs of this scenario.
+    stored: usize,
+    /// Whether storing a run has failed.
     failed: bool,
 }
 
-impl RunListener for Keeping<'_> {
+impl RunListener for Storing<'_> {
     fn event(&self, run: usize, event: &RunEvent) {
         if let Some(bars) = self.bars {
             bars.event(run, event);
@@ -154,21 +155,21 @@ impl RunListener for Keeping<'_> {
     }
 
     fn finished(&self, run: usize, report: &RunRecord) {
-        self.keep(run, report);
+        self.store(run, report);
         if let Some(bars) = self.bars {
             bars.finished(run, report);
         }
     }
 }
 
-impl Keeping<'_> {
-    fn keep(&self, run: usize, report: &RunRecord) {
+impl Storing<'_> {
+    fn store(&self, run: usize, report: &RunRecord) {
         let mut state = self.lock();
         match self.resumable.cache.put(run, report) {
-            Ok(()) => state.kept += 1,
+            Ok(()) => state.stored += 1,
             Err(error) if !state.failed => {
                 state.failed = true;
-                self.aside(|| self.resumable.say(&format!("finished runs are not kept for --resume: {error}")));
+                self.aside(|| self.resumable.say(&format!("finished runs are not stored for --resume: {error}")));
             }
             Err(_) => {}
         }
@@ -178,7 +179,7 @@ impl Keeping<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes while no bar is drawn.
+    /// Calls `write` while the progress bars are hidden.
     fn aside(&self, write: impl FnOnce()) {
         match self.bars {
             Some(bars) => bars.aside(write),
@@ -186,18 +187,18 @@ impl Keeping<'_> {
         }
     }
 
-    /// Does the work. Ctrl-C says how to go on and ends the program; the second ends it at once.
+    /// Does the work. Ctrl-C prints how to continue and ends the program; a second Ctrl-C ends the program immediately.
     pub(crate) fn interruptible<T>(&self, work: impl FnOnce() -> T) -> Result<T, CliError> {
         let listening = |error| CliError::Io { doing: "cannot listen to signals".to_string(), error };
-        let at_once = Arc::new(AtomicBool::new(false));
+        let exit_now = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_default(signal, at_once.clone()).map_err(listening)?;
+            signal_hook::flag::register_conditional_default(signal, exit_now.clone()).map_err(listening)?;
         }
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(listening)?;
-        let working = Working { signals: signals.handle(), at_once: at_once.clone() };
+        let working = Working { signals: signals.handle(), exit_now: exit_now.clone() };
         let wait = || {
             if let Some(signal) = signals.forever().next() {
-                at_once.store(true, Ordering::SeqCst);
+                exit_now.store(true, Ordering::SeqCst);
                 self.interrupted(signal);
             }
         };
@@ -209,17 +210,18 @@ impl Keeping<'_> {
     }
 
     fn interrupted(&self, signal: i32) {
-        // What is being written is written to its end, and nothing after it.
+        // The lock waits until the current run is stored, and prevents further ones from being stored.
         let state = self.lock();
         self.aside(|| {
-            tell(&match (state.kept, state.failed) {
+            tell(&match (state.stored, state.failed) {
                 (0, _) => "interrupted: no run has finished".to_string(),
-                (kept, false) => format!(
-                    "interrupted: {kept} of {} runs have finished and are kept; the same command with --resume goes on",
+                (stored, false) => format!(
+                    "interrupted: {stored} of {} runs have finished and are stored; the same command with --resume continues",
                     self.total
                 ),
-                (kept, true) => format!(
-                    "interrupted: {kept} of {} runs are kept, but not all that have finished; the same command with --resume goes on",
+                (stored, true) => format!(
+                    "interrupted: {stored} of {} runs are stored, other finished runs could not be stored; the same command \
+                     with --resume continues",
                     self.total
                 ),
             });
@@ -228,15 +230,15 @@ impl Keeping<'_> {
     }
 }
 
-/// While it lives, signals are waited for; afterwards they end the program as usual.
+/// Handles signals while it exists; afterwards signals end the program as usual.
 struct Working {
     signals: Handle,
-    at_once: Arc<AtomicBool>,
+    exit_now: Arc<AtomicBool>,
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        self.at_once.store(true, Ordering::SeqCst);
+        self.exit_now.store(true, Ordering::SeqCst);
         self.signals.close();
     }
 }

@@ -1,4 +1,4 @@
-//! `rnic run`.
+//! The command `rnic run`.
 
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
@@ -20,7 +20,7 @@ use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Simulates, writes the files, prints.
+/// Simulates the runs, prints the results and writes the files.
 pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let mut scenario = load_selected(catalogue, &arguments.selection)?;
     for name in &arguments.runs {
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     resumable.iter().for_each(Resumable::close);
     files.extend(pcap);
     if !arguments.quiet {
-        tell_files(&files);
+        print_files(&files);
     }
     let failures = failures(&scenario, &reports);
     if failures.is_empty() { Ok(()) } else { Err(CliError::Failed(failures)) }
@@ -60,27 +60,27 @@ fn simulate(
     if let Some(bars) = &bars {
         bars.skip(done);
     }
-    let keeping = resumable.and_then(|resumable| resumable.keeping(bars.as_ref(), done));
-    let listener: &dyn RunListener = match (&keeping, &bars) {
-        (Some(keeping), _) => keeping,
+    let storing = resumable.and_then(|resumable| resumable.storing(bars.as_ref(), done));
+    let listener: &dyn RunListener = match (&storing, &bars) {
+        (Some(storing), _) => storing,
         (None, Some(bars)) => bars,
         (None, None) => &Ignore,
     };
     let work = || execute_remaining(catalogue, scenario, found, threads, listener).map_err(cannot_be_set_up);
-    match &keeping {
-        Some(keeping) => keeping.interruptible(work)?,
+    match &storing {
+        Some(storing) => storing.interruptible(work)?,
         None => work(),
     }
 }
 
-/// Simulates the only run and writes what crosses a link to `path`.
+/// Simulates the only run and writes the frames of one link to the capture file `path`.
 fn simulate_with_capture(
     scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, link: &str, path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {
     let [run] = scenario.runs.as_slice() else {
         let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
         return Err(CliError::Input(format!(
-            "--pcap writes the frames of one run; choose it with --run: {}",
+            "--pcap captures the frames of one run; choose one with --run: {}",
             names.join(", ")
         )));
     };
@@ -89,21 +89,28 @@ fn simulate_with_capture(
         Capture::new(run, &resolved, link).map_err(|error| CliError::Input(format!("--pcap {link}: {error}")))?;
     let cannot_write = |error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error };
     let bars = if arguments.quiet { None } else { Bars::on_terminal([run.name.as_str()].into_iter()) };
-    let mut tell = |event| {
+    let mut report_event = |event| {
         if let Some(bars) = &bars {
             bars.event(0, &event);
         }
         ControlFlow::Continue(())
     };
-    // Before any time is spent on what could not be written.
+    // Opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
-    let report = rnic_sim::run::run(run, &resolved, Some(&mut capture), &Sharing::among(1), &Events::to(&mut tell));
+    let report = rnic_sim::run::run(
+        catalogue,
+        run,
+        &resolved,
+        Some(&mut capture),
+        &Sharing::among(1),
+        &Events::to(&mut report_event),
+    );
     drop(bars);
     capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
     Ok((report, path.to_path_buf()))
 }
 
-/// Makes the folder for the result files before any time is spent on results that could not be written.
+/// Creates the folder for the result files. Called before the simulation, so that a wrong path fails early.
 fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
     let folder = arguments.out.join(&scenario.name);
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))
@@ -133,13 +140,13 @@ fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
     output::print(|out| writeln!(out, "{}", text.trim_end()))
 }
 
-fn tell_files(files: &[PathBuf]) {
+fn print_files(files: &[PathBuf]) {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     // Where standard error is gone there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "wrote {}", names.join(", "));
 }
 
-/// One sentence for each run that did not end well.
+/// One sentence for each failed run.
 fn failures(scenario: &Scenario, reports: &[RunRecord]) -> Vec<String> {
     let failure = |(number, run): (usize, &rnic_run::RunSpec)| match reports.get(number) {
         None => Some(format!("run \"{}\" has no result", run.name)),

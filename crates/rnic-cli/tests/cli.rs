@@ -1,4 +1,4 @@
-//! The `rnic` command as its user meets it: exit codes, what is on which stream, and how errors read.
+//! The `rnic` command from the outside: exit codes, output streams and error messages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -169,16 +169,16 @@ fn wrong_arguments_are_bad_input() {
 }
 
 #[test]
-fn what_is_not_there_is_bad_input() {
+fn missing_files_and_runs_are_bad_input() {
     let folder = Folder::with(GOOD);
     let output = folder.rnic(&["check", "b.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("error: cannot read `b.toml`: "), "{}", stderr(&output));
-    let line = "error: no run is called \"DCQCN\"; there are: \"RoCE + PFC\", \"IRN\"";
+    let line = "error: unknown run \"DCQCN\"; accepted: \"RoCE + PFC\", \"IRN\"";
     assert_bad_input(&folder.rnic(&["flows", "a.toml", "--run", "DCQCN"]), line);
     let output = folder.rnic(&["list", "scenarios"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("error: cannot look for scenarios in `scenarios`: "), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("error: cannot search `scenarios` for scenarios: "), "{}", stderr(&output));
 }
 
 #[test]
@@ -247,10 +247,10 @@ fn help_and_version_go_to_standard_output() {
     assert_eq!(stdout(&output), format!("rnic {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// The reader of the output leaves before the first byte.
+/// The reader closes the output before the first byte.
 #[cfg(unix)]
 #[test]
-fn a_reader_that_leaves_ends_the_command_without_a_word() {
+fn a_closed_output_ends_the_command_without_a_message() {
     for arguments in [&["list", "workloads"][..], &["--help"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -315,7 +315,7 @@ fn a_sweep_is_run_selected_and_written_whatever_the_threads() {
     };
     assert_eq!(runs(&["--run", "IRN"]), 4);
     assert_eq!(runs(&["--run", "IRN, load=0.5, seed=2"]), 1);
-    let line = "error: no run is called \"inr\"; there are: \"RoCE + PFC\", \"IRN\"";
+    let line = "error: unknown run \"inr\"; accepted: \"RoCE + PFC\", \"IRN\"";
     assert_bad_input(&folder.rnic(&["run", "a.toml", "--run", "inr"]), line);
     let check = folder.rnic(&["check", "a.toml"]);
     assert!(stdout(&check).starts_with("two transports: seed 1, 8 runs\nRoCE + PFC, load=0.3, seed=1: roce,"));
@@ -326,14 +326,14 @@ fn a_sweep_is_run_selected_and_written_whatever_the_threads() {
 }
 
 #[test]
-fn a_run_that_fails_is_told_and_is_exit_code_1() {
+fn a_failed_run_is_reported_with_exit_code_1() {
     let folder = Folder::with(GOOD);
     let output = folder.rnic(&["run", "a.toml", "--quiet", "--set", "limits.max_time=1 us"]);
     assert_eq!(output.status.code(), Some(1));
     let errors = stderr(&output);
     assert_eq!(errors.lines().count(), 2, "a line for each run: {errors}");
     assert!(errors.starts_with("error: run \"RoCE + PFC\" failed: "), "{errors}");
-    assert!(folder.folder.path().join("out/a/summary.json").is_file(), "what there is, is written");
+    assert!(folder.folder.path().join("out/a/summary.json").is_file(), "the files are written nevertheless");
 }
 
 #[test]
@@ -362,21 +362,22 @@ fn topologies_are_printed_in_each_format() {
     let route = "fabric.route=[{ at = \"s0\", to = \"h1\", via = \"h1\" }]";
     let output = folder.rnic(&["topology", "a.toml", "--set", storm, "--set", route]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let left_out =
-        |key: &str| format!("warning: the run has `{key}`, which no topology file can hold; it is left out\n");
+    let left_out = |key: &str| {
+        format!("warning: the output does not contain the run's `{key}`: topology files have no such entries\n")
+    };
     assert_eq!(stderr(&output), left_out("[[fabric.route]]") + &left_out("[[fabric.storm]]"));
     let output = folder.rnic(&["topology", "a.toml", "--format", "htsim"]);
     assert_eq!(output.status.code(), Some(2), "a single switch is no tree: {}", stdout(&output));
 }
 
 #[test]
-fn reproduce_lists_what_there_is() {
+fn reproduce_lists_papers_and_experiments() {
     let folder = tempfile::tempdir().unwrap();
     let papers = rnic(folder.path(), &["reproduce"]);
     assert_eq!((papers.status.code(), stdout(&papers).starts_with("irn  Revisiting Network Support")), (Some(0), true));
     assert_bad_input(
         &rnic(folder.path(), &["reproduce", "inr"]),
-        "error: no paper is called `inr`; there are: irn, dcqcn, nanotransport",
+        "error: unknown paper `inr`; accepted: irn, dcqcn, nanotransport",
     );
     let unknown = rnic(folder.path(), &["reproduce", "irn", "fig99"]);
     assert_eq!(unknown.status.code(), Some(2));
@@ -388,7 +389,7 @@ fn reproduce_lists_what_there_is() {
 }
 
 #[test]
-fn reproduce_simulates_once_and_then_reads() {
+fn reproduce_simulates_once_and_then_uses_stored_results() {
     let folder = tempfile::tempdir().unwrap();
     let run = |more: &[&str]| {
         let arguments = ["reproduce", "irn", "fig1", "--quick", "--seeds", "1", "--out", "here"];
@@ -402,12 +403,12 @@ fn reproduce_simulates_once_and_then_reads() {
         "{}",
         stdout(&first)
     );
-    assert!(stderr(&first).contains("2 simulations, 1 done; about"), "{}", stderr(&first));
+    assert!(stderr(&first).contains("2 simulations, 1 stored; about"), "{}", stderr(&first));
     let files = ["verdicts.csv", "verdicts.json", "verdicts.md", "report.html"]
         .map(|name| folder.path().join("here").join(name));
     let before = files.each_ref().map(|file| fs::read(file).unwrap());
     let second = run(&["--threads", "1"]);
-    assert!(stderr(&second).contains("2 simulations, all done"), "{}", stderr(&second));
+    assert!(stderr(&second).contains("2 simulations, all stored"), "{}", stderr(&second));
     assert_eq!(stdout(&first), stdout(&second));
     assert_eq!(before, files.each_ref().map(|file| fs::read(file).unwrap()));
     let json = run(&["--format", "json", "--quiet"]);
@@ -417,15 +418,15 @@ fn reproduce_simulates_once_and_then_reads() {
 }
 
 #[test]
-fn a_run_whose_flows_find_no_room_has_failed() {
+fn a_run_whose_flow_records_cannot_be_stored_has_failed() {
     let folder = Folder::with(GOOD);
     let flows = ["--set", "traffic.flows=200001", "--set", "traffic.sizes=\"fixed 1 B\"", "--run", "IRN"];
     let mut command = command(folder.folder.path());
     command.args(["run", "a.toml", "--quiet"]).args(flows);
     let output = command.env("TMPDIR", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let expected = "error: run \"IRN\" failed: the records of the flows cannot be kept in a temporary file in /nowhere: No such file or \
-                    directory (os error 2); they need 64 bytes a flow, and TMPDIR names another folder";
+    let expected = "error: run \"IRN\" failed: the flow records cannot be kept in a temporary file in /nowhere: No such file or \
+                    directory (os error 2); they need 64 bytes per flow; set TMPDIR to use another folder";
     assert_eq!(stderr(&output).lines().next(), Some(expected));
     assert!(command.env("TMPDIR", folder.folder.path()).output().unwrap().status.success());
 }

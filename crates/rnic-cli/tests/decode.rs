@@ -236,11 +236,14 @@ fn packets_that_the_capture_cut_off_are_not_bad() {
         pcap(false, 0xa1b2_c3d4, 1, &[(&whole[..70], whole.len()), (&whole[..60], whole.len()), (&whole[..30], 82)]);
     let (out, err, code) = decode(&file, &[]);
     let expected = "    \
-    1  0.000000000  10.0.0.1 > 10.0.0.2  RC RDMA WRITE Only  qp 0x11 psn 5 ack-req  va 0x1000 rkey 0x22 dma_len 5  len 5  icrc ?  cut off: 70 of 82 B captured
-    2  1.000000000  10.0.0.1 > 10.0.0.2  RC RDMA WRITE Only  icrc ?  cut off: 60 of 82 B captured
+    1  0.000000000  10.0.0.1 > 10.0.0.2  RC RDMA WRITE Only  qp 0x11 psn 5 ack-req  va 0x1000 rkey 0x22 dma_len 5  len 5  icrc ?  truncated: 70 of 82 B captured
+    2  1.000000000  10.0.0.1 > 10.0.0.2  RC RDMA WRITE Only  icrc ?  truncated: 60 of 82 B captured
 ";
     assert_eq!(out, expected);
-    assert_eq!(err, "RoCE packets: 2; bad: 0; cut off by the capture: 2; other frames: 1 (1 cut off by the capture)\n");
+    assert_eq!(
+        err,
+        "RoCE packets: 2; bad: 0; truncated by the capture: 2; other frames: 1 (1 truncated by the capture)\n"
+    );
     assert_eq!(code, 0);
     assert_eq!(json(&file)[0]["missing_bytes"], 12);
 }
@@ -310,7 +313,7 @@ fn batches_are_taken_apart() {
     let (out, err, code) = decode(&pcapng(std::slice::from_ref(&bytes)), &[]);
     assert_eq!((out.as_str(), err.as_str(), code), (expected, "RoCE packets: 3; bad: 0\n", 0));
     let documents = json(&pcapng(std::slice::from_ref(&bytes)));
-    assert_eq!(documents[2]["batch"], serde_json::json!({"place": 3, "of": 3}));
+    assert_eq!(documents[2]["batch"], serde_json::json!({"index": 3, "of": 3}));
     assert_eq!((&documents[1]["ip"]["id"], &documents[2]["ip"]["id"]), (&0.into(), &1.into()));
     // One wrong bit in any of them, and it is one bad datagram.
     for at in [60, 400, 600] {
@@ -325,10 +328,10 @@ fn batches_are_taken_apart() {
 fn files_that_cannot_be_read() {
     let whole = pcapng(&[frame(&envelope(), write(), b"hello"), frame(&envelope(), write(), b"hello")]);
     let cases: [(&[u8], &str); 4] = [
-        (b"", "it is empty"),
-        (b"not a capture file, but long enough for a header", "it is neither a pcap nor a pcapng file"),
-        (&whole[..whole.len() - 9], "it ends in the middle of a block after frame 1"),
-        (&pcap(false, 0xa1b2_c3d4, 1, &[])[..20], "it ends inside its header"),
+        (b"", "the file is empty"),
+        (b"not a capture file, but long enough for a header", "the file is neither pcap nor pcapng"),
+        (&whole[..whole.len() - 9], "the file ends in the middle of a block after frame 1"),
+        (&pcap(false, 0xa1b2_c3d4, 1, &[])[..20], "the file ends inside its header"),
     ];
     for (bytes, why) in cases {
         let (_, err, code) = decode(bytes, &[]);
@@ -393,7 +396,7 @@ fn files_of_another_program() {
     }
     assert!(convert(&["-F", "pcap", "-s", "60"], "b.cut").unwrap());
     let (_, err, code) = decode(&fs::read(path("b.cut")).unwrap(), &[]);
-    assert_eq!((err.as_str(), code), ("RoCE packets: 3; bad: 0; cut off by the capture: 3\n", 0));
+    assert_eq!((err.as_str(), code), ("RoCE packets: 3; bad: 0; truncated by the capture: 3\n", 0));
 }
 
 /// What the Linux kernel sent, and beside each capture its lines, which were compared with tshark's fields. All ICRCs are right.

@@ -1,4 +1,4 @@
-//! `rnic model` as its user meets it.
+//! The command `rnic model` from the outside.
 
 use serde_json::Value;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&good(&[arguments, &["--format", "json"]].concat())).unwrap()
 }
 
-/// The line that begins with this, without what stands in front, columns a space apart.
+/// The first line that starts with `start` after spaces, with its columns separated by single spaces.
 #[track_caller]
 fn row(text: &str, start: &str) -> String {
     let line = text.lines().find(|line| line.trim_start().starts_with(start));
@@ -37,29 +37,29 @@ fn row(text: &str, start: &str) -> String {
 }
 
 #[test]
-fn the_published_thresholds_stand_beside_the_computed_ones() {
+fn computed_thresholds_are_compared_with_published_ones() {
     let text = good(&["buffers", "--headroom", "22.4KB"]);
-    assert_eq!(row(&text, "from first"), "from first principles sum 17.242 KB 22.4 KB");
-    assert!(row(&text, "pauses, t_PFC").ends_with("24.475 KB 24.47 KB"), "{text}");
-    assert!(row(&text, "marks before pauses").ends_with("t_PFC/n infeasible: 0.765 KB 0.85 KB"), "{text}");
+    assert_eq!(row(&text, "total"), "total sum 17.242 KB 22.4 KB");
+    assert!(row(&text, "pause threshold").ends_with("24.475 KB 24.47 KB"), "{text}");
+    assert!(row(&text, "ECN threshold").ends_with("t_PFC/n infeasible: 0.765 KB 0.85 KB"), "{text}");
     assert!(text.contains("21.756 KB  21.75 KB") || text.contains("21.756 KB   21.75 KB"), "{text}");
-    assert!(text.contains("a delay of 1.0158 us, 203 m of cable"), "{text}");
-    // Another switch has no published figures.
+    assert!(text.contains("a delay of 1.0158 us, or links of 203 m"), "{text}");
+    // There are no published thresholds for another switch.
     let other = good(&["buffers", "--ports", "16"]);
-    assert!(!other.contains("ublished"), "{other}");
+    assert!(!other.contains("ublished") && !other.contains("paper"), "{other}");
 }
 
 #[test]
 fn buffers_as_json_and_csv() {
-    let value = json(&["buffers", "--headroom", "22.4KB", "--reaction", "60 quanta", "--cable", "0"]);
-    assert_eq!(value["static"]["t_pfc_at_most_bytes"], 24_475.0);
+    let value = json(&["buffers", "--headroom", "22.4KB", "--reaction", "60 quanta", "--length", "0"]);
+    assert_eq!(value["static"]["t_pfc_max_bytes"], 24_475.0);
     assert_eq!(value["static"]["t_ecn_is_feasible"], false);
     // 1,522 + 2 * 1,542 + 84, and 60 quanta of 64 bytes.
     assert_eq!(value["headroom_from_first_principles_bytes"], 4_690 + 3_840);
     assert_eq!(value["switch"]["reaction_us"], 0.768);
     let csv = good(&["buffers", "--headroom", "22.4KB", "--format", "csv"]);
-    assert!(csv.starts_with("quantity,bytes\n") && csv.contains("static t_pfc at most,24475\n"), "{csv}");
-    // alpha is beta divided by the classes.
+    assert!(csv.starts_with("quantity,bytes\n") && csv.contains("static t_pfc max,24475\n"), "{csv}");
+    // alpha is beta divided by the number of priorities.
     assert_eq!(json(&["buffers", "--alpha", "1/16"])["switch"]["beta"], 0.5);
 }
 
@@ -71,7 +71,7 @@ fn unsafe_values_fail_with_a_sentence_each() {
     let lines: Vec<&str> = errors.lines().collect();
     assert_eq!(lines.len(), 3, "{errors}");
     for (line, part) in
-        lines.iter().zip(["a headroom of 10 KB loses packets", "above 36.875 KB", "pauses can come before marks"])
+        lines.iter().zip(["a headroom of 10 KB loses packets", "above 36.875 KB", "can pause before it marks"])
     {
         assert!(line.starts_with("error: ") && line.contains(part), "{line}");
     }
@@ -100,9 +100,9 @@ fn thresholds_become_a_scenario() {
     std::fs::write(&path, scenario).unwrap();
     let check = Command::new(env!("CARGO_BIN_EXE_rnic")).arg("check").arg("--settings").arg(&path).output().unwrap();
     assert_eq!(check.status.code(), Some(0), "{}", stderr(&check));
-    // A static threshold of 20 KB for 32 inputs of one queue: marks come late, and the run says so as the model does.
+    // With a static threshold of 20 KB for 32 inputs of one queue, PFC pauses before ECN marks, and both commands warn.
     assert!(stdout(&check).contains("PFC can pause before ECN marks"), "{}", stdout(&check));
-    // Pointless thresholds are not printed.
+    // Infeasible thresholds are not printed.
     let none = rnic(&["buffers", "--buffer", "4MB", "--emit"]);
     assert_eq!((none.status.code(), stdout(&none).as_str()), (Some(1), ""));
 }
@@ -122,9 +122,9 @@ fn the_fixed_point_of_dcqcn_with_its_residuals_and_range() {
     assert!((3.5..4.5).contains(&value["step_check"]["queue_order"].as_f64().unwrap()), "{}", value["step_check"]);
     let text = good(&["dcqcn", "-N", "15", "--duration", "20ms"]);
     for part in [
-        "Fixed point, which the model cannot reach",
+        "Fixed point (not valid)",
         "not valid: it needs a marking probability of 0.010031, above Pmax (0.01)",
-        "below Kmax for up to 14 flows, and above it, not valid, from 15 on",
+        "below Kmax for up to 14 flows; from 15 flows on it is above Kmax and not valid",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
@@ -150,7 +150,7 @@ fn sweeps_have_a_row_for_each_value() {
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
     let of = |column: usize| rows.iter().map(|row| row[column]).collect::<Vec<_>>();
     assert_eq!((of(1), of(2), of(5)), (vec!["2", "4", "15"], vec!["2", "4", "15"], vec!["true", "true", "false"]));
-    // The same name as in scenarios, and a letter.
+    // The key of scenarios and the symbol of the paper.
     let key = |key: &str| {
         good(&["dcqcn", "--sweep", key, "--duration", "20ms", "--format", "csv"])
             .replace(key.split('=').next().unwrap(), "")
@@ -202,29 +202,32 @@ fn bad_input_is_one_sentence() {
         (&["dcqcn", "-N", "0"], "error: there is no flow; at least one is needed"),
         (&["dcqcn", "--step", "0us"], "error: the step is zero; write for example 1 us"),
         (&["dcqcn", "--step", "60us"], "error: a step of 60 us is longer than the delay of 50 us"),
-        (&["dcqcn", "--set", "ecn.kmin=300KB"], "error: kmin (300 KB) is above kmax (200 KB)"),
+        (
+            &["dcqcn", "--set", "ecn.kmin=300KB"],
+            "error: kmin cannot be 300 KB; accepted: at most kmax, which is 200 KB",
+        ),
         (
             &["dcqcn", "--set", "ecn.pmax=1.5"],
-            "error: pmax is a probability, more than 0 and at most 1; it cannot be 1.5",
+            "error: pmax cannot be 1.5; accepted: a probability above 0 and at most 1",
         ),
         (&["dcqcn", "--set", "dcqcn.r_hai=1Gbps"], "error: DCQCN has `r_hai`, but its fluid model does not"),
         (
             &["dcqcn", "--set", "byte_counter=1MB"],
-            "error: there is no parameter `byte_counter`; write `dcqcn.byte_counter`",
+            "error: unknown parameter `byte_counter`; write `dcqcn.byte_counter`",
         ),
         (&["dcqcn", "--set", "dcqcn.r_ai=-40Mbps"], "error: dcqcn.r_ai: `-40Mbps` is out of range"),
         (&["dcqcn", "--sweep", "T=55us,0us"], "error: T = 0us: rate_timer is zero"),
         (&["dcqcn", "--sweep", "N="], "error: flows: `` is not a whole number"),
         (&["dcqcn", "--start", "1Gbps,2Gbps,3Gbps", "-N", "5"], "error: --start has 3 values for 5 flows"),
         (&["dcqcn", "--start", "50Gbps"], "error: a flow cannot start at 50 Gbps: the line rate is 40 Gbps"),
-        (&["dcqcn", "--skip", "300ms"], "error: --skip 300 ms leaves nothing of the duration of 200 ms"),
-        (&["timely", "--set", "timely.gain=1"], "error: there is no parameter `timely.gain`; there are: timely.t_low"),
         (
-            &["buffers", "--classes", "0"],
-            "error: there cannot be 0 lossless classes; pauses know 8 priorities, so 1 to 8",
+            &["dcqcn", "--skip", "300ms"],
+            "error: --skip 300 ms is too long: it must be less than --duration, which is 200 ms",
         ),
+        (&["timely", "--set", "timely.gain=1"], "error: unknown parameter `timely.gain`; accepted: timely.t_low"),
+        (&["buffers", "--priorities", "0"], "error: there cannot be 0 lossless priorities; accepted: 1 to 8"),
         (&["buffers", "--reaction", "soon"], "error: --reaction: `soon` does not start with a number"),
-        (&["buffers", "--cable", "-1"], "error: a cable of -1 m is impossible"),
+        (&["buffers", "--length", "-1"], "error: --length -1 is out of range; accepted: 0 to 1,000,000 m"),
     ];
     for (arguments, sentence) in cases {
         let output = rnic(arguments);

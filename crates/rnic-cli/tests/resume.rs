@@ -1,4 +1,4 @@
-//! `rnic run --resume`: a command that was interrupted, in whatever way, ends with the files of one that was not.
+//! `rnic run --resume`: a command that was interrupted in any way ends with the same files as one that was not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,8 +69,8 @@ impl Folder {
         output
     }
 
-    /// Files of runs that are kept.
-    fn kept(&self, out: &str) -> Vec<PathBuf> {
+    /// Files of stored runs.
+    fn stored(&self, out: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path(out).join("a/unfinished")).into_iter().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.extension().is_some_and(|extension| extension == "run"));
@@ -87,28 +87,28 @@ impl Folder {
         files
     }
 
-    /// Starts the command and waits until it has kept a run. A command that is faster than this test is tried again.
+    /// Starts the command and waits until it has stored a run. Tries again if the command ends before that.
     fn started(&self, out: &str) -> Child {
         for _ in 0..20 {
             let mut child = self.command(out, &["--threads", "1"]).spawn().unwrap();
             while child.try_wait().unwrap().is_none() {
-                if !self.kept(out).is_empty() {
+                if !self.stored(out).is_empty() {
                     return child;
                 }
                 wait();
             }
         }
-        panic!("the command is always faster");
+        panic!("the command always ends before the test sees a stored run");
     }
 
-    /// Keeps all eight runs: the results cannot be written, because there is a folder in the way.
-    fn keep_all(&self, out: &str) -> Output {
+    /// Stores all eight runs: the result files cannot be written, because there is a folder of the same name.
+    fn store_all(&self, out: &str) -> Output {
         let in_the_way = self.path(out).join("a/summary.json");
         fs::create_dir_all(&in_the_way).unwrap();
         let output = self.command(out, &["--quiet", "--format", "json"]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).starts_with("error: cannot write the result files into"), "{}", stderr(&output));
-        assert_eq!(self.kept(out).len(), 8);
+        assert_eq!(self.stored(out).len(), 8);
         fs::remove_dir(&in_the_way).unwrap();
         output
     }
@@ -123,7 +123,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// What the command says about what is kept.
+/// The command's messages about stored runs.
 fn said(output: &Output) -> Vec<String> {
     stderr(output).lines().filter(|line| !line.starts_with("wrote ")).map(str::to_string).collect()
 }
@@ -136,17 +136,17 @@ fn killed_and_resumed_ends_with_the_same_bytes() {
         let mut child = folder.started("out");
         child.kill().unwrap();
         child.wait().unwrap();
-        interrupted = folder.kept("out").len();
+        interrupted = folder.stored("out").len();
     }
     let output = folder.run("out", &["--resume", "--threads", "2"]);
-    assert_eq!(said(&output), [format!("{interrupted} of 8 runs are taken over from `out/a/unfinished`")]);
+    assert_eq!(said(&output), [format!("using {interrupted} of 8 runs stored in `out/a/unfinished`")]);
     folder.run("whole", &[]);
     assert_eq!(folder.results("whole").len(), 8);
-    assert!(folder.results("out") == folder.results("whole"), "and nothing else is left in the folder");
+    assert!(folder.results("out") == folder.results("whole"), "no other file is left in the folder");
 }
 
 #[test]
-fn ctrl_c_says_how_to_go_on() {
+fn ctrl_c_prints_how_to_continue() {
     let folder = Folder::new();
     loop {
         let child = folder.started("out");
@@ -156,9 +156,10 @@ fn ctrl_c_says_how_to_go_on() {
             continue;
         }
         assert_eq!(output.status.code(), Some(130));
-        let kept = folder.kept("out").len();
-        let expected =
-            format!("interrupted: {kept} of 8 runs have finished and are kept; the same command with --resume goes on");
+        let kept = folder.stored("out").len();
+        let expected = format!(
+            "interrupted: {kept} of 8 runs have finished and are stored; the same command with --resume continues"
+        );
         assert_eq!(said(&output), [expected]);
         assert!(output.stdout.is_empty());
         return;
@@ -166,59 +167,59 @@ fn ctrl_c_says_how_to_go_on() {
 }
 
 #[test]
-fn what_is_kept_is_used_as_far_as_it_fits() {
+fn valid_stored_runs_are_used() {
     let folder = Folder::new();
     folder.run("whole", &[]);
-    folder.keep_all("out");
-    let files = folder.kept("out");
+    folder.store_all("out");
+    let files = folder.stored("out");
     let bytes = fs::read(&files[2]).unwrap();
     fs::write(&files[2], &bytes[..bytes.len() / 2]).unwrap();
     fs::write(folder.path("out/a/unfinished/half.run.1.tmp"), "half").unwrap();
     let output = folder.run("out", &["--resume"]);
     let [taken, damaged] = &said(&output)[..] else { panic!("{}", stderr(&output)) };
-    assert_eq!(taken, "7 of 8 runs are taken over from `out/a/unfinished`");
+    assert_eq!(taken, "using 7 of 8 runs stored in `out/a/unfinished`");
     assert!(
         damaged.starts_with("run \"")
-            && damaged.contains("is simulated again: what is kept of it cannot be used: `out/a/unfinished/")
+            && damaged.contains("is simulated again: the stored result cannot be used: `out/a/unfinished/")
     );
-    assert!(damaged.ends_with("is damaged: its checksum is wrong"), "{damaged}");
+    assert!(damaged.ends_with("is damaged: the checksum is wrong"), "{damaged}");
     assert!(folder.results("out") == folder.results("whole"));
-    assert_eq!(said(&folder.run("out", &["--resume", "--run", "IRN"])), ["nothing is kept in `out/a/unfinished`"]);
+    assert_eq!(said(&folder.run("out", &["--resume", "--run", "IRN"])), ["no runs are stored in `out/a/unfinished`"]);
 }
 
-/// The printed document has what each run cost: simulated again, it would cost something else.
+/// The printed document has the time that each run took. A run that is simulated again takes a different time.
 #[test]
-fn what_is_taken_over_is_not_simulated_again() {
+fn stored_runs_are_not_simulated_again() {
     let folder = Folder::new();
-    let kept = folder.keep_all("out");
+    let kept = folder.store_all("out");
     let output = folder.run("out", &["--resume", "--quiet", "--format", "json"]);
     assert!(kept.stdout.len() > 1_000 && output.stdout == kept.stdout);
     assert_eq!(stderr(&output), "");
     let again = folder.run("out", &["--quiet", "--format", "json"]);
-    assert!(again.stdout != kept.stdout, "what runs cost is not in the document");
+    assert!(again.stdout != kept.stdout, "the document does not have the time that each run took");
 }
 
 #[test]
-fn another_scenario_in_the_same_folder_takes_nothing_over() {
+fn stored_runs_of_another_scenario_are_not_used() {
     let folder = Folder::new();
     let more = ["--set", "traffic.flows=401"];
     folder.run("whole", &more);
-    folder.keep_all("out");
+    folder.store_all("out");
     let output = folder.run("out", &["--resume", more[0], more[1]]);
     let expected =
-        "8 runs, \"IRN, seed=1\" the first of them, are simulated again: what is kept of each is of another [traffic]";
+        "8 runs (the first is \"IRN, seed=1\") are simulated again: the stored result has a different [traffic]";
     assert_eq!(said(&output), [expected]);
     assert!(folder.results("out") == folder.results("whole"));
 }
 
 #[test]
-fn without_the_option_all_is_simulated_and_the_option_is_named() {
+fn without_resume_all_runs_are_simulated_and_a_hint_is_printed() {
     let folder = Folder::new();
-    folder.keep_all("out");
-    // A part of the runs leaves what is kept of the others.
+    folder.store_all("out");
+    // With --run, the stored runs of the other runs remain.
     let output = folder.run("out", &["--run", "NDP"]);
-    let hint = "4 of 4 runs are kept in `out/a/unfinished`; --resume takes them over instead of simulating them again";
-    assert_eq!((said(&output), folder.kept("out").len()), (vec![hint.to_string()], 4));
+    let hint = "4 of 4 runs are stored in `out/a/unfinished`; --resume uses them instead of simulating them again";
+    assert_eq!((said(&output), folder.stored("out").len()), (vec![hint.to_string()], 4));
     assert!(said(&folder.run("out", &["--quiet"])).is_empty());
     assert!(!folder.path("out/a/unfinished").exists());
 }

@@ -12,6 +12,8 @@ use rnic_transport::{BitRate, Bytes, Time};
 
 /// One full-duplex link; both directions have the same properties.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LinkSpec {
     /// Rate of each direction.
     pub rate: BitRate,
@@ -27,6 +29,8 @@ pub struct LinkSpec {
 /// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dumbbell `left` and `right`; a
 /// graph names its own.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(tag = "topology", rename_all = "kebab-case", deny_unknown_fields))]
 pub enum TopologySpec {
     /// Three-tier k-ary fat-tree: k pods, k^3/4 hosts, 5 k^2/4 switches of k ports.
     FatTree {
@@ -101,6 +105,8 @@ pub enum TopologySpec {
 
 /// A link named by its ends: a new link in a graph, a change to an existing link in other topologies.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct NamedLink {
     /// Name of one end.
     pub from: String,
@@ -116,6 +122,8 @@ pub struct NamedLink {
 
 /// A route of one switch that replaces the shortest one.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct NamedRoute {
     /// Name of the switch.
     pub at: String,

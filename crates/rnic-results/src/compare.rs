@@ -1,12 +1,12 @@
-//! How one run compares with another, in words.
+//! Comparisons of one run with another, in words.
 
 use super::summary::RunSummary;
 use std::fmt;
 
-/// What became of a quantity of which less is better.
+/// Change of a quantity for which smaller values are better.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Change {
-    /// Within half a percent.
+    /// Equal within 0.5 %.
     Same,
     /// Smaller by this factor, above 1.
     Better(f64),
@@ -15,7 +15,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// From `reference` to `value`; `None` unless both are positive and finite.
+    /// The change from `reference` to `value`; `None` unless both are positive and finite.
     pub fn of(reference: f64, value: f64) -> Option<Change> {
         let ratio = value / reference;
         if !(reference > 0.0 && value > 0.0 && ratio.is_finite() && ratio > 0.0) {
@@ -29,8 +29,8 @@ impl Change {
     }
 }
 
-/// `same`, `4 % better`, `2.9x better`, `34x worse`. A percentage is of the better value: 4 % better means that the
-/// other one is 1.04 times as long.
+/// For example `same`, `4 % better`, `2.9x better`, `34x worse`. Percentages refer to the smaller value: 4 % better means that
+/// the reference is 1.04 times the value.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (factor, word) = match *self {
@@ -46,7 +46,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// A quantity that runs are compared by.
+/// A quantity by which runs are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Metric {
     /// Mean slowdown over measured flows.
@@ -63,7 +63,7 @@ impl Metric {
     /// The three metrics that every run has, in the order of the IRN paper's figures.
     pub const OF_FLOWS: [Metric; 3] = [Metric::AverageSlowdown, Metric::AverageFct, Metric::P99Fct];
 
-    /// As a sentence says it.
+    /// The name of the metric within a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Metric::AverageSlowdown => "average slowdown",
@@ -73,7 +73,7 @@ impl Metric {
         }
     }
 
-    /// Its value in `run`; `None` for failed runs and runs that measured nothing.
+    /// Value of the metric in `run`; `None` for failed runs and for runs without measured flows.
     pub fn value(self, run: &RunSummary) -> Option<f64> {
         match self {
             Metric::AverageSlowdown => run.slowdown.map(|d| d.mean),
@@ -83,13 +83,13 @@ impl Metric {
         }
     }
 
-    /// How it changes from `reference` to `run`.
+    /// Change of the metric from `reference` to `run`.
     pub fn change(self, reference: &RunSummary, run: &RunSummary) -> Option<Change> {
         Change::of(self.value(reference)?, self.value(run)?)
     }
 }
 
-/// One sentence on `run` against `reference`; `None` where there is nothing to compare.
+/// One sentence that compares `run` with `reference`; `None` if they have no metric in common.
 pub fn sentence(reference: &RunSummary, run: &RunSummary) -> Option<String> {
     let changes: Vec<(Change, &str)> = Metric::OF_FLOWS
         .iter()

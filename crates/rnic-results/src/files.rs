@@ -1,4 +1,4 @@
-//! The files of a scenario's results. They hold nothing of the machine: same scenario and seed, same bytes.
+//! The result files of a scenario. The same scenario and seed give the same bytes on every machine.
 
 use super::flow_files;
 use super::pauses;
@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A format for the list of all flows; both hold the same columns ([`flow_files::COLUMNS`]).
+/// File format of the flow records. Both formats have the same columns ([`flow_files::COLUMNS`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowFormat {
     /// `flows.csv`.
@@ -22,8 +22,8 @@ pub enum FlowFormat {
     Parquet,
 }
 
-/// Columns of `ports.csv`, one row per run, port and priority. Rates in Gbps, times in microseconds, `utilisation` as a
-/// fraction of the run's duration (the whole port's, repeated for each of its priorities), the rest counts and bytes.
+/// Columns of `ports.csv`, one row per run, port and priority. `utilisation` is the fraction of the run for which the port was
+/// sending, repeated for each priority. Names end in their unit; columns without a unit are counts.
 pub const PORT_COLUMNS: [&str; 17] = [
     "run",
     "node",
@@ -44,8 +44,13 @@ pub const PORT_COLUMNS: [&str; 17] = [
     "returned",
 ];
 
-/// Writes `summary.json`, `ports.csv`, `report.html`, of watched runs `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv`, of a sweep `sweep.csv` and `sweep.parquet`, and the wanted lists of
-/// flows into `dir`, which it creates, and returns their paths. Each file appears whole or not at all; an older one of the same name is replaced.
+/// Writes the result files into `dir`, which it creates, and returns their paths: `summary.json`, `ports.csv` and
+/// `report.html`; `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv` for watched runs; `sweep.csv` and
+/// `sweep.parquet` for a sweep; the flow records in the formats `flows`. Each file is written completely or not at all, and
+/// replaces an older file of the same name.
+///
+/// # Errors
+/// A file cannot be written, or flow records cannot be read.
 pub fn write_all(
     dir: &Path, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary, flows: &[FlowFormat],
 ) -> io::Result<Vec<PathBuf>> {
@@ -82,19 +87,20 @@ pub fn write_all(
             flow_files::write_parquet(out, scenario, reports)
         })?);
     }
-    // What could not be read is missing in what was written.
+    // Records that could not be read are missing in the files.
     reports.iter().try_for_each(|report| report.output.flows.check())?;
     Ok(paths)
 }
 
-/// Writes to a temporary file beside `path` and renames it; removes it where writing fails.
+/// Writes to a temporary file in the folder of `path`, syncs it to the disk and renames it to `path`. Removes it if writing
+/// fails.
 pub fn write_atomically(
     path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
     write_and_rename(path, write, File::sync_all)
 }
 
-/// As [`write_atomically`]; `settle` says what is waited for before the file has its name.
+/// As [`write_atomically`], but calls `settle` instead of syncing the file to the disk.
 pub fn write_and_rename(
     path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>, settle: fn(&File) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
@@ -108,7 +114,7 @@ pub fn write_and_rename(
         fs::rename(&temporary, path)
     })();
     if let Err(error) = result {
-        // The first error is the one worth telling.
+        // An error here is less important than the first one.
         let _ = fs::remove_file(&temporary);
         return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
     }
@@ -163,12 +169,12 @@ mod tests {
             .map(|e| e.unwrap().path())
             .map(|p| (p.file_name().unwrap().to_str().unwrap().to_string(), fs::read(&p).unwrap()))
             .collect();
-        assert_eq!(found.len(), paths.len(), "no temporary file stays behind");
+        assert_eq!(found.len(), paths.len(), "no temporary file is left");
         found
     }
 
     #[test]
-    fn files_on_request_only_and_the_same_bytes_each_time() {
+    fn optional_files_are_written_on_request_and_bytes_are_repeatable() {
         let all = written(&[FlowFormat::Csv, FlowFormat::Parquet]);
         let names: Vec<&str> = all.keys().map(String::as_str).collect();
         assert_eq!(names, ["flows.csv", "flows.parquet", "ports.csv", "report.html", "summary.json"]);
@@ -177,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn timing_reaches_no_file() {
+    fn no_file_depends_on_timing() {
         let (scenario, mut reports) = fixture::two_runs();
         let before = written(&[]);
         for report in &mut reports {
@@ -190,9 +196,9 @@ mod tests {
         }
     }
 
-    /// Every file, of records in memory and of the same ones in a file.
+    /// All files, from flow records in memory and from the same records in a file.
     #[test]
-    fn files_do_not_depend_on_where_the_records_are() {
+    fn files_do_not_depend_on_the_place_of_the_records() {
         for (scenario, mut reports) in [fixture::two_runs(), fixture::showcase()] {
             let flows = [FlowFormat::Csv, FlowFormat::Parquet];
             let mut written = Vec::new();
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_cannot_be_read_are_an_error() {
+    fn unreadable_records_are_an_error() {
         let (scenario, mut reports) = fixture::two_runs();
         let summary = summarise(&scenario, &reports);
         reports[0].output.flows = reports[0].output.flows.unreadable();
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_place_is_an_error_that_names_the_file() {
+    fn an_error_of_an_unwritable_file_names_the_file() {
         let (scenario, reports) = fixture::two_runs();
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("ports.csv")).unwrap();

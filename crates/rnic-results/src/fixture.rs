@@ -1,4 +1,4 @@
-//! Small synthetic results whose statistics are computed by hand in the tests.
+//! Synthetic results for tests, small enough to compute their statistics by hand.
 
 use super::report::figure::{
     Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
@@ -15,7 +15,7 @@ pub fn flow(id: u32, bytes: u64) -> FlowRecord {
     FlowRecord::sample(id, bytes)
 }
 
-/// `RoCE + PFC`, with slowdowns 2, 4, 6 and 8, and `IRN` with half of each; one request over two flows.
+/// Two runs: `RoCE + PFC` with slowdowns 2, 4, 6 and 8, and `IRN` with half of each; one request of two flows.
 pub fn two_runs() -> (Scenario, Vec<RunRecord>) {
     let traffic = vec![source("background"), source("incast")];
     let runs = vec![run("RoCE + PFC", "roce", true, &traffic), run("IRN", "irn", false, &traffic)];
@@ -39,7 +39,7 @@ pub fn report(output: RunOutput) -> RunRecord {
     RunRecord { output, wall_s: 1.25, cpu_s: 1.5, peak_rss_bytes: 1 << 20 }
 }
 
-/// Times of `output(1)` divided by `faster`.
+/// An output whose completion times are divided by `faster`.
 fn output(faster: u64) -> RunOutput {
     let timed = |id, bytes, start, fct: u64, ideal, request, traffic| FlowRecord {
         start: Time::from_us(start),
@@ -60,7 +60,7 @@ fn output(faster: u64) -> RunOutput {
     RunOutput {
         status: RunStatus::Completed,
         offered: flows.len() as u64,
-        cut: None,
+        truncated: None,
         flows: flows.into_iter().collect(),
         ports: ports(),
         totals: totals(),
@@ -72,7 +72,7 @@ fn output(faster: u64) -> RunOutput {
     }
 }
 
-/// Busy for a half, a quarter and a quarter of the run.
+/// Three ports with a utilisation of a half, a quarter and a quarter.
 fn ports() -> Vec<PortRecord> {
     let port = |node: &str, port, peer: &str, busy_us, drops, paused_ps| PortRecord {
         node: node.into(),
@@ -109,7 +109,7 @@ fn totals() -> Totals {
         lost: 1,
         marked: 2,
         notifications: 0,
-        given_up: 0,
+        aborted: 0,
         hops: 1_200,
         delivered: 610,
         in_flight: 4,
@@ -118,7 +118,7 @@ fn totals() -> Totals {
     }
 }
 
-/// A source of Poisson traffic.
+/// A traffic source with this name.
 pub fn source(name: &str) -> Traffic {
     Traffic {
         name: name.into(),
@@ -156,10 +156,10 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
 }
 
 fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
-    TransportSpec { transport: transport.into(), pfc, ..TransportSpec::default() }
+    TransportSpec { pfc, ..TransportSpec::named(transport).expect("a built-in transport") }
 }
 
-/// Four runs of many synthetic flows, one of them failed: what a real report looks like.
+/// Four runs with many synthetic flows, one of them failed, for a realistic report.
 pub fn showcase() -> (Scenario, Vec<RunRecord>) {
     let traffic = vec![source("poisson")];
     let runs = vec![
@@ -177,7 +177,7 @@ pub fn showcase() -> (Scenario, Vec<RunRecord>) {
 
 fn showcase_output(slow: f64) -> RunOutput {
     let sizes = [64u64, 400, 1_000, 1_000, 4_000, 7_000, 30_000, 120_000, 700_000, 2_400_000];
-    // A fixed scramble instead of a random generator: a multiplicative hash of the flow's number.
+    // A multiplicative hash of the flow's id instead of a random generator.
     let noise = |i: u64| ((i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 + 1.0) / (1u64 << 24) as f64;
     let one = |i: u64| {
         let bytes = sizes[(noise(i + 7) * 10.0) as usize % 10] + (noise(i + 99) * 50.0) as u64;
@@ -225,7 +225,7 @@ fn showcase_output(slow: f64) -> RunOutput {
     output
 }
 
-/// A study with every kind of figure, for tests and to be looked at.
+/// A study with every kind of figure, for tests and for inspection.
 pub fn study() -> Study {
     let bar = |series, value: f64, half: f64| Bar {
         series,

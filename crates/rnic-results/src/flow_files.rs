@@ -1,4 +1,4 @@
-//! The list of all flows, as CSV and as Parquet.
+//! The records of all flows as files: `flows.csv` and `flows.parquet`.
 
 use super::stats;
 use super::text::{exact_us, round6};
@@ -16,10 +16,10 @@ use rnic_transport::Time;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Columns of both files, one row per flow in order of run and start. Times in microseconds; `slowdown` is
-/// `fct_us / ideal_us`; a flow that never finished has no `finish_us`, `fct_us` and `slowdown`, one outside any request
-/// no `request`; `traffic` names the source; `measured` says whether it counts in the statistics; `delivered_bytes` is what
-/// the receiver accepted by the end of the run, `goodput_bps` that over the flow's life in the run.
+/// Columns of both files, one row per flow, in order of run and start. `slowdown` is `fct_us / ideal_us`. An unfinished flow has
+/// no `finish_us`, `fct_us` and `slowdown`; a flow outside requests has no `request`. `traffic` is the name of the traffic
+/// source, `measured` says whether the flow counts in the statistics. `delivered_bytes` is the payload that the receiver had
+/// accepted by the end of the run, `goodput_bps` this payload divided by the flow's lifetime.
 pub const COLUMNS: [&str; 17] = [
     "run",
     "flow",
@@ -40,7 +40,7 @@ pub const COLUMNS: [&str; 17] = [
     "goodput_bps",
 ];
 
-/// Writes `flows.csv`: times are exact decimals, a slowdown and a goodput have six significant digits, what is missing is empty.
+/// Writes `flows.csv`. Times are exact decimals, slowdown and goodput have six significant digits, missing values are empty.
 pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(COLUMNS)?;
@@ -83,7 +83,7 @@ fn request(flow: &FlowRecord) -> Option<u32> {
     (flow.request != u32::MAX).then_some(flow.request)
 }
 
-/// Name of the source of traffic that `flow` came from.
+/// Name of the traffic source of `flow`.
 fn source<'a>(run: &'a RunSpec, flow: &FlowRecord) -> &'a str {
     run.traffic.get(usize::from(flow.traffic)).map_or("", |source| &source.name)
 }
@@ -108,13 +108,13 @@ const SCHEMA: &str = "message flows {
     OPTIONAL DOUBLE goodput_bps;
 }";
 
-/// Most rows of a row group.
+/// Maximum number of rows of a row group.
 const GROUP: usize = 1 << 20;
-/// Rows that are handed to the writer of a column at once.
+/// Number of rows that are passed to a column writer in one call.
 const BATCH: usize = 1 << 16;
 
-/// Writes `flows.parquet`, Snappy-compressed, a row group for each run, for each 1,048,576 flows of a larger one; the values equal those of
-/// `flows.csv`. It reads the flows once for each column.
+/// Writes `flows.parquet` with Snappy compression. There is one row group per run, or one for every 1,048,576 flows of a larger
+/// run. The values equal those of `flows.csv`. The flows are read once for each column.
 pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -134,7 +134,7 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
     Ok(())
 }
 
-/// The columns of a row group, of which each begins with flow `first`.
+/// The columns of a row group, which begins with flow `first`.
 struct Columns<'a, W: Write> {
     group: SerializedRowGroupWriter<'a, W>,
     flows: &'a FlowLog,
@@ -142,7 +142,7 @@ struct Columns<'a, W: Write> {
 }
 
 impl<W: Write + Send> Columns<'_, W> {
-    /// Every column of one run's flows, in the order of [`SCHEMA`]. Unsigned numbers keep their bits, as Parquet wants.
+    /// Writes every column, in the order of [`SCHEMA`]. Parquet stores unsigned numbers as signed ones with the same bits.
     fn write(&mut self, run: &RunSpec, end: Time) -> Result<(), ParquetError> {
         let run_name = ByteArray::from(run.name.as_str());
         let sources: Vec<ByteArray> = run.traffic.iter().map(|t| ByteArray::from(t.name.as_str())).collect();
@@ -179,19 +179,19 @@ impl<W: Write + Send> Columns<'_, W> {
         &mut self, value: impl Fn(&FlowRecord) -> Option<D::T>, optional: bool,
     ) -> Result<(), ParquetError> {
         let Some(mut column) = self.group.next_column()? else {
-            return Err(ParquetError::General("more columns than the schema has".to_string()));
+            return Err(ParquetError::General("the schema has too few columns".to_string()));
         };
         let mut flows = self.flows.range(self.first, self.first.saturating_add(GROUP as u32 - 1)).peekable();
-        let (mut values, mut present) = (Vec::new(), Vec::new());
+        let (mut values, mut defined) = (Vec::new(), Vec::new());
         while flows.peek().is_some() {
             values.clear();
-            present.clear();
+            defined.clear();
             for flow in flows.by_ref().take(BATCH) {
                 let value = value(&flow);
-                present.push(i16::from(value.is_some()));
+                defined.push(i16::from(value.is_some()));
                 values.extend(value);
             }
-            column.typed::<D>().write_batch(&values, optional.then_some(&present), None)?;
+            column.typed::<D>().write_batch(&values, optional.then_some(&defined), None)?;
         }
         column.close()
     }
@@ -249,7 +249,7 @@ mod tests {
         SerializedFileReader::new(file).unwrap()
     }
 
-    /// As CSV writes the same value.
+    /// The value as text, as in CSV.
     fn as_csv(field: &Field) -> String {
         match field {
             Field::Null => String::new(),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn parquet_reads_back_as_the_csv_says() {
+    fn parquet_has_the_values_of_csv() {
         let (scenario, reports) = unfinished();
         let reader = parquet_of(&scenario, &reports);
         let text = csv_text(&scenario, &reports);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((rows, reader.metadata().num_row_groups()), (10, 2));
     }
 
-    /// 1,048,600 flows are two row groups, with the same rows from memory and from a file.
+    /// 1,048,600 flows, which are in a file, make two row groups.
     #[test]
     fn parquet_of_many_flows_has_several_row_groups() {
         let (scenario, mut reports) = fixture::empty();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn parquet_of_nothing_is_still_a_file() {
+    fn parquet_without_flows_is_a_valid_file() {
         let (scenario, reports) = fixture::empty();
         let reader = parquet_of(&scenario, &reports);
         assert_eq!(reader.metadata().file_metadata().num_rows(), 0);

@@ -1,4 +1,4 @@
-//! The statistics of a run's flows: of all, by size and by source of traffic.
+//! Statistics of a run's flows: over all flows, by size and by traffic source.
 
 use super::ranks::{Ranked, ranked};
 use super::stats::{self, Distribution, Goodput};
@@ -7,17 +7,17 @@ use rnic_run::RunSpec;
 use rnic_run::{FlowRecord, RunOutput};
 use rnic_transport::Bytes;
 
-/// What can be counted in a run that failed, too.
+/// Counts of flows, which failed runs have too.
 pub(super) struct Counts {
     /// Flows that finished.
     pub(super) completed: u64,
     /// Flows that started and did not finish.
     pub(super) unfinished: u64,
-    /// Timeouts that fired.
+    /// Expired retransmission timers.
     pub(super) timeouts: u64,
-    /// Measured flows that finished, of each group.
+    /// Measured flows that finished, by group.
     measured: Vec<u64>,
-    /// Unfinished flows of each source.
+    /// Unfinished flows, by traffic source.
     unfinished_of: Vec<u64>,
 }
 
@@ -29,20 +29,20 @@ pub(super) struct FlowStatistics {
     pub(super) traffic: Vec<TrafficClass>,
 }
 
-/// Numbers the groups: all flows, then the classes of sizes, then the sources of traffic, where there are several.
+/// The groups of flows, by index: all flows, then the size classes, then the traffic sources if there are several.
 pub(super) struct Groups<'s> {
     spec: &'s RunSpec,
-    /// Names and largest sizes.
+    /// Name and maximum size of each size class.
     sizes: Vec<(String, Option<u64>)>,
 }
 
-/// Of all flows.
+/// Index of the group of all flows.
 const WHOLE: usize = 0;
-/// The values of a group's flows, each a series: the completion time in microseconds, the slowdown, the goodput in bit/s.
+/// Percentiles of the three series of each group: completion time in microseconds, slowdown, goodput in bit/s.
 const VALUES: [&[u32]; 3] = [&Distribution::PER_MILLE, &Distribution::PER_MILLE, &Goodput::PER_MILLE];
 
 impl<'s> Groups<'s> {
-    /// Single packets (up to the MTU), then decades up to 10 MB, then the rest.
+    /// The groups of a run. Size classes: single packets (up to the MTU), decades up to 10 MB, larger flows.
     pub(super) fn new(spec: &'s RunSpec) -> Groups<'s> {
         let mut sizes = vec![("<= 1 packet".to_string(), Some(spec.fabric.mtu.0))];
         sizes.extend([10_000, 100_000, 1_000_000, 10_000_000].map(|n| (format!("<= {}", Bytes(n)), Some(n))));
@@ -59,7 +59,7 @@ impl<'s> Groups<'s> {
     }
 
     fn of_size(&self, flow: &FlowRecord) -> usize {
-        1 + self.sizes.iter().take_while(|(_, most)| most.is_some_and(|most| flow.bytes > most)).count()
+        1 + self.sizes.iter().take_while(|(_, max)| max.is_some_and(|max| flow.bytes > max)).count()
     }
 
     fn of_source(&self, flow: &FlowRecord) -> Option<usize> {
@@ -67,7 +67,7 @@ impl<'s> Groups<'s> {
         (source < self.sources()).then_some(1 + self.sizes.len() + source)
     }
 
-    /// The groups that a flow is in.
+    /// Indices of the groups to which a flow belongs.
     fn of(&self, flow: &FlowRecord) -> impl Iterator<Item = usize> {
         [WHOLE, self.of_size(flow)].into_iter().chain(self.of_source(flow))
     }
@@ -98,7 +98,7 @@ impl<'s> Groups<'s> {
         counts
     }
 
-    /// With statistics only where the run is `ok`; `counts` are those of the same output.
+    /// The statistics of a run; a run that is not `ok` has counts only. `counts` must come from the same output.
     pub(super) fn statistics(&self, output: &RunOutput, counts: &Counts, ok: bool) -> FlowStatistics {
         let series = if ok { self.series(output) } else { vec![None; self.len() * VALUES.len()] };
         let of = |group: usize, value: usize| series[group * VALUES.len() + value].as_ref();
@@ -143,7 +143,7 @@ impl<'s> Groups<'s> {
         })
     }
 
-    /// Empty classes left out.
+    /// The size classes that are not empty.
     fn size_classes(&self, group: impl Fn(usize) -> Group) -> Vec<SizeClass> {
         let mut min_bytes = 0;
         let mut classes = Vec::new();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn single_packets_end_where_a_large_mtu_ends() {
+    fn the_first_size_class_ends_at_the_mtu() {
         let classes = sizes(12_000, [9_000, 12_000, 12_001]);
         let shape: Vec<_> =
             classes.iter().map(|c| (c.name.as_str(), c.min_bytes, c.max_bytes, c.group.flows)).collect();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_class_is_open() {
+    fn the_last_size_class_has_no_maximum() {
         let classes = sizes(1_000, [u64::MAX, 10_000_001, 10_000_000]);
         assert_eq!(classes.len(), 2);
         assert_eq!((classes[0].min_bytes, classes[0].group.flows), (1_000_001, 1));

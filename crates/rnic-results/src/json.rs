@@ -1,6 +1,6 @@
-//! The summary as JSON: the contract that scripts and acceptance checks rely on.
+//! The summary as JSON: `summary.json` and `--format json`, a stable interface for scripts.
 //!
-//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact; so are simulated times, to 53 bits of
+//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact. Simulated times are exact up to 53 bits of
 //! picoseconds (2.5 hours).
 
 use super::stats::{Distribution, Goodput};
@@ -10,8 +10,23 @@ use rnic_transport::Time;
 use serde_json::{Map, Value, json};
 
 impl ScenarioSummary {
-    /// The summary as one JSON document, keys in the documented order. `with_timing` adds what the simulation cost,
-    /// which differs from machine to machine; without it the document depends on the scenario and the seed alone.
+    /// The summary as one JSON document, with keys in the documented order. `with_timing` adds the resources that the
+    /// simulation used, which differ from machine to machine; without it, the document depends on the scenario and the seed
+    /// alone.
+    ///
+    /// ```
+    /// use rnic_results::ScenarioSummary;
+    ///
+    /// let summary = ScenarioSummary {
+    ///     title: "An example".into(),
+    ///     name: "example".into(),
+    ///     seed: 1,
+    ///     version: "0.1.0",
+    ///     runs: Vec::new(),
+    /// };
+    /// let text = r#"{"scenario":"example","seed":1,"version":"0.1.0","runs":[]}"#;
+    /// assert_eq!(summary.to_json(false).to_string(), text);
+    /// ```
     pub fn to_json(&self, with_timing: bool) -> Value {
         json!({
             "scenario": self.name,
@@ -44,13 +59,16 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
         put("failure", json!(failure));
     }
     let flows = run.flows;
-    if let Some(cut) = run.cut {
+    if let Some(truncation) = run.truncated {
         let unfinished = flows.offered - flows.completed;
-        put("cut", json!({"at_us": cut.at.as_us(), "unfinished": unfinished, "not_started": cut.not_started}));
+        put(
+            "truncated",
+            json!({"at_us": truncation.at.as_us(), "unfinished": unfinished, "not_started": truncation.not_started}),
+        );
     }
-    let (completed, given_up) = (flows.completed, run.totals.given_up);
+    let (completed, aborted) = (flows.completed, run.totals.aborted);
     let counts =
-        json!({"offered": flows.offered, "completed": completed, "measured": flows.measured, "given_up": given_up});
+        json!({"offered": flows.offered, "completed": completed, "measured": flows.measured, "aborted": aborted});
     put("flows", counts);
     put("slowdown", distribution(run.slowdown));
     put("fct_us", distribution(run.fct_us));
@@ -84,7 +102,7 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     object.into()
 }
 
-/// A swept value: a number where it is one.
+/// A swept value: as a number if it is one, else as text.
 fn number_or_text(text: &str) -> Value {
     let plain = text.replace('_', "");
     match (plain.parse::<u64>(), plain.parse::<f64>()) {
@@ -106,7 +124,7 @@ fn distribution(of: Option<Distribution>) -> Value {
     }))
 }
 
-/// What a queue is called, the statistics of its bytes, and the largest.
+/// Name of a queue, statistics of its length in bytes, and its maximum.
 fn queue(queue: &QueueSummary) -> Value {
     let mut object = distribution(Some(queue.bytes));
     object["max"] = json!(queue.bytes.max);
@@ -183,7 +201,7 @@ fn utilisation(of: Option<Utilisation>) -> Value {
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use rnic_run::{Cut, RunStatus};
+    use rnic_run::{RunStatus, Truncation};
 
     #[test]
     fn the_contract_by_hand() {
@@ -192,7 +210,7 @@ mod tests {
         assert_eq!((&json["scenario"], &json["seed"]), (&json!("tiny"), &json!(7)));
         assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
         let expected: Value = serde_json::from_str(EXPECTED_FIRST_RUN).unwrap();
-        // Compared as text: the order of keys is part of the contract's readability.
+        // Compared as text, because the order of keys is part of the interface.
         assert_eq!(
             serde_json::to_string_pretty(&json["runs"][0]).unwrap(),
             serde_json::to_string_pretty(&expected).unwrap()
@@ -201,7 +219,7 @@ mod tests {
 
     const EXPECTED_FIRST_RUN: &str = r#"{
         "name": "RoCE + PFC", "transport": "roce", "cc": "none", "pfc": true, "status": "completed",
-        "flows": {"offered": 5, "completed": 5, "measured": 4, "given_up": 0},
+        "flows": {"offered": 5, "completed": 5, "measured": 4, "aborted": 0},
         "slowdown": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 8.0, "p999": 8.0},
         "fct_us": {"mean": 187.5, "p50": 40.0, "p95": 400.0, "p99": 400.0, "p999": 400.0},
         "sizes": [
@@ -234,7 +252,7 @@ mod tests {
         "goodput_bps": {"flows": 4, "mean": 2783330000.0, "min": 8e8, "p10": 8e8, "p50": 1e9, "max": 5333330000.0},
         "sim_time_us": 600.000001,
         "parameters": {"rate": "40 Gbps", "buffer": "240 KB"},
-        "warnings": ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the slowest flow"],
+        "warnings": ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the maximum"],
         "wall_s": 1.25, "cpu_s": 1.5, "peak_rss_bytes": 1048576
     }"#;
 
@@ -255,7 +273,7 @@ mod tests {
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][1];
         assert_eq!((&run["status"], &run["failure"]), (&json!("failed"), &json!("flow 3 is stuck")));
-        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "aborted": 0}));
         for key in ["slowdown", "fct_us", "rct_us", "requests", "drop_rate"] {
             assert_eq!(run.get(key), Some(&Value::Null), "{key}");
         }
@@ -267,33 +285,33 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_run_has_statistics_and_tells_what_is_missing() {
+    fn a_truncated_run_has_statistics_and_counts_unfinished_flows() {
         let (scenario, mut reports) = fixture::two_runs();
         let output = &mut reports[0].output;
-        output.cut = Some(Cut { at: output.end, not_started: Some(7) });
+        output.truncated = Some(Truncation { at: output.end, not_started: Some(7) });
         // Started at 110 us, the run ended at 600.000001 us.
         output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 49_000));
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][0];
         assert_eq!(run["status"], "completed");
-        assert_eq!(run["cut"], json!({"at_us": 600.000001, "unfinished": 1, "not_started": 7}));
-        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "given_up": 0}));
+        assert_eq!(run["truncated"], json!({"at_us": 600.000001, "unfinished": 1, "not_started": 7}));
+        assert_eq!(run["flows"], json!({"offered": 5, "completed": 4, "measured": 3, "aborted": 0}));
         assert_eq!(run["goodput_bps"]["flows"], 4);
         let incast = &run["traffic"][1];
         assert_eq!((&incast["flows"], &incast["unfinished"]), (&json!(1), &json!(1)));
         assert_eq!((&incast["goodput_bps"]["min"], &incast["goodput_bps"]["flows"]), (&json!(8e8), &json!(2)));
         assert_eq!(run["rct_us"], Value::Null, "the only request is unfinished");
-        assert!(json["runs"][1].get("cut").is_none());
+        assert!(json["runs"][1].get("truncated").is_none());
     }
 
     #[test]
-    fn nothing_measured_is_null_everywhere() {
+    fn statistics_without_measured_flows_are_null() {
         let (scenario, reports) = fixture::empty();
         let text = summarise(&scenario, &reports).to_json(true).to_string();
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         let json: Value = serde_json::from_str(&text).unwrap();
         let run = &json["runs"][0];
-        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0, "given_up": 0}));
+        assert_eq!(run["flows"], json!({"offered": 0, "completed": 0, "measured": 0, "aborted": 0}));
         assert_eq!(run["sizes"], json!([]));
         assert!(run["slowdown"].is_null() && run["drop_rate"].is_null() && run["requests"].is_null());
     }

@@ -1,8 +1,23 @@
-//! What a run yields: raw records, summaries, files, the report.
+//! Results of runs: statistics, result files, the table on the terminal, the HTML report.
 //!
-//! The records of a run ([`rnic_run::RunRecord`]) go through [`summary::summarise`] into one [`ScenarioSummary`]; the terminal table
-//! ([`table::render`]), the files ([`files::write_all`]) and the HTML report ([`report::render`]) all show that
-//! summary, so no number is computed twice. Same seed, same bytes: nothing here looks at a clock or at the machine.
+//! [`summarise`] turns the records of a scenario's runs ([`rnic_run::RunRecord`]) into one [`ScenarioSummary`]. The table
+//! ([`table::render`]), the files ([`write_all`]) and the HTML report ([`report::render`]) all show this summary, so no
+//! statistic is computed twice. No file depends on a clock or on the machine: the same scenario and seed give the same bytes.
+//!
+//! ```
+//! # let scenario = rnic_run::Scenario { title: "Empty".into(), name: "empty".into(), seed: 1, runs: Vec::new() };
+//! # let records: Vec<rnic_run::RunRecord> = Vec::new();
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path();
+//! // `scenario` and `records` are the argument and the result of `rnic_campaign::run_scenario`.
+//! use rnic_results::{FlowFormat, summarise, table, write_all};
+//!
+//! let summary = summarise(&scenario, &records);
+//! println!("{}", table::render(&summary, 100));
+//! let paths = write_all(folder, &scenario, &records, &summary, &[FlowFormat::Parquet])?;
+//! assert!(paths.contains(&folder.join("summary.json")) && paths.contains(&folder.join("flows.parquet")));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod compare;
 pub mod files;

@@ -1,4 +1,4 @@
-//! Who was paused and why: what the summary says of it, `pauses.csv` and `victims.csv`.
+//! PFC pauses and their causes: their summary, `pauses.csv` and `victims.csv`.
 
 use super::text::{duration, exact_us, round6, three_digits};
 use rnic_run::RunRecord;
@@ -8,99 +8,99 @@ use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Columns of `pauses.csv`, one row per run and pause; `to_us` is empty for a pause that the end of the run cut off, `root` and
-/// `root_kind` for one that no sample saw.
+/// Columns of `pauses.csv`, one row per run and pause. `to_us` is empty if the pause lasted until the end of the run; `root` and
+/// `root_kind` are empty if there was no sample during the pause.
 const PAUSE_COLUMNS: [&str; 9] = ["run", "node", "port", "peer", "priority", "from_us", "to_us", "root_kind", "root"];
 /// Columns of `victims.csv`, one row per run and victim.
 const VICTIM_COLUMNS: [&str; 9] =
     ["run", "flow", "src", "dst", "victim_us", "root_kind", "root", "finished", "goodput_bps"];
-/// Victims in the summary.
+/// Maximum number of victims in the summary.
 const VICTIMS: usize = 10;
-/// Ports of the tree in the summary.
+/// Maximum number of ports of the pause tree in the summary.
 const TREE: usize = 100;
-/// Roots that sentences name.
+/// Maximum number of roots that have a sentence.
 const NAMED: usize = 3;
 
-/// The pauses of a run, with names in place of numbers.
+/// The pauses of a run, with names of ports and hosts instead of indices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PauseSummary {
-    /// From one sample to the next.
+    /// Time between two samples.
     pub interval: Time,
     /// Number of samples.
     pub samples: u64,
-    /// Most transmitters paused at one sample, each priority counted.
-    pub most_paused: u32,
-    /// What they waited for in the end, longest first.
+    /// Maximum number of transmitters paused at one sample, each priority counted separately.
+    pub max_paused: u32,
+    /// Causes of pauses, longest first.
     pub roots: Vec<RootSummary>,
-    /// A cycle of pauses.
+    /// A cyclic buffer dependency, if there was one.
     pub cycle: Option<CycleSummary>,
-    /// Flows that were held up by a root that is not on their path.
+    /// Number of flows that a root delayed although the root is not on their path.
     pub victims: u64,
-    /// Those that suffered longest.
+    /// The victims with the longest delay.
     pub longest: Vec<VictimSummary>,
-    /// The sample with most paused transmitters.
+    /// The first sample with the maximum number of paused transmitters.
     pub worst: Option<TreeSummary>,
 }
 
-/// Where pauses came from.
+/// A cause of pauses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RootSummary {
-    /// What it is.
+    /// Kind of cause.
     pub kind: RootKind,
-    /// In words.
+    /// Description for people.
     pub name: String,
-    /// The congested output, the NIC's port, the lowest port on the cycle.
+    /// The congested output, the NIC's port, or the first port of the cycle.
     pub port: String,
     /// The priority.
     pub priority: u8,
-    /// The first sample at which it held a port.
+    /// First sample at which this root kept a port paused.
     pub first: Time,
-    /// For how long it held ports: samples times interval.
+    /// Number of samples at which this root kept a port paused, times the interval.
     pub held: Time,
-    /// Most ports that it held at one sample.
-    pub most_ports: u32,
+    /// Maximum number of ports that this root kept paused at one sample.
+    pub max_ports: u32,
 }
 
-/// Ports that waited for each other in a circle.
+/// A cyclic buffer dependency: ports that wait for each other in a cycle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CycleSummary {
-    /// The first sample with it.
+    /// First sample with the cycle.
     pub first: Time,
-    /// The ports along it.
+    /// The ports along the cycle.
     pub ports: Vec<String>,
-    /// Whether the run ended with one.
+    /// Whether the run ended with a cycle.
     pub at_end: bool,
-    /// Whether the run's `duration` cut it.
-    pub cut: bool,
+    /// Whether the run was truncated by its `duration`.
+    pub truncated: bool,
 }
 
-/// A flow that was held up without having a part in it.
+/// A flow that was delayed by a pause root that is not on its path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VictimSummary {
-    /// Its number.
+    /// Id of the flow.
     pub flow: u32,
     /// Name of the sending host.
     pub src: String,
     /// Name of the receiving host.
     pub dst: String,
-    /// For how long: samples times interval.
+    /// Number of samples at which the flow was a victim, times the interval.
     pub time: Time,
-    /// What held it up, in words.
+    /// Description of the root that delayed the flow.
     pub root: String,
-    /// Whether it finished.
+    /// Whether the flow finished.
     pub finished: bool,
-    /// In bit/s, until it finished or the run ended.
+    /// Goodput until the flow finished or the run ended, in bit/s.
     pub goodput: f64,
 }
 
-/// The pause tree at an instant.
+/// The pause tree at one sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeSummary {
-    /// The instant.
+    /// Simulated time of the sample.
     pub at: Time,
-    /// Transmitters that were paused.
+    /// Number of paused transmitters.
     pub paused: u32,
-    /// The first of them, and what lies between them and their roots.
+    /// The first paused ports, and the ports between them and their roots.
     pub ports: Vec<TreePortSummary>,
 }
 
@@ -111,31 +111,31 @@ pub struct TreePortSummary {
     pub port: String,
     /// The priority.
     pub priority: u8,
-    /// Whether it was paused at that instant; else it sent what a pause had left behind.
+    /// Whether the transmitter was paused at this sample; `false` if it was sending packets that a pause had left behind.
     pub paused: bool,
-    /// When it was paused.
+    /// Start of the pause.
     pub since: Time,
-    /// Bytes that its peer held for it.
+    /// Bytes from this port that its peer had buffered.
     pub held: u64,
-    /// The port that it waited for.
+    /// The port for which this port waited; `None` if an XON frame was on its way.
     pub waits_for: Option<String>,
-    /// Distance from the root.
+    /// Distance from the root in hops.
     pub depth: u32,
-    /// Its root, in words.
+    /// Description of the root.
     pub root: Option<String>,
 }
 
-/// A port as people name it: `edge0:3->agg1`.
+/// A port as text: node, index of the port, node at the other end: `edge0:3->agg1`.
 pub(super) fn port_name(ports: &[PortRecord], port: u32) -> String {
     ports.get(port as usize).map_or(String::new(), |port| format!("{}:{}->{}", port.node, port.port, port.peer))
 }
 
-/// A host's name: hosts come first, and have one port each.
+/// Name of a host. Hosts are the first nodes and have one port each, so the index of its port is the host's id.
 pub(super) fn host_name(ports: &[PortRecord], host: u32) -> String {
     ports.get(host as usize).map_or(String::new(), |port| port.node.clone())
 }
 
-/// A root in words.
+/// Description of a root for people.
 pub(super) fn root_name(ports: &[PortRecord], root: &PauseRoot) -> String {
     let priority = match ports.first().map_or(1, |port| port.priorities.len()) {
         1 => String::new(),
@@ -151,7 +151,7 @@ pub(super) fn root_name(ports: &[PortRecord], root: &PauseRoot) -> String {
     }
 }
 
-/// What a run's records say.
+/// The summary of a run's pauses; `None` if the run did not watch them.
 pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
     let (records, ports) = (output.pauses.as_ref()?, &output.ports);
     let name = |port: &u32| port_name(ports, *port);
@@ -166,7 +166,7 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
             priority: root.priority,
             first: root.first,
             held: records.interval * root.samples,
-            most_ports: root.most_ports,
+            max_ports: root.max_ports,
         })
         .collect();
     roots.sort_by_key(|root| std::cmp::Reverse(root.held));
@@ -192,13 +192,13 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
     Some(PauseSummary {
         interval: records.interval,
         samples: records.samples,
-        most_paused: records.most_paused,
+        max_paused: records.max_paused,
         roots,
         cycle: records.cycle.as_ref().map(|cycle| CycleSummary {
             first: cycle.first,
             ports: cycle.ports.iter().map(name).collect(),
             at_end: cycle.at_end,
-            cut: cycle.cut,
+            truncated: cycle.truncated,
         }),
         victims: records.victim_count,
         longest: records.victims.iter().take(VICTIMS).map(victim).collect(),
@@ -211,25 +211,25 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
 }
 
 impl PauseSummary {
-    /// What happened, one sentence each without a full stop.
+    /// The pauses in sentences, each without a full stop.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         if let Some(cycle) = &self.cycle {
             let (at, ports) = (duration(cycle.first.as_us()), cycle.ports.join(", "));
-            sentences.push(match (cycle.at_end, cycle.cut) {
+            sentences.push(match (cycle.at_end, cycle.truncated) {
                 (true, false) => format!("deadlock from {at} on: {ports} wait for each other"),
                 (true, true) => {
-                    format!("a cycle of pauses at the end of the run, from {at} on: {ports} wait for each other")
+                    format!("a cycle of pauses from {at} until the end of the run: {ports} wait for each other")
                 }
-                (false, _) => format!("a cycle of pauses at {at} that dissolved: {ports} waited for each other"),
+                (false, _) => format!("a cycle of pauses at {at}, which dissolved: {ports} waited for each other"),
             });
         }
         for root in self.roots.iter().take(NAMED) {
             sentences.push(format!(
-                "{} paused others for {}, up to {} at once, first seen at {}",
+                "{} kept other ports paused for {}, up to {} ports at a time, first at {}",
                 root.name,
                 duration(root.held.as_us()),
-                root.most_ports,
+                root.max_ports,
                 duration(root.first.as_us())
             ));
         }
@@ -240,9 +240,9 @@ impl PauseSummary {
         }
         if let Some(worst) = self.longest.first() {
             let flows = if self.victims == 1 { "1 victim".to_string() } else { format!("{} victims", self.victims) };
-            let end = if worst.finished { "" } else { " without an end" };
+            let end = if worst.finished { "" } else { " and did not finish" };
             sentences.push(format!(
-                "{flows}; flow {} from {} to {} was held up for {} by {}, and came to {} Gbps{end}",
+                "{flows}; flow {} from {} to {} was delayed for {} by {}, had a goodput of {} Gbps{end}",
                 worst.flow,
                 worst.src,
                 worst.dst,
@@ -254,19 +254,19 @@ impl PauseSummary {
         sentences
     }
 
-    /// As `summary.json` has it.
+    /// The field `pauses` of `summary.json`.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "interval_us": self.interval.as_us(),
             "samples": self.samples,
-            "most_paused": self.most_paused,
+            "max_paused": self.max_paused,
             "roots": self.roots.iter().map(|root| json!({
                 "kind": root.kind.name(),
                 "port": root.port,
                 "priority": root.priority,
                 "first_us": root.first.as_us(),
                 "held_us": root.held.as_us(),
-                "most_ports": root.most_ports,
+                "max_ports": root.max_ports,
             })).collect::<Vec<_>>(),
             "cycle": self.cycle.as_ref().map(|cycle| json!({
                 "first_us": cycle.first.as_us(),
@@ -301,7 +301,7 @@ impl PauseSummary {
     }
 }
 
-/// Whether any run has recorded pauses.
+/// Whether any run watched pauses.
 pub(super) fn any(reports: &[RunRecord]) -> bool {
     reports.iter().any(|report| report.output.pauses.is_some())
 }

@@ -1,30 +1,31 @@
-//! Means and percentiles of many series of values at once, exact, of flows in memory or in a file.
+//! Exact means and percentiles of several series of values, from flow records in memory or in a file.
 //!
-//! The values of flows in memory are collected and sorted. Those of flows in a file are not held: the file is read several times. The first pass
-//! counts the values of each series and finds the smallest and the largest. Each later pass narrows the spans in which the wanted ranks lie,
-//! by counting the values in equal parts of them, until so few are left that they are collected (Munro and Paterson, "Selection and sorting with
-//! limited storage", 1980). Both ways give the same bits.
+//! Values of records in memory are collected and sorted. For records in a file, the file is read in several passes, so the
+//! values need not fit in memory. The first pass counts the values of each series and finds their minimum and maximum. Each
+//! later pass narrows the ranges in which the wanted ranks lie, by counting the values in equal parts of each range, until few
+//! enough values are left to collect them (Munro and Paterson, "Selection and sorting with limited storage", 1980). Both ways
+//! give the same bits.
 
 use super::stats::{mean, nearest_rank, rank};
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;
 
-/// Parts of a span, and the most values of one that are collected.
+/// Number of parts of a range, and maximum number of values in a range to collect them.
 const PARTS: usize = 4_096;
 
-/// What was asked of the values of one series; there was one at least.
+/// Mean and percentiles of a series with at least one value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ranked {
-    /// How many values.
+    /// Number of values.
     pub count: usize,
-    /// Arithmetic mean, added in the order of the flows.
+    /// Arithmetic mean, summed in the order of the flows.
     pub mean: f64,
-    /// The wanted percentiles by nearest rank ([`nearest_rank`]).
+    /// The wanted percentiles by nearest rank ([`nearest_rank`]), in the order in which they were given.
     pub at: Vec<f64>,
 }
 
 impl Ranked {
-    /// Of `values`, with these percentiles in thousandths; `None` where there are none. The mean adds in the given order.
+    /// Mean and percentiles (in thousandths) of `values`; `None` if there are none. The mean is summed in the given order.
     pub fn of(mut values: Vec<f64>, per_mille: &[u32]) -> Option<Ranked> {
         let mean = mean(&values)?;
         values.sort_unstable_by(f64::total_cmp);
@@ -33,10 +34,21 @@ impl Ranked {
     }
 }
 
-/// The values that `visit` hands on of each flow, as (number of the series, value): an answer per series, of which `wanted` has the percentiles
-/// in thousandths. `None` for a series without values, and for all where the flows cannot be read ([`FlowLog::error`]).
+/// Means and percentiles of several series. For each flow, `visit` calls its second argument with (index of a series, value)
+/// for each value; `wanted` has the percentiles of each series in thousandths. The result is `None` for a series without
+/// values, and for all series if the flows cannot be read ([`FlowLog::error`]).
 ///
-/// `visit` sees the flows in order, several times where they are in a file, and must do the same each time.
+/// `visit` sees the flows in order, several times if they are in a file, and must yield the same values each time.
+///
+/// ```
+/// use rnic_results::ranks::ranked;
+/// use rnic_run::FlowLog;
+///
+/// // Median and 99th percentile of the flow sizes.
+/// let flows = FlowLog::new();
+/// let sizes = ranked(&flows, &[&[500, 990]], |flow, add| add(0, flow.bytes as f64));
+/// assert_eq!(sizes, [None]);
+/// ```
 pub fn ranked<V>(flows: &FlowLog, wanted: &[&[u32]], visit: V) -> Vec<Option<Ranked>>
 where
     V: Fn(&FlowRecord, &mut dyn FnMut(usize, f64)),
@@ -76,19 +88,19 @@ where
     extents.iter().zip(searches).map(|(extent, search)| extent.with(search)).collect()
 }
 
-/// What one pass tells of a series.
+/// Result of the first pass over a series.
 #[derive(Clone, Debug)]
 struct Extent {
     count: u64,
     sum: f64,
-    /// Images of the smallest and the largest value.
-    least: u64,
-    most: u64,
+    /// Images of the minimum and the maximum.
+    min: u64,
+    max: u64,
 }
 
 impl Default for Extent {
     fn default() -> Extent {
-        Extent { count: 0, sum: -0.0, least: u64::MAX, most: 0 } // the zero that `Iterator::sum` begins with
+        Extent { count: 0, sum: -0.0, min: u64::MAX, max: 0 } // `Iterator::sum` starts with -0.0 too
     }
 }
 
@@ -97,14 +109,14 @@ impl Extent {
         let image = image(value);
         self.count += 1;
         self.sum += value;
-        (self.least, self.most) = (self.least.min(image), self.most.max(image));
+        (self.min, self.max) = (self.min.min(image), self.max.max(image));
     }
 
     fn search(&self, per_mille: &[u32]) -> Search {
         let found = per_mille.iter().map(|per_mille| (rank(self.count, *per_mille), None)).collect();
         let mut search = Search { found, spans: Vec::new() };
         if self.count > 0 {
-            search.look_in(self.least, self.most, 0, self.count);
+            search.descend(self.min, self.max, 0, self.count);
         }
         search
     }
@@ -115,28 +127,28 @@ impl Extent {
     }
 }
 
-/// For the values of some ranks in one series.
+/// Search for the values of some ranks in one series.
 struct Search {
-    /// Wanted ranks, counted from 0, and what was found.
+    /// (wanted rank, counted from 0; image of its value, once found).
     found: Vec<(u64, Option<u64>)>,
-    /// Where the others are: ascending, apart from each other.
+    /// Disjoint ascending ranges in which the other wanted ranks lie.
     spans: Vec<Span>,
 }
 
-/// Images from `from` to `to`, both included.
+/// The range of images `from..=to`.
 struct Span {
     from: u64,
     to: u64,
-    /// Values of the series that are below it.
+    /// Number of values of the series below the range.
     below: u64,
     seen: Seen,
 }
 
-/// What a pass notes of a span.
+/// Values of a range that a pass has seen.
 enum Seen {
-    /// Values in each part: images that are equal when shifted by so many bits, less the first.
+    /// Number of values in each part. The index of the part is (image - `from`) >> `shift`.
     Parts { shift: u32, counts: Vec<u64> },
-    /// All images.
+    /// The images of all values.
     All(Vec<u64>),
 }
 
@@ -151,7 +163,7 @@ impl Search {
         }
     }
 
-    /// After a pass.
+    /// Evaluates a pass: finds values, or narrows the ranges.
     fn narrow(&mut self) {
         for Span { from, to, below, seen } in std::mem::take(&mut self.spans) {
             match seen {
@@ -165,7 +177,7 @@ impl Search {
                     let mut below = below;
                     for (part, count) in (0..).zip(counts).filter(|(_, count)| *count > 0) {
                         let start = from + (part << shift);
-                        self.look_in(start, to.min(start.saturating_add((1 << shift) - 1)), below, count);
+                        self.descend(start, to.min(start.saturating_add((1 << shift) - 1)), below, count);
                         below += count;
                     }
                 }
@@ -173,8 +185,8 @@ impl Search {
         }
     }
 
-    /// Goes on between these images, where there are `count` values, if a wanted rank is there.
-    fn look_in(&mut self, from: u64, to: u64, below: u64, count: u64) {
+    /// Continues the search in `from..=to`, which contains `count` values, if a wanted rank lies there.
+    fn descend(&mut self, from: u64, to: u64, below: u64, count: u64) {
         let here = |rank: u64| (below..below + count).contains(&rank);
         if from == to {
             self.found.iter_mut().filter(|(rank, _)| here(*rank)).for_each(|(_, found)| *found = Some(from));
@@ -190,7 +202,7 @@ impl Search {
     }
 }
 
-/// The value's place in [`f64::total_cmp`]'s order.
+/// An integer with the same order as the value in [`f64::total_cmp`].
 fn image(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -209,7 +221,7 @@ mod tests {
 
     const WANTED: [&[u32]; 3] = [&[0, 1, 500, 999, 1_000, 2_000], &[], &[990]];
 
-    /// One way and the other, over flows whose sizes are the bits of the values; a second series has every third of them.
+    /// Results from memory and from a file. The sizes of the flows are the bits of the values; series 2 has every third value.
     fn both_ways(values: &[f64]) -> [Vec<Option<Ranked>>; 2] {
         let log: FlowLog = (0..).zip(values).map(|(id, value)| flow(id, value.to_bits())).collect();
         let visit = |flow: &FlowRecord, add: &mut dyn FnMut(usize, f64)| {
@@ -236,14 +248,14 @@ mod tests {
         for way in both_ways(&values) {
             let at = vec![1.0, 1.0, 500.0, 999.0, 1_000.0, 1_000.0];
             assert_eq!(way[0], Some(Ranked { count: 1_000, mean: 500.5, at }));
-            // 1000, 997, ... 1: the value of rank 331 of 334.
+            // The values are 1000, 997, ... 1: the wanted one has rank 331 of 334.
             assert_eq!(way[2], Some(Ranked { count: 334, mean: 500.5, at: vec![991.0] }));
             assert_eq!(way[1], None);
         }
         assert_eq!(both_ways(&[]), [vec![None; 3], vec![None; 3]]);
     }
 
-    /// More values than are collected, most of them equal, or next to each other, or far apart.
+    /// More values than one range collects, most of them equal, or next to each other, or far apart.
     #[test]
     fn many_equal_values_and_wide_gaps() {
         let scattered = |i: u64| f64::from_bits(i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 2);
@@ -268,7 +280,7 @@ mod tests {
         fn both_ways_give_the_same_bits(
             few in prop::collection::vec(prop::num::f64::NORMAL | prop::num::f64::ZERO, 1..40), count in 0_usize..30_000, seed: u64,
         ) {
-            // Each value is one of few, or one of many between 1 and 2.
+            // Each value is one of `few`, or one of many between 1 and 2.
             let draw = |i: usize| {
                 let dice = (i as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 if dice >> 63 == 0 { few[(dice >> 8) as usize % few.len()] } else { 1.0 + (dice >> 20) as f64 / (1_u64 << 44) as f64 }
@@ -286,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_cannot_be_read_have_no_percentiles() {
+    fn unreadable_flows_have_no_percentiles() {
         let log: FlowLog = (0..5).map(|id| flow(id, 1)).collect();
         let ranked = ranked(&log.unreadable(), &[&[500]], |_, add| add(0, 1.0));
         assert_eq!(ranked, [None]);

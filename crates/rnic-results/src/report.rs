@@ -1,10 +1,10 @@
-//! The reports: one HTML file each that works offline, on paper, on a phone and, but for its figures, without JavaScript.
+//! HTML reports. Each report is one file that works offline, in print and on a phone; its tables need no JavaScript.
 //!
-//! [`render`] makes the report of one scenario's runs, [`render_study`] that of several experiments. Both put tables into
-//! static HTML and figures ([`figure`]) into JSON that one script draws. The JSON of a scenario's report holds
-//! `summary.json` too. No network, no fonts, nothing of the machine: same bytes each time.
+//! [`render`] makes the report of one scenario's runs, [`render_study`] the report of several experiments. Both write tables as
+//! static HTML, and figures ([`figure`]) as JSON that one script draws. The JSON of a scenario's report also contains
+//! `summary.json`. Reports do not depend on the machine: the same input gives the same bytes.
 //!
-//! [`svg`] draws the same figures of curves as a picture, for who wants no page.
+//! [`svg`] draws line figures as an SVG picture instead.
 
 mod board;
 mod counts;
@@ -31,12 +31,12 @@ use rnic_run::RunRecord;
 use rnic_run::Scenario;
 use serde_json::{Value, json};
 
-/// The whole file. `summary` is that of `scenario` and `reports`.
+/// The report of a scenario's runs as one HTML file. `summary` must be the summary of `scenario` and `reports`.
 pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> String {
     render_with(scenario, summary, reports, &[])
 }
 
-/// The same with a table of verdicts on top.
+/// As [`render`], with a table of verdicts at the top.
 pub fn render_with(
     scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord], verdicts: &[Verdict],
 ) -> String {
@@ -84,18 +84,18 @@ mod tests {
         render(scenario, &summarise(scenario, reports), reports)
     }
 
-    /// Port 0 paused for itself, from 10 to 30 us and at the end.
+    /// Port 0 is paused from 10 to 30 us and at the end of the run, with itself as root.
     fn paused() -> PauseRecords {
         let us = Time::from_us;
         let root =
-            PauseRoot { kind: RootKind::Congestion, port: 0, priority: 0, first: us(10), samples: 3, most_ports: 1 };
+            PauseRoot { kind: RootKind::Congestion, port: 0, priority: 0, first: us(10), samples: 3, max_ports: 1 };
         let span = |from, to| PauseSpan { port: 0, priority: 0, from: us(from), to: us(to), root: Some(0) };
         PauseRecords {
             interval: us(10),
             samples: 9,
             roots: vec![root],
-            most_paused: 1,
-            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true, cut: false }),
+            max_paused: 1,
+            cycle: Some(BufferCycle { first: us(80), ports: vec![0], at_end: true, truncated: false }),
             victims: vec![Victim { flow: 0, src: 0, dst: 1, samples: 2, root: 0, finished: true, goodput: 5e9 }],
             victim_count: 1,
             spans: vec![span(10, 30), span(80, 90)],
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn pauses_become_a_picture_and_tables() {
+    fn pauses_have_a_figure_and_tables() {
         let (scenario, mut reports) = fixture::two_runs();
         assert!(!rendered(&scenario, &reports).contains("id=\"pauses\""));
         reports[0].output.pauses = Some(paused());
         let html = rendered(&scenario, &reports);
         let figure = &data(&html)["boards"][0]["figures"][0];
         assert_eq!(figure["kind"], "spans");
-        // The root's row first, then the port's own.
+        // The first row is that of the root, the second that of the port.
         assert_eq!(figure["rows"].as_array().unwrap().len(), 2);
         assert_eq!((&figure["rows"][0]["root"], &figure["rows"][1]["root"]), (&json!(0), &Value::Null));
         assert_eq!(figure["rows"][1]["spans"], json!([[0, 10.0, 30.0], [0, 80.0, 90.0]]));
@@ -120,7 +120,7 @@ mod tests {
         assert!(
             section.contains("deadlock from 80.0 us on") && section.contains("flow 0, ") && section.contains("5.00")
         );
-        // The failed run's too: its pauses are what one wants to see.
+        // A failed run has a figure of its pauses too.
         reports.iter_mut().for_each(|report| report.output.status = RunStatus::Failed("stuck".into()));
         assert_eq!(data(&rendered(&scenario, &reports))["boards"].as_array().unwrap().len(), 1);
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn reaches_for_nothing_outside_itself() {
+    fn refers_to_no_other_resource() {
         let (scenario, reports) = fixture::two_runs();
         let html = rendered(&scenario, &reports).replace("http://www.w3.org/2000/svg", "");
         for outside in ["http:", "https:", "//cdn", " src=", "@import", "url(", "fetch("] {
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_run_tells_what_is_unfinished() {
+    fn a_truncated_run_has_its_unfinished_flows() {
         let (scenario, mut reports) = fixture::two_runs();
-        let cut = |page: &str| page.contains("<li>cut off at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;");
-        assert!(!cut(&rendered(&scenario, &reports)));
+        let noted = |page: &str| page.contains("<li>truncated at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;");
+        assert!(!noted(&rendered(&scenario, &reports)));
         let at = rnic_transport::Time::from_us(600);
-        reports[1].output.cut = Some(rnic_run::Cut { at, not_started: Some(3) });
-        assert!(cut(&rendered(&scenario, &reports)));
+        reports[1].output.truncated = Some(rnic_run::Truncation { at, not_started: Some(3) });
+        assert!(noted(&rendered(&scenario, &reports)));
     }
 
     #[test]
@@ -204,8 +204,8 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes target/showcase and target/tiny, to be looked at"]
-    fn write_reports_to_look_at() {
+    #[ignore = "writes target/showcase and target/tiny, for inspection"]
+    fn write_reports_for_inspection() {
         for (name, (scenario, reports)) in [("showcase", fixture::showcase()), ("tiny", fixture::two_runs())] {
             let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
             let summary = summarise(&scenario, &reports);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(html, render_study(&study));
         for text in [
             "<h1>The IRN paper, reproduced</h1>",
-            "2 inside what is stated, 1 outside, 1 without a stated number",
+            "2 inside the stated range, 1 outside, 1 without a stated number",
             "<a href=\"#experiment-1\">Figure 9</a>",
             "<code>nic_burst</code> matters",
             "rnic reproduce irn --seeds 5",
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_stand_on_top_of_a_report() {
+    fn verdicts_are_at_the_top_of_a_report() {
         let (scenario, reports) = fixture::two_runs();
         let summary = summarise(&scenario, &reports);
         assert!(!render(&scenario, &summary, &reports).contains("id=\"verdicts\""));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_still_renders() {
+    fn runs_without_measured_flows_render() {
         let (scenario, reports) = fixture::empty();
         let html = rendered(&scenario, &reports);
         let body = &html[html.find("<body>").unwrap()..html.find("<script").unwrap()];

@@ -1,4 +1,4 @@
-//! What was sampled during the runs: `queues.csv` and `goodput.csv`.
+//! Files of samples: `queues.csv` and `goodput.csv`.
 
 use super::text::{exact_us, round6};
 use rnic_run::RunRecord;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 /// Columns of `queues.csv`, one row per run, sample and queue.
 const QUEUE_COLUMNS: [&str; 4] = ["run", "time_us", "queue", "bytes"];
-/// Columns of `goodput.csv`, one row per run, flow and sample: payload delivered since the sample before.
+/// Columns of `goodput.csv`, one row per run, flow and sample: payload delivered since the previous sample.
 const FLOW_COLUMNS: [&str; 6] = ["run", "time_us", "flow", "src", "dst", "goodput_gbps"];
 
 pub(super) fn has_queues(reports: &[RunRecord]) -> bool {
@@ -23,8 +23,8 @@ fn samples(reports: &[RunRecord]) -> impl Iterator<Item = &Samples> {
     reports.iter().filter_map(|report| report.output.samples.as_ref())
 }
 
-/// The goodput of a flow in Gbps over the interval that ends at each of its samples, with the sample's number. At the very first
-/// sample of a run there is none: what was delivered by then took an unknown time.
+/// (Index of a sample, goodput of the flow in Gbps over the interval that ends at this sample). There is no value for the first
+/// sample of the run, because no interval ends there.
 pub fn goodput<'s>(samples: &'s Samples, flow: &'s FlowSamples) -> impl Iterator<Item = (u32, f64)> {
     let interval = samples.interval.as_ps() as f64;
     let before = std::iter::once(&0).chain(&flow.delivered);

@@ -1,4 +1,4 @@
-//! Statistics over flows: exact means and percentiles, nothing estimated.
+//! Statistics over flows: exact means and percentiles, without estimation.
 
 use super::ranks::Ranked;
 use rnic_run::FlowLog;
@@ -6,14 +6,14 @@ use rnic_run::FlowRecord;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// The numbers that stand for a set of values: never empty, always finite.
+/// Statistics of a non-empty set of finite values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: usize,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Median (nearest rank, as every percentile here).
+    /// Median, by nearest rank as all percentiles.
     pub p50: f64,
     /// 95th percentile.
     pub p95: f64,
@@ -21,94 +21,107 @@ pub struct Distribution {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Largest value.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Distribution {
-    /// Its percentiles in thousandths.
+    /// The percentiles of a distribution in thousandths.
     pub const PER_MILLE: [u32; 5] = [500, 950, 990, 999, 1000];
 
-    /// The distribution of `values`; `None` where there are none. The mean adds in the given order.
+    /// The distribution of `values`; `None` if there are none. The mean is summed in the given order.
+    ///
+    /// ```
+    /// use rnic_results::stats::Distribution;
+    ///
+    /// let distribution = Distribution::of(vec![4.0, 1.0, 3.0, 2.0]).expect("four values");
+    /// assert_eq!((distribution.mean, distribution.p50, distribution.max), (2.5, 2.0, 4.0));
+    /// ```
     pub fn of(values: Vec<f64>) -> Option<Distribution> {
         Distribution::of_ranked(&Ranked::of(values, &Distribution::PER_MILLE)?)
     }
 
-    /// The distribution of values of which [`Distribution::PER_MILLE`] was asked; `None` where it was something else.
+    /// The distribution from the percentiles [`Distribution::PER_MILLE`]; `None` if `ranked` has other percentiles.
     pub fn of_ranked(ranked: &Ranked) -> Option<Distribution> {
         let [p50, p95, p99, p999, max] = *ranked.at.as_slice() else { return None };
         Some(Distribution { count: ranked.count, mean: ranked.mean, p50, p95, p99, p999, max })
     }
 }
 
-/// The arithmetic mean, added in the order of the slice; `None` for an empty one.
+/// The arithmetic mean, summed in the order of the slice; `None` for an empty slice.
 pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// The percentile by nearest rank: the smallest value that at least `per_mille` thousandths of all values do not
-/// exceed, that is the value of rank `ceil(per_mille / 1000 * n)` (at least 1) of `n` in ascending order. It is always
-/// one of the values. `sorted` ascends; `None` where it is empty; `per_mille` above 1000 counts as 1000.
+/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among the `n`
+/// ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
+///
+/// ```
+/// use rnic_results::stats::nearest_rank;
+///
+/// assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], 400), Some(20));
+/// ```
 pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: u32) -> Option<T> {
     sorted.get(rank(sorted.len() as u64, per_mille) as usize).copied()
 }
 
-/// The place, counted from 0, of that percentile among `count` values in ascending order.
+/// Index of the percentile of [`nearest_rank`] among `count` ascending values.
 pub fn rank(count: u64, per_mille: u32) -> u64 {
     let rank = (u128::from(count) * u128::from(per_mille.min(1000))).div_ceil(1000) as u64;
     rank.saturating_sub(1)
 }
 
-/// The flow completion time, from handing the flow to the NIC until its last byte arrived; `None` if it never did.
+/// The flow completion time: from handing the flow to the NIC until all bytes have arrived; `None` for an unfinished flow.
 pub fn fct(flow: &FlowRecord) -> Option<Time> {
     flow.finish.map(|finish| finish.saturating_sub(flow.start))
 }
 
-/// The flow completion time in microseconds.
+/// The flow completion time in microseconds; `None` for an unfinished flow.
 pub fn fct_us(flow: &FlowRecord) -> Option<f64> {
     fct(flow).map(Time::as_us)
 }
 
-/// The flow completion time divided by the ideal one. An ideal time of zero counts as one picosecond.
+/// The slowdown: flow completion time / ideal completion time. An ideal time of zero counts as one picosecond.
 pub fn slowdown(flow: &FlowRecord) -> Option<f64> {
     fct(flow).map(|fct| fct.as_ps() as f64 / flow.ideal.as_ps().max(1) as f64)
 }
 
-/// What flows achieved, in bit/s: of those unfinished too.
+/// Distribution of the goodput of flows, finished or not, in bit/s.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Goodput {
-    /// How many flows.
+    /// Number of flows.
     pub flows: usize,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Smallest.
+    /// Minimum.
     pub min: f64,
-    /// 10th percentile (nearest rank, as every percentile here).
+    /// 10th percentile, by nearest rank as all percentiles.
     pub p10: f64,
     /// Median.
     pub p50: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Goodput {
-    /// Its percentiles in thousandths.
+    /// The percentiles of a goodput distribution in thousandths.
     pub const PER_MILLE: [u32; 4] = [0, 100, 500, 1000];
 
-    /// The goodputs of `values`; `None` where there are none. The mean adds in the given order.
+    /// The distribution of `values`; `None` if there are none. The mean is summed in the given order.
     pub fn of(values: Vec<f64>) -> Option<Goodput> {
         Goodput::of_ranked(&Ranked::of(values, &Goodput::PER_MILLE)?)
     }
 
-    /// The goodputs of which [`Goodput::PER_MILLE`] was asked; `None` where it was something else.
+    /// The distribution from the percentiles [`Goodput::PER_MILLE`]; `None` if `ranked` has other percentiles.
     pub fn of_ranked(ranked: &Ranked) -> Option<Goodput> {
         let [min, p10, p50, max] = *ranked.at.as_slice() else { return None };
         Some(Goodput { flows: ranked.count, mean: ranked.mean, min, p10, p50, max })
     }
 }
 
-/// Request completion times in microseconds, in order of (traffic source, request): from the first start to the last
-/// finish of the measured flows of one request. A request with an unfinished flow has none. Needs memory for each request, but not for each flow.
+/// Request completion times in microseconds, ordered by (traffic source, request): from the first start to the last finish
+/// among the measured flows of a request. Requests with an unfinished flow are left out. Memory grows with the number of
+/// requests, not with the number of flows.
 pub fn request_completion_us(flows: &FlowLog) -> Vec<f64> {
     let mut spans: BTreeMap<(u16, u32), (Time, Option<Time>)> = BTreeMap::new();
     for flow in flows.iter().filter(|f| f.measured && f.request != u32::MAX) {
@@ -131,7 +144,7 @@ mod tests {
     #[test]
     fn nearest_rank_by_hand() {
         let five = [15, 20, 35, 40, 50];
-        // The textbook example of the nearest-rank method.
+        // A textbook example of the nearest-rank method.
         for (per_mille, expected) in
             [(0, 15), (50, 15), (300, 20), (400, 20), (500, 35), (950, 50), (1000, 50), (2000, 50)]
         {
@@ -165,7 +178,7 @@ mod tests {
 
     #[test]
     fn goodput_by_hand() {
-        // 10 us for 1,000 B; unfinished, 600 B in the 3 us until the end; begun at the end.
+        // 1,000 B in 10 us; an unfinished flow with 600 B in the 3 us until the end; a flow that starts at the end.
         let mut f = flow(0, 1_000);
         let end = Time::from_us(13);
         assert_eq!(f.goodput_bps(end), Some(8e8));

@@ -1,26 +1,26 @@
-//! From raw records to the numbers that people compare: what `summary.json`, the table and the report show.
+//! The summary of a scenario's runs: the numbers in `summary.json`, the table and the report.
 
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
 use rnic_fabric::config::TopologySpec;
 use rnic_run::RunRecord;
-use rnic_run::{Cut, PortRecord, QueueSamples, RunOutput, RunStatus, Totals};
+use rnic_run::{PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
 use rnic_run::{RunSpec, Scenario};
 use rnic_transport::Time;
 
-/// Every run of one scenario, summarised, in the scenario's order.
+/// The summaries of all runs of a scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScenarioSummary {
-    /// What the scenario calls itself.
+    /// Title of the scenario.
     pub title: String,
-    /// The scenario's short name.
+    /// File name of the scenario without extension.
     pub name: String,
-    /// Seed of every random stream.
+    /// Seed of the scenario.
     pub seed: u64,
-    /// Version of this crate.
+    /// Version of rnic.
     pub version: &'static str,
-    /// The runs.
+    /// The runs, in the scenario's order.
     pub runs: Vec<RunSummary>,
 }
 
@@ -30,80 +30,80 @@ impl ScenarioSummary {
         self.runs.first().map_or(Vec::new(), |run| run.point.iter().map(|(key, _)| key.as_str()).collect())
     }
 
-    /// The run that others are compared with: the first at the same point of the sweep.
+    /// The run with which `run` is compared: the first run at the same point of the sweep, or the first run of the scenario.
     pub fn reference(&self, run: &RunSummary) -> Option<&RunSummary> {
         self.runs.iter().find(|other| other.point == run.point)
     }
 }
 
-/// One run, summarised. Every statistic is over measured flows only and is `None` (in JSON `null`) where nothing was
-/// measured and in every failed run: the flows that did finish in one would pass the slow ones over in silence.
+/// The summary of one run. Statistics cover measured flows only. A statistic is `None` (in JSON `null`) if no flow was
+/// measured, and in every failed run, because the flows that finished there are not representative.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunSummary {
-    /// Its name.
+    /// Name of the run.
     pub name: String,
-    /// Its name in the scenario's file; the same but in a sweep.
+    /// Name of the run in the scenario file; differs from `name` in a sweep only.
     pub base: String,
     /// In a sweep: the swept keys and their values, as written.
     pub point: Vec<(String, String)>,
-    /// Seed of its random streams.
+    /// Seed of the run.
     pub seed: u64,
-    /// Name of its transport.
+    /// Name of the transport.
     pub transport: String,
-    /// Name of its congestion control.
+    /// Name of the congestion control.
     pub cc: String,
     /// Whether the switches sent PFC pauses.
     pub pfc: bool,
-    /// Why it failed; `None` for a completed run.
+    /// Why the run failed; `None` for a completed run.
     pub failure: Option<String>,
-    /// Where the run's `duration` cut it off, if it did.
-    pub cut: Option<Cut>,
-    /// How many flows.
+    /// Set if the run's `duration` ended it while flows were unfinished or still to start.
+    pub truncated: Option<Truncation>,
+    /// Numbers of flows.
     pub flows: FlowCounts,
-    /// Flow completion time divided by that of the flow alone on an empty fabric.
+    /// Slowdown: flow completion time / completion time of the flow alone on an empty fabric.
     pub slowdown: Option<Distribution>,
     /// Flow completion times in microseconds.
     pub fct_us: Option<Distribution>,
-    /// By flow size, ascending; only sizes that occur.
+    /// Statistics by flow size, ascending; only sizes that occur.
     pub sizes: Vec<SizeClass>,
-    /// By source of traffic, in the scenario's order; empty where there is only one.
+    /// Statistics by traffic source, in the scenario's order; empty if there is only one source.
     pub traffic: Vec<TrafficClass>,
     /// Fabric-wide counts.
     pub totals: Totals,
-    /// Dropped data packets as a fraction of all data packets sent; `None` in a failed run or without data.
+    /// Dropped data packets / data packets sent; `None` in a failed run or if no data packet was sent.
     pub drop_rate: Option<f64>,
-    /// Busy time as a fraction of the run's, over both directions of the hosts' cables.
+    /// Utilisation of the hosts' links, in both directions.
     pub host_utilisation: Option<Utilisation>,
-    /// The same over every link.
+    /// Utilisation of all links, in both directions.
     pub link_utilisation: Option<Utilisation>,
-    /// Timeouts that fired, over all flows.
+    /// Expired retransmission timers, over all flows.
     pub timeouts: u64,
-    /// Request completion times in microseconds; `None` where there are no requests.
+    /// Request completion times in microseconds; `None` if there are no requests.
     pub requests: Option<Distribution>,
-    /// Goodput of the measured flows that started, finished or not, in bit/s.
+    /// Goodput of the measured flows, finished or not, in bit/s.
     pub goodput: Option<Goodput>,
-    /// Whether the goodput is what the run is about: it was cut, or its traffic is a closed loop.
+    /// Whether the table shows the goodput: the run was truncated, or it has closed-loop traffic.
     pub about_goodput: bool,
     /// Simulated time at which the run ended.
     pub sim_time: Time,
-    /// Resolved settings: key, value with unit.
+    /// The settings in effect, including derived ones: (key, value with unit).
     pub parameters: Vec<(String, String)>,
-    /// What a reader should know, one sentence each.
+    /// Warnings, one sentence each.
     pub warnings: Vec<String>,
-    /// The watched queues.
+    /// Statistics of the watched queues.
     pub queues: Vec<QueueSummary>,
-    /// Who was paused and why; `None` if that was not watched.
+    /// Which transmitters PFC paused, and why; `None` if the run did not watch pauses.
     pub pauses: Option<PauseSummary>,
-    /// What the simulation cost.
+    /// Resources that the simulation used.
     pub timing: Timing,
 }
 
-/// The samples of one queue.
+/// Statistics of one watched queue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueSummary {
-    /// The switch and the node that it sends to.
+    /// Name of the queue: the switch and the node to which this output sends.
     pub name: String,
-    /// Bytes over the samples: as these are regular, the mean is one over time.
+    /// Queue length in bytes over the samples. Samples are regular, so the mean is the mean over time.
     pub bytes: Distribution,
 }
 
@@ -112,7 +112,7 @@ pub struct QueueSummary {
 pub struct FlowCounts {
     /// Flows that started.
     pub offered: u64,
-    /// Flows that finished. The others are in no slowdown and no completion time.
+    /// Flows that finished. Slowdown and completion times do not include the others.
     pub completed: u64,
     /// Finished flows that count in the statistics.
     pub measured: u64,
@@ -121,61 +121,61 @@ pub struct FlowCounts {
 /// The measured flows of one range of sizes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SizeClass {
-    /// For example `<= 10 KB`.
+    /// Name of the range, for example `<= 10 KB`.
     pub name: String,
-    /// Smallest size in it, in bytes.
+    /// Minimum size in bytes.
     pub min_bytes: u64,
-    /// Largest size in it, in bytes; `None`: no limit.
+    /// Maximum size in bytes; `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Its flows.
+    /// Statistics of the flows.
     pub group: Group,
 }
 
-/// The measured flows of one source of traffic.
+/// The measured flows of one traffic source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrafficClass {
-    /// The source's name.
+    /// Name of the traffic source.
     pub name: String,
-    /// Its flows.
+    /// Statistics of the flows.
     pub group: Group,
-    /// Its flows that started and did not finish, measured or not.
+    /// Flows of the source that started and did not finish, measured or not.
     pub unfinished: u64,
-    /// Goodput of its measured flows that started, in bit/s.
+    /// Goodput of the source's measured flows, finished or not, in bit/s.
     pub goodput: Option<Goodput>,
 }
 
-/// Some of the measured flows.
+/// Statistics of a group of measured flows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Group {
-    /// How many finished.
+    /// Number of finished flows.
     pub flows: u64,
-    /// Their slowdown.
+    /// Slowdown.
     pub slowdown: Option<Distribution>,
-    /// Their completion times in microseconds.
+    /// Completion times in microseconds.
     pub fct_us: Option<Distribution>,
 }
 
-/// How busy a set of links was, as fractions of the run's duration.
+/// Utilisation of a set of transmitters: the fraction of the run for which they were sending.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Utilisation {
-    /// Mean over the links.
+    /// Mean over the transmitters.
     pub mean: f64,
-    /// The busiest link.
+    /// Maximum over the transmitters.
     pub max: f64,
 }
 
-/// What a run cost to simulate: differs from machine to machine.
+/// Resources that the simulation of a run used. They differ from machine to machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timing {
     /// Wall-clock time in seconds.
     pub wall_s: f64,
     /// CPU time over all threads in seconds.
     pub cpu_s: f64,
-    /// Highest resident memory in bytes.
+    /// Maximum resident memory of the process in bytes.
     pub peak_rss_bytes: u64,
 }
 
-/// Summarises the runs of `scenario`, whose reports are in the same order.
+/// Summarises the runs of `scenario`. `reports` has their records in the same order.
 pub fn summarise(scenario: &Scenario, reports: &[RunRecord]) -> ScenarioSummary {
     ScenarioSummary {
         title: scenario.title.clone(),
@@ -195,7 +195,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
     let flows = groups.statistics(output, &counts, ok);
     let requests = if ok { stats::request_completion_us(&output.flows) } else { Vec::new() };
     if ok && output.flows.error().is_some() {
-        return summarise_run(spec, report); // the records cannot be read any more: a failed run
+        return summarise_run(spec, report); // a read failed meanwhile: the run counts as failed
     }
     let totals = output.totals;
     RunSummary {
@@ -203,8 +203,8 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         base: spec.base.clone(),
         point: spec.point.clone(),
         seed: spec.seed,
-        transport: spec.transport.transport.clone(),
-        cc: spec.transport.cc.name.to_string(),
+        transport: spec.transport.name.clone(),
+        cc: spec.transport.cc.name().to_string(),
         pfc: spec.transport.pfc,
         flows: FlowCounts { offered: output.offered, completed: counts.completed, measured: flows.whole.flows },
         slowdown: flows.whole.slowdown,
@@ -220,8 +220,8 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         timeouts: counts.timeouts,
         requests: Distribution::of(requests),
         goodput: flows.goodput,
-        about_goodput: output.cut.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
-        cut: output.cut,
+        about_goodput: output.truncated.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
+        truncated: output.truncated,
         sim_time: output.end,
         parameters: output.parameters.clone(),
         warnings: warnings(output, flows.whole.flows, ok),
@@ -232,12 +232,12 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
     }
 }
 
-/// Why the run's statistics cannot be trusted. A run that calls itself completed with unfinished flows is a failure too.
+/// Why the run has failed; `None` for a completed run. A completed run with unfinished flows counts as failed too.
 fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
-    let unfinished = match output.cut {
-        // Messages that were given up are told of in a warning.
-        None => unfinished.saturating_sub(output.totals.given_up),
-        Some(_) => 0, // a cut run is as it should be
+    let unfinished = match output.truncated {
+        // A warning reports aborted messages.
+        None => unfinished.saturating_sub(output.totals.aborted),
+        Some(_) => 0, // unfinished flows are normal in a truncated run
     };
     match (&output.status, output.flows.error()) {
         (RunStatus::Failed(reason), _) => Some(reason.clone()),
@@ -249,7 +249,7 @@ fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
     }
 }
 
-/// The watched queues that have samples, in a failed run too.
+/// Statistics of the watched queues that have samples, also in a failed run.
 fn queues(output: &RunOutput) -> Vec<QueueSummary> {
     let queues = output.samples.iter().flat_map(|samples| &samples.queues);
     let summary = |queue: &QueueSamples| {
@@ -259,19 +259,19 @@ fn queues(output: &RunOutput) -> Vec<QueueSummary> {
     queues.filter_map(summary).collect()
 }
 
-/// The run's own warnings, and a doubt about percentiles that rest on too few flows.
+/// The warnings of the run, and a warning if too few flows were measured for percentiles.
 fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
     let mut warnings = output.warnings.clone();
     if ok && measured == 0 {
-        warnings.push("no flow was measured, so there are no statistics".to_string());
+        warnings.push("no flow was measured, so the run has no statistics".to_string());
     } else if ok && measured < 100 {
         let flows = if measured == 1 { "1 flow was".to_string() } else { format!("{measured} flows were") };
-        warnings.push(format!("only {flows} measured: the 99th percentile is the slowest flow"));
+        warnings.push(format!("only {flows} measured: the 99th percentile is the maximum"));
     }
     warnings
 }
 
-/// Whether `node` is a host, by the names that [`TopologySpec`] gives.
+/// Whether `node` is the name of a host of the topology.
 fn is_host(topology: &TopologySpec, node: &str) -> bool {
     match topology {
         TopologySpec::Graph { hosts, .. } => hosts.iter().any(|h| h == node),
@@ -279,7 +279,7 @@ fn is_host(topology: &TopologySpec, node: &str) -> bool {
     }
 }
 
-/// The fraction of the run for which `port`'s transmitter was busy; `None` for a run of no duration.
+/// The fraction of the run for which the transmitter of `port` was sending; `None` if the run lasted no time.
 pub fn port_utilisation(port: &PortRecord, duration: Time) -> Option<f64> {
     (duration > Time::ZERO).then(|| port.busy.as_ps() as f64 / duration.as_ps() as f64)
 }
@@ -324,12 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn few_flows_are_doubted() {
+    fn few_measured_flows_give_a_warning() {
         let (scenario, reports) = fixture::two_runs();
         let warnings = &summarise(&scenario, &reports).runs[0].warnings;
         assert_eq!(
             *warnings,
-            ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the slowest flow"]
+            ["the clock is fictional", "only 4 flows were measured: the 99th percentile is the maximum"]
         );
     }
 }

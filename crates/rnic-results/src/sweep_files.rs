@@ -1,4 +1,4 @@
-//! A sweep as one tidy table, a row per run: as CSV and as Parquet.
+//! A sweep as one table with a row per run: `sweep.csv` and `sweep.parquet`.
 
 use super::stats::Distribution;
 use super::summary::{RunSummary, ScenarioSummary};
@@ -59,7 +59,7 @@ enum Cells {
 }
 
 impl Cells {
-    /// As CSV has it: what is missing is empty.
+    /// The value of a row in CSV; empty if the value is missing.
     fn text(&self, row: usize) -> String {
         match self {
             Cells::Text(texts) => texts[row].clone(),
@@ -69,7 +69,7 @@ impl Cells {
         }
     }
 
-    /// Physical type, meaning, and whether values may be missing.
+    /// Physical type, logical type, and whether values may be missing.
     fn kind(&self) -> (PhysicalType, Option<LogicalType>, Repetition) {
         let unsigned = LogicalType::integer(64, false);
         match self {
@@ -87,14 +87,14 @@ impl Cells {
                 column.typed::<ByteArrayType>().write_batch(&texts, None, None)?;
             }
             Cells::Count(counts) => {
-                // Unsigned numbers keep their bits, as Parquet wants.
+                // Parquet stores unsigned numbers as signed ones with the same bits.
                 let counts: Vec<i64> = counts.iter().map(|count| *count as i64).collect();
                 column.typed::<Int64Type>().write_batch(&counts, None, None)?;
             }
             Cells::Number(numbers) => {
-                let present: Vec<i16> = numbers.iter().map(|number| i16::from(number.is_some())).collect();
+                let defined: Vec<i16> = numbers.iter().map(|number| i16::from(number.is_some())).collect();
                 let numbers: Vec<f64> = numbers.iter().flatten().copied().collect();
-                column.typed::<DoubleType>().write_batch(&numbers, Some(&present), None)?;
+                column.typed::<DoubleType>().write_batch(&numbers, Some(&defined), None)?;
             }
             Cells::Flag(flags) => {
                 column.typed::<BoolType>().write_batch(flags, None, None)?;
@@ -104,7 +104,7 @@ impl Cells {
     }
 }
 
-/// Every column with its name: the swept keys (the seed has a column anyway), then [`COLUMNS`].
+/// Names and values of all columns: the swept keys except the seed, which always has a column, then [`COLUMNS`].
 fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
     let runs = &summary.runs;
     let texts = |of: fn(&RunSummary) -> &str| Cells::Text(runs.iter().map(|run| of(run).to_string()).collect());
@@ -147,7 +147,7 @@ fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
     swept.map(|(axis, key)| (key.to_string(), swept_cells(runs, axis))).chain(fixed).collect()
 }
 
-/// The values of a swept key: numbers where all of them are.
+/// The values of a swept key: as numbers if all of them are numbers, else as text.
 fn swept_cells(runs: &[RunSummary], axis: usize) -> Cells {
     let texts: Vec<&str> = runs.iter().map(|run| run.point.get(axis).map_or("", |(_, text)| text.as_str())).collect();
     let plain = |text: &&str| text.replace('_', "");
@@ -172,7 +172,7 @@ pub fn write_csv(out: impl Write, summary: &ScenarioSummary) -> io::Result<()> {
     csv.flush()
 }
 
-/// Writes `sweep.parquet`, Snappy-compressed; the values equal those of `sweep.csv`.
+/// Writes `sweep.parquet` with Snappy compression. The values equal those of `sweep.csv`.
 pub fn write_parquet<W: Write + Send>(out: W, summary: &ScenarioSummary) -> io::Result<()> {
     let columns = columns(summary);
     let properties = WriterProperties::builder()
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn both_files_say_what_the_summary_says() {
+    fn both_files_have_the_values_of_the_summary() {
         let summary = swept();
         let json = summary.to_json(false);
         let file = tempfile::tempfile().unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_of_numbers_only_if_all_values_are() {
+    fn a_column_is_numeric_if_all_values_are_numbers() {
         let mut summary = swept();
         assert!(matches!(swept_cells(&summary.runs, 0), Cells::Number(_)));
         assert!(matches!(swept_cells(&summary.runs, 1), Cells::Text(_)));

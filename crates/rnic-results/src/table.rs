@@ -1,4 +1,4 @@
-//! The summary as a table for the terminal.
+//! The summary as a table on the terminal.
 
 use super::compare::{self, Metric};
 use super::report::figure::Unit;
@@ -8,32 +8,33 @@ use super::text::{count, duration, percent, rate, three_digits};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use rnic_run::short_keys;
 
-/// Narrower than this, the counts move into a table of their own.
+/// Minimum width, in characters, for metrics and counts in the same table.
 const ONE_TABLE: usize = 110;
-/// More runs than this have a line each, without comparisons.
+/// Maximum number of runs for a table with comparisons; more runs have one line each.
 const FEW: usize = 8;
-/// More names than this are not listed.
+/// Maximum number of run names in a warning.
 const NAMES: usize = 6;
-/// Of more watched queues than this none is listed.
+/// Maximum number of watched queues of a run that are listed; with more queues, none is listed.
 const QUEUES: usize = 4;
-/// Fewer columns than this hold no table of numbers.
+/// Minimum width of a table in characters.
 const NARROWEST: usize = 60;
 
-/// Rules above, below the header and below; columns apart by space alone, so that 80 characters hold them.
+/// Horizontal rules only: above the table, below the header and below the table. Columns are separated by spaces, so that the
+/// table fits 80 characters.
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 
-/// For a table right below another one, whose last rule serves both.
+/// The style of a table directly below another table, whose last rule separates the two.
 const BELOW: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
 
-/// One column: its title and what it says of a run (the second is compared with the first run).
+/// A column: its title, and its text for a run. The arguments of `cell` are the reference run and the run.
 struct Column {
     title: &'static str,
     cell: fn(&RunSummary, &RunSummary) -> String,
 }
 
-/// The summary in plain text without colour codes, lines no longer than `width` where that is at least 60: a row per
-/// run, below it one sentence per further run, then warnings and failures.
+/// The summary as plain text without colour codes, with lines of at most `width` characters, at least 60: a table with a row
+/// per run, then a sentence that compares each further run with the first one, failures, and warnings.
 pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     let width = width.clamp(NARROWEST, usize::from(u16::MAX));
     let mut metrics = vec![SLOWDOWN, AVERAGE_FCT, P99_FCT];
@@ -59,7 +60,7 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     text
 }
 
-/// A line per run: swept keys, name in the scenario's file, numbers. Where it is too wide, the last columns go.
+/// A table with a line per run: swept values, name in the scenario file, metrics. Drops the last columns if it is too wide.
 fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> String {
     let keys = summary.swept();
     let swept = short_keys(&keys);
@@ -74,7 +75,7 @@ fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> Strin
             let point = run.point.iter().map(|(_, value)| Cell::new(value));
             let name = if keys.is_empty() { &run.name } else { &run.base };
             let name = if run.failure.is_some() { format!("{name} FAILED") } else { name.clone() };
-            // A run compared with itself shows its value alone; the first line of a count is the count.
+            // A run compared with itself has no comparison. The first line of a cell is the value.
             let cell = |column: &&Column| right((column.cell)(run, run).lines().next().unwrap_or(""));
             table.add_row(point.chain([Cell::new(name)]).chain(columns.iter().map(cell)));
         }
@@ -100,7 +101,7 @@ const RCT: Column =
     Column { title: "request\ntime", cell: |first, run| metric(Metric::AverageRct, duration, first, run) };
 const COUNTS: [Column; 4] = [
     Column { title: "dropped", cell: |_, run| run.drop_rate.map_or("-".to_string(), percent) },
-    Column { title: "sent\nagain", cell: |_, run| sent_again(run) },
+    Column { title: "retrans-\nmitted", cell: |_, run| retransmitted(run) },
     Column { title: "pauses", cell: |_, run| pauses(run) },
     Column {
         title: "flows\nfinished",
@@ -108,7 +109,7 @@ const COUNTS: [Column; 4] = [
     },
 ];
 
-/// The value, and beneath it how it compares.
+/// The value, and below it the comparison with the reference run.
 fn metric(metric: Metric, show: fn(f64) -> String, first: &RunSummary, run: &RunSummary) -> String {
     let Some(value) = metric.value(run) else {
         return "-".to_string();
@@ -119,14 +120,14 @@ fn metric(metric: Metric, show: fn(f64) -> String, first: &RunSummary, run: &Run
     }
 }
 
-fn sent_again(run: &RunSummary) -> String {
+fn retransmitted(run: &RunSummary) -> String {
     if run.failure.is_some() || run.totals.data == 0 {
         return "-".to_string();
     }
     percent(run.totals.retransmitted as f64 / run.totals.data as f64)
 }
 
-/// How many pause frames, and for how long transmitters stood still in all.
+/// Number of pause frames, and total time for which transmitters were paused.
 fn pauses(run: &RunSummary) -> String {
     match (run.totals.pause_frames, run.totals.paused_ps) {
         (0, 0) => "0".to_string(),
@@ -150,7 +151,7 @@ fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width
     table.trim_fmt() + "\n"
 }
 
-/// Only names may wrap: a number must stay in one piece.
+/// Lets only the names of runs wrap, not the numbers.
 fn only_names_wrap(table: &mut Table) {
     let widths = table.column_max_content_widths();
     for (column, width) in table.column_iter_mut().zip(widths).skip(1) {
@@ -162,15 +163,15 @@ fn only_names_wrap(table: &mut Table) {
     }
 }
 
-/// Goodput of the runs that are about it: a line per run, or per run and source of traffic where there are several.
+/// The table of goodputs: a line per run, or a line per run and traffic source if there are several.
 fn goodput(summary: &ScenarioSummary, width: usize) -> String {
     type Number = fn(Goodput) -> f64;
     let all: [(&str, Number); 5] = [
         ("goodput\nmean", |g| g.mean),
         ("10th\nperc.", |g| g.p10),
         ("median", |g| g.p50),
-        ("least", |g| g.min),
-        ("most", |g| g.max),
+        ("min", |g| g.min),
+        ("max", |g| g.max),
     ];
     let numbers = if width >= ONE_TABLE { &all[..] } else { &all[..3] };
     let mut table = Table::new();
@@ -196,39 +197,40 @@ fn goodput(summary: &ScenarioSummary, width: usize) -> String {
     table.trim_fmt() + "\n"
 }
 
-/// What the duration of runs cut off: a line each, or one for many.
-pub(crate) fn cuts(summary: &ScenarioSummary) -> Vec<String> {
+/// The truncated runs, with their unfinished flows: a sentence per run, or one sentence for many runs.
+pub(crate) fn truncations(summary: &ScenarioSummary) -> Vec<String> {
     let unfinished = |run: &RunSummary| run.flows.offered - run.flows.completed;
-    let cut: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.cut?))).collect();
+    let truncated: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.truncated?))).collect();
     let not_started = |flows: u64| if flows == 0 { String::new() } else { format!(", {} not started", count(flows)) };
-    if cut.len() > FEW {
-        let of = cut.iter().map(|(run, _)| unfinished(run));
-        let (least, most) = (of.clone().min().unwrap_or(0), of.max().unwrap_or(0));
+    if truncated.len() > FEW {
+        let of = truncated.iter().map(|(run, _)| unfinished(run));
+        let (min, max) = (of.clone().min().unwrap_or(0), of.max().unwrap_or(0));
         return vec![format!(
-            "cut off at their duration: {} runs, each with {} to {} unfinished flows, which are in no slowdown and no completion time",
-            cut.len(),
-            count(least),
-            count(most)
+            "truncated at their duration: {} runs, each with {} to {} unfinished flows; slowdown and FCT cover finished flows \
+             only",
+            truncated.len(),
+            count(min),
+            count(max)
         )];
     }
-    let line = |(run, cut): &(&RunSummary, rnic_run::Cut)| {
+    let line = |(run, truncation): &(&RunSummary, rnic_run::Truncation)| {
         format!(
-            "cut off at {}: {}: {} of {} flows unfinished{}; slowdown and completion times are of the finished ones",
-            cut.at,
+            "truncated at {}: {}: {} of {} flows unfinished{}; slowdown and FCT cover finished flows only",
+            truncation.at,
             run.name,
             count(unfinished(run)),
             count(run.flows.offered),
-            not_started(cut.not_started.unwrap_or(0))
+            not_started(truncation.not_started.unwrap_or(0))
         )
     };
-    cut.iter().map(line).collect()
+    truncated.iter().map(line).collect()
 }
 
 fn name(run: &RunSummary) -> String {
     if run.failure.is_some() { format!("{}\nFAILED", run.name) } else { run.name.clone() }
 }
 
-/// What the table does not say: comparisons, failures, warnings.
+/// The sentences below the table: comparisons, truncated runs, queues, pauses, failures, warnings.
 fn notes(summary: &ScenarioSummary) -> Vec<String> {
     let mut notes = Vec::new();
     if summary.runs.len() <= FEW {
@@ -236,12 +238,12 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
         let others = compared.filter(|(reference, run)| !std::ptr::eq(*reference, *run));
         notes.extend(others.filter_map(|(reference, run)| compare::sentence(reference, run)));
     }
-    notes.extend(cuts(summary));
+    notes.extend(truncations(summary));
     for run in summary.runs.iter().filter(|run| run.queues.len() <= QUEUES && summary.runs.len() <= FEW) {
         notes.extend(run.queues.iter().map(|queue| {
             let bytes = queue.bytes;
-            let [median, high, most] = [bytes.p50, bytes.p95, bytes.max].map(|bytes| Unit::Bytes.text(bytes));
-            format!("{}: queue {}: median {median}, 95th percentile {high}, largest {most}", run.name, queue.name)
+            let [median, high, max] = [bytes.p50, bytes.p95, bytes.max].map(|bytes| Unit::Bytes.text(bytes));
+            format!("{}: queue {}: median {median}, 95th percentile {high}, maximum {max}", run.name, queue.name)
         }));
     }
     for (run, pauses) in summary.runs.iter().filter_map(|run| Some((run, run.pauses.as_ref()?))) {
@@ -258,7 +260,7 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
     notes
 }
 
-/// Each distinct warning once, after the names of the runs that gave it.
+/// Each distinct warning once, with the names of its runs.
 pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
     let mut found: Vec<(Vec<&str>, &str)> = Vec::new();
     for run in &summary.runs {
@@ -271,7 +273,7 @@ pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
     }
     let all = summary.runs.len();
     let runs = |names: Vec<&str>| {
-        // A run of a sweep has commas in its name.
+        // Names of runs of a sweep contain commas.
         let comma = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
         match names.len() {
             n if n > 1 && n == all => "all runs".to_string(),
@@ -282,7 +284,7 @@ pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
     found.into_iter().map(|(names, text)| (runs(names), text)).collect()
 }
 
-/// Breaks `text` between words, further lines indented; a word longer than a line stays whole.
+/// Breaks `text` into lines between words, and indents all lines but the first. Words longer than a line are not broken.
 fn wrap(text: &str, width: usize) -> String {
     let mut wrapped = String::new();
     let mut column = 0;
@@ -305,7 +307,7 @@ fn wrap(text: &str, width: usize) -> String {
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use rnic_run::{Cut, RunStatus};
+    use rnic_run::{RunStatus, Truncation};
     use rnic_transport::Time;
 
     fn fits(text: &str, width: usize) {
@@ -324,19 +326,19 @@ mod tests {
     }
 
     const WIDE: &str = "\
-───────────────────────────────────────────────────────────────────────────────────────────────────
-run              average      average   99th perc.      request  dropped    sent   pauses     flows
-                slowdown          FCT          FCT         time            again           finished
-───────────────────────────────────────────────────────────────────────────────────────────────────
-RoCE + PFC          5.00       188 us       400 us       410 us   0.67 %  1.00 %        3         5
-                                                                                  12.5 us      of 5
-IRN                 2.50      93.8 us       200 us       210 us   0.67 %  1.00 %        3         5
-             2.0x better  2.0x better  2.0x better  2.0x better                   12.5 us      of 5
-───────────────────────────────────────────────────────────────────────────────────────────────────
+─────────────────────────────────────────────────────────────────────────────────────────────────────
+run              average      average   99th perc.      request  dropped  retrans-   pauses     flows
+                slowdown          FCT          FCT         time             mitted           finished
+─────────────────────────────────────────────────────────────────────────────────────────────────────
+RoCE + PFC          5.00       188 us       400 us       410 us   0.67 %    1.00 %        3         5
+                                                                                    12.5 us      of 5
+IRN                 2.50      93.8 us       200 us       210 us   0.67 %    1.00 %        3         5
+             2.0x better  2.0x better  2.0x better  2.0x better                     12.5 us      of 5
+─────────────────────────────────────────────────────────────────────────────────────────────────────
 IRN: 2.0x better average slowdown, 2.0x better average FCT, 2.0x better 99th percentile FCT, 2.0x better average request
   completion time than RoCE + PFC
 warning: all runs: the clock is fictional
-warning: all runs: only 4 flows were measured: the 99th percentile is the slowest flow
+warning: all runs: only 4 flows were measured: the 99th percentile is the maximum
 ";
 
     #[test]
@@ -356,37 +358,36 @@ RoCE + PFC          5.00       188 us       400 us       410 us
 IRN                 2.50      93.8 us       200 us       210 us
              2.0x better  2.0x better  2.0x better  2.0x better
 ───────────────────────────────────────────────────────────────
-run          dropped    sent   pauses     flows
-                       again           finished
-───────────────────────────────────────────────
-RoCE + PFC    0.67 %  1.00 %        3         5
-                              12.5 us      of 5
-IRN           0.67 %  1.00 %        3         5
-                              12.5 us      of 5
-───────────────────────────────────────────────
+run          dropped  retrans-   pauses     flows
+                        mitted           finished
+─────────────────────────────────────────────────
+RoCE + PFC    0.67 %    1.00 %        3         5
+                                12.5 us      of 5
+IRN           0.67 %    1.00 %        3         5
+                                12.5 us      of 5
+─────────────────────────────────────────────────
 IRN: 2.0x better average slowdown, 2.0x better average FCT, 2.0x better 99th
   percentile FCT, 2.0x better average request completion time than RoCE + PFC
 warning: all runs: the clock is fictional
 warning: all runs: only 4 flows were measured: the 99th percentile is the
-  slowest flow
+  maximum
 ";
 
     #[test]
-    fn a_cut_run_shows_goodput_and_what_is_unfinished() {
+    fn a_truncated_run_shows_goodput_and_unfinished_flows() {
         let (scenario, mut reports) = fixture::two_runs();
         let output = &mut reports[1].output;
-        output.cut = Some(Cut { at: Time::from_us(600), not_started: Some(7) });
+        output.truncated = Some(Truncation { at: Time::from_us(600), not_started: Some(7) });
         output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 0));
         for width in [60, 80, 120] {
             fits(&render(&summarise(&scenario, &reports), width), width);
         }
         let text = render(&summarise(&scenario, &reports), 120);
-        let note = "cut off at 600 us: IRN: 1 of 5 flows unfinished, 7 not started; slowdown and completion times are of the \
-                    finished ones\n";
+        let note = "truncated at 600 us: IRN: 1 of 5 flows unfinished, 7 not started; slowdown and FCT cover finished flows only\n";
         assert!(text.contains(note), "{text}");
         let lines: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        // 200 KB in 150 us, and nothing in the rest of the run.
+        // One flow has 200 KB in 150 us, the other one nothing until the end of the run.
         assert!(lines.contains(&"IRN: incast 2 1 5.33 Gbps 0 bps 0 bps 0 bps 10.7 Gbps".to_string()), "{text}");
     }
 

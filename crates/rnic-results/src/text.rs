@@ -1,19 +1,23 @@
-//! Numbers as people read them, and numbers as files hold them.
+//! Formatting of numbers, for people and for files.
 
 use rnic_transport::Time;
 
-/// Rounds to six significant digits: how every statistic is stored, so that files show what is known and not the
-/// noise of binary fractions. Counts and single times are never rounded.
+/// Rounds to six significant digits. Files store every statistic rounded like this, without the noise of binary fractions.
+/// Counts and single times are never rounded.
+///
+/// ```
+/// assert_eq!(rnic_results::text::round6(0.1 + 0.2), 0.3);
+/// ```
 pub fn round6(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Microseconds, exactly: `0.0875` for 87,500 ps; no more decimals than needed.
+/// A time in microseconds as an exact decimal: `0.0875` for 87,500 ps.
 pub fn exact_us(time: Time) -> String {
     decimal(time.as_ps(), 6)
 }
 
-/// Gbps, exactly: `40` or `0.0000005`.
+/// A rate, given in bit/s, in Gbps as an exact decimal: `40` or `0.0000005`.
 pub fn exact_gbps(bps: u64) -> String {
     decimal(bps, 9)
 }
@@ -25,7 +29,7 @@ fn decimal(value: u64, decimals: usize) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// A count with thousands separated: `20,000`.
+/// A count with thousands separators: `20,000`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -48,9 +52,9 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// A time given in microseconds, in the unit that suits it: `217 us`, `1.23 ms`.
+/// A time, given in microseconds, with three digits in a suitable unit: `217 us`, `1.23 ms`.
 pub fn duration(us: f64) -> String {
-    // Compare after rounding to three digits, or 999.9 us would print as `1,000 us`.
+    // 999.5, not 1,000: rounded to three digits, 999.9 us would be `1,000 us`.
     for (unit, scale) in [("ns", 1e-3), ("us", 1.0), ("ms", 1e3)] {
         if us / scale < 999.5 {
             return format!("{} {unit}", three_digits(us / scale));
@@ -59,7 +63,7 @@ pub fn duration(us: f64) -> String {
     format!("{} s", three_digits(us / 1e6))
 }
 
-/// A rate given in bit/s, in the unit that suits it: `39.2 Gbps`, `0 bps`.
+/// A rate, given in bit/s, with three digits in a suitable unit: `39.2 Gbps`, `0 bps`.
 pub fn rate(bps: f64) -> String {
     if bps == 0.0 {
         return "0 bps".to_string();

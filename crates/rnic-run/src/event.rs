@@ -1,17 +1,17 @@
-//! What a run tells while it goes on.
+//! The events that a run emits while it is simulated.
 
 use crate::record::PauseRow;
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RunProgress {
     /// Flows that have finished.
     pub flows_done: u64,
-    /// Flows in all, as far as that can be foreseen; `None` where nobody knows.
+    /// Flows of the whole run; `None` if their number is not known, as for endless traffic.
     pub flows_total: Option<u64>,
-    /// Transmissions of data and control packets on links so far.
+    /// Transmissions of data and control packets on links so far (packet-hops).
     pub hops: u64,
     /// Simulated time, in picoseconds.
     #[serde(rename = "time_ps", with = "crate::stored::time")]
@@ -20,8 +20,20 @@ pub struct RunProgress {
 
 /// One event in the life of a run.
 ///
-/// A run tells [`RunEvent::Started`] first, then any number of the others, and [`RunEvent::Finished`] or [`RunEvent::Failed`] last. A run
-/// that cannot be set up tells `Failed` alone.
+/// A run emits [`RunEvent::Started`] first, then any number of other events, and [`RunEvent::Finished`] or
+/// [`RunEvent::Failed`] last. A run that cannot be set up emits only `Failed`.
+///
+/// As JSON, the field `event` names the kind of event:
+///
+/// ```
+/// use rnic_run::RunEvent;
+///
+/// let event = RunEvent::Failed { reason: "no flow progressed for 1 s".into() };
+/// let line = serde_json::to_string(&event)?;
+/// assert_eq!(line, r#"{"event":"failed","reason":"no flow progressed for 1 s"}"#);
+/// assert_eq!(serde_json::from_str::<RunEvent>(&line)?, event);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
@@ -29,35 +41,35 @@ pub enum RunEvent {
     Started {
         /// Name of the run.
         run: String,
-        /// Seed of its random streams.
+        /// Seed of the run's random streams.
         seed: u64,
-        /// Settings that the run works with, derived ones included: (key, value with unit).
+        /// The settings in effect, including derived ones: (key, value with unit).
         parameters: Vec<(String, String)>,
-        /// Sentences that a reader of the results should know.
+        /// Warnings for readers of the results, one sentence each.
         warnings: Vec<String>,
     },
-    /// The run is so far.
+    /// Progress so far.
     Progress(RunProgress),
-    /// A sample of what the run's `[watch]` asks for.
+    /// A sample of the queues and flows that the run's `[watch]` table names.
     Sample {
         /// Simulated time of the sample, in picoseconds.
         #[serde(rename = "time_ps", with = "crate::stored::time")]
         time: Time,
-        /// Bytes in each watched queue, in the order of the record's samples.
+        /// Bytes in each watched queue, in the order of [`crate::Samples::queues`].
         queue_bytes: Vec<u32>,
-        /// Each flow under way, and the payload bytes that it has delivered, if flows are watched.
+        /// Id and delivered payload bytes of each active flow; empty if flows are not watched.
         delivered: Vec<(u32, u64)>,
     },
-    /// A pause of a transmitter has ended, or the run has ended before it.
+    /// A pause of a transmitter that has ended, or that lasts until the end of the run.
     Pause(PauseRow),
     /// The run has completed.
     Finished {
-        /// Simulated time at its end, in picoseconds.
+        /// Simulated time at the end of the run, in picoseconds.
         #[serde(rename = "time_ps", with = "crate::stored::time")]
         time: Time,
         /// Flows that finished.
         flows_done: u64,
-        /// Flows that the traffic has in all.
+        /// Flows of the whole run.
         flows_total: u64,
     },
     /// The run could not be set up, or did not complete.

@@ -1,4 +1,4 @@
-//! The records of a run's flows, in memory while they are few, else in a temporary file.
+//! The flow records of a run: in memory up to a limit, above it in a temporary file.
 
 mod file;
 mod stream;
@@ -9,29 +9,56 @@ use std::fmt;
 use std::io;
 use std::sync::OnceLock;
 
-/// Records that a log keeps in memory (16 MB); with more of them all are in a file.
+/// Maximum number of records that a log keeps in memory (16 MB). A log with more records keeps all of them in a file.
 pub const IN_MEMORY: usize = 200_000;
 
-/// The record of every flow of a run, in order of their numbers. Each number from 0 on is put once, in any order.
+/// The records of all flows of a run, read in order of flow id. Each flow id from 0 on is put once, in any order.
 ///
-/// A log of more than [`IN_MEMORY`] flows keeps them in a file without a name in the system's folder for temporary files (on Unix `TMPDIR`, else
-/// `/tmp`), 64 bytes each, which is gone with the last clone of the log. So what a log needs of memory does not grow with the run. Where that file
-/// cannot be written or read, [`FlowLog::error`] says so, and records are missing.
+/// A log of more than [`IN_MEMORY`] flows keeps its records, 64 bytes each, in an unnamed file in the system's temporary
+/// folder (on Unix `TMPDIR`, else `/tmp`). The system deletes the file with the last clone of the log. The memory that a
+/// log needs therefore does not grow with the run. If the file cannot be written or read, records are missing, and
+/// [`FlowLog::error`] says why.
+///
+/// ```
+/// use rnic_run::{FlowLog, FlowRecord};
+/// use rnic_transport::Time;
+///
+/// let record = |id| FlowRecord {
+///     id,
+///     src: 0,
+///     dst: 1,
+///     bytes: 1_000,
+///     start: Time::ZERO,
+///     finish: Some(Time::from_us(10)),
+///     ideal: Time::from_us(5),
+///     delivered: 1_000,
+///     retransmitted: 0,
+///     timeouts: 0,
+///     request: u32::MAX,
+///     traffic: 0,
+///     measured: true,
+/// };
+/// let mut log = FlowLog::new();
+/// log.extend([1, 0, 2].map(record));
+/// log.close();
+/// assert_eq!(log.iter().map(|flow| flow.id).collect::<Vec<_>>(), [0, 1, 2]);
+/// assert_eq!(log.error(), None);
+/// ```
 #[derive(Clone)]
 pub struct FlowLog {
     store: Store,
     len: usize,
-    /// Records kept in memory at most.
+    /// Maximum number of records in memory.
     limit: usize,
-    /// Why a record could not be kept.
+    /// Error of the first record that could not be stored.
     lost: Option<String>,
-    /// Why records could not be read again.
+    /// Error of the first record that could not be read.
     unread: OnceLock<String>,
 }
 
 #[derive(Clone)]
 enum Store {
-    /// By number; `None` where the record has not come yet.
+    /// Indexed by flow id; `None` until the record of the flow is put.
     Memory(Vec<Option<FlowRecord>>),
     File(RecordFile),
 }
@@ -43,17 +70,17 @@ impl Default for FlowLog {
 }
 
 impl FlowLog {
-    /// Without a flow.
+    /// An empty log.
     pub fn new() -> FlowLog {
         FlowLog::with_limit(IN_MEMORY)
     }
 
-    /// Without a flow; with more flows than `limit` they are in a file.
+    /// An empty log that keeps up to `limit` records in memory.
     pub(crate) fn with_limit(limit: usize) -> FlowLog {
         FlowLog { store: Store::Memory(Vec::new()), len: 0, limit, lost: None, unread: OnceLock::new() }
     }
 
-    /// Takes a record that will not change any more. Where it cannot be kept, [`FlowLog::error`] says why.
+    /// Stores the final record of a flow. If that fails, [`FlowLog::error`] says why.
     pub fn put(&mut self, record: FlowRecord) {
         if self.lost.is_some() {
             return;
@@ -86,7 +113,7 @@ impl FlowLog {
         Ok(())
     }
 
-    /// All records have been put: those that wait to be written are written, so that [`FlowLog::get`] finds them faster.
+    /// Writes buffered records to the file. Call it after the last record: [`FlowLog::get`] is then faster.
     pub fn close(&mut self) {
         if let Store::File(file) = &mut self.store
             && let Err(error) = file.write()
@@ -95,12 +122,12 @@ impl FlowLog {
         }
     }
 
-    /// Records that were put and kept.
+    /// Number of stored records.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the log has no records.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -110,25 +137,25 @@ impl FlowLog {
         matches!(self.store, Store::File(_))
     }
 
-    /// Why records are missing, in a sentence: the file could not be written, or not be read when they were last asked for.
+    /// Why records are missing, in one sentence: the file could not be written, or a previous read failed.
     pub fn error(&self) -> Option<&str> {
         self.lost.as_deref().or(self.unread.get().map(String::as_str))
     }
 
-    /// As [`FlowLog::error`], for whoever has written what was read into a file of results.
+    /// Checks that all records read so far could be read, for example after writing them to a result file.
     ///
     /// # Errors
-    /// Records that were kept could not be read.
+    /// The error of the first stored record that could not be read.
     pub fn check(&self) -> io::Result<()> {
         self.unread.get().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))
     }
 
-    /// All records, in order of their numbers.
+    /// All records, in order of flow id.
     pub fn iter(&self) -> Iter<'_> {
         self.range(0, u32::MAX)
     }
 
-    /// The records of the flows from number `from` on to `to`, both included, in order of their numbers.
+    /// The records of the flows with ids `from..=to`, in order of flow id.
     pub fn range(&self, from: u32, to: u32) -> Iter<'_> {
         Iter(match &self.store {
             Store::Memory(records) => {
@@ -139,7 +166,7 @@ impl FlowLog {
         })
     }
 
-    /// The record of flow `id`, if it was put.
+    /// The record of flow `id`; `None` if it was not put or cannot be read.
     pub fn get(&self, id: u32) -> Option<FlowRecord> {
         match &self.store {
             Store::Memory(records) => records.get(id as usize).copied().flatten(),
@@ -151,21 +178,21 @@ impl FlowLog {
     }
 }
 
-/// Notes the first error.
+/// Stores the error in `note`, unless there is an earlier one.
 fn unread(note: &OnceLock<String>, error: &io::Error) {
     note.get_or_init(|| told("read", error));
 }
 
-/// `done`: what could not be done to the records.
+/// The error as a sentence; `done` is what failed: `kept` or `read`.
 fn told(done: &str, error: &io::Error) -> String {
     format!(
-        "the records of the flows cannot be {done} in a temporary file in {}: {error}; they need 64 bytes a flow, and TMPDIR \
-         names another folder",
+        "the flow records cannot be {done} in a temporary file in {}: {error}; they need 64 bytes per flow; set TMPDIR \
+         to use another folder",
         std::env::temp_dir().display()
     )
 }
 
-/// The records of a [`FlowLog`], by value.
+/// Iterator over the records of a [`FlowLog`], by value.
 pub struct Iter<'l>(Records<'l>);
 
 enum Records<'l> {
@@ -208,7 +235,7 @@ impl FromIterator<FlowRecord> for FlowLog {
     }
 }
 
-/// By content.
+/// Two logs are equal if their records are equal, in memory or in a file.
 impl PartialEq for FlowLog {
     fn eq(&self, other: &FlowLog) -> bool {
         self.len() == other.len() && self.iter().eq(other)
@@ -223,7 +250,7 @@ impl fmt::Debug for FlowLog {
 
 #[cfg(any(test, feature = "testing"))]
 impl FlowLog {
-    /// Changes a record after all.
+    /// Changes the stored record of flow `id`.
     pub fn edit(&mut self, id: u32, change: impl FnOnce(&mut FlowRecord)) {
         let mut change = Some(change);
         let mut edited = FlowLog::with_limit(self.limit);
@@ -236,7 +263,7 @@ impl FlowLog {
         *self = edited;
     }
 
-    /// The same in a file, part of it still waiting to be written.
+    /// The same records in a file, some of them still buffered.
     pub fn in_file(&self) -> FlowLog {
         let mut log = FlowLog::with_limit(0);
         log.extend(self);
@@ -244,7 +271,7 @@ impl FlowLog {
         log
     }
 
-    /// A log in a file that cannot be read.
+    /// The same log in a file that cannot be read.
     pub fn unreadable(&self) -> FlowLog {
         let mut log = self.in_file();
         log.close();
@@ -275,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn in_order_wherever_the_records_are() {
+    fn records_are_in_order_in_memory_and_in_a_file() {
         for limit in [0, 2, 3, 4, 100] {
             let log = log_of(limit, &[3, 0, 1, 2]);
             assert_eq!((ids(&log), log.len(), log.is_in_file()), (vec![0, 1, 2, 3], 4, limit < 4), "{limit}");
@@ -288,7 +315,7 @@ mod tests {
         assert!(none.is_empty() && none.iter().next().is_none() && none.get(0).is_none());
     }
 
-    /// More records than are written at once, in an order that leaves gaps at first, and the largest chunk that is read.
+    /// More records than one write and one read handle, in an order that leaves gaps at first.
     #[test]
     fn many_records_in_a_scrambled_order() {
         let count = 40_000_u32;
@@ -306,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn clones_go_apart() {
+    fn clones_are_independent() {
         let first: Vec<u32> = (0..20_000).collect();
         let mut log = log_of(0, &first);
         let before = log.clone();
@@ -327,17 +354,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn a_failed_read_is_reported() {
         let log = log_of(0, &[0, 1, 2]).unreadable();
-        assert_eq!(log.error(), None, "nobody has asked yet");
+        assert_eq!(log.error(), None, "nothing was read yet");
         assert_eq!((log.iter().count(), log.get(1)), (0, None));
         let error = log.error().unwrap();
-        assert!(error.contains("cannot be read") && error.contains("TMPDIR names another folder"), "{error}");
+        assert!(error.contains("cannot be read") && error.contains("set TMPDIR to use another folder"), "{error}");
         assert!(log.check().is_err() && log.clone().error().is_some());
     }
 
     #[test]
-    fn what_cannot_be_written_is_told() {
+    fn a_failed_write_is_reported() {
         let mut log = log_of(0, &[0]).unreadable();
         log.extend((1..40_000).map(|id| flow(id, 1)));
         assert!(log.error().unwrap().contains("cannot be kept"), "{:?}", log.error());

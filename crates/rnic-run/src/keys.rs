@@ -1,6 +1,10 @@
 //! Short names of swept keys.
 
-/// The shortest ends of dotted paths that tell them apart.
+/// The shortest suffix of each dotted path that no other path of `keys` shares.
+///
+/// ```
+/// assert_eq!(rnic_run::short_keys(&["traffic.a.load", "traffic.b.load", "seed"]), ["a.load", "b.load", "seed"]);
+/// ```
 pub fn short_keys(keys: &[&str]) -> Vec<String> {
     let ends_in = |key: &str, end: &str| key == end || key.ends_with(&format!(".{end}"));
     let short = |key: &&str| {

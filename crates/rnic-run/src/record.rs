@@ -1,90 +1,90 @@
-//! The raw records of a run, as the simulation hands them over.
+//! The raw records of a run, as the simulator writes them: flows, ports, totals, pauses and samples.
 
 use crate::flow_log::FlowLog;
 use crate::stored;
 use rnic_transport::{BitRate, Time};
 use serde::{Deserialize, Serialize};
 
-/// Everything that one finished (or given-up) run recorded.
+/// Everything that a run recorded, whether it completed or failed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunOutput {
-    /// How it ended.
+    /// How the run ended.
     pub status: RunStatus,
-    /// Flows that the traffic has in all, started or not; in a run that was cut those that started.
+    /// Flows of the traffic, started or not; in a truncated run, the flows that started.
     pub offered: u64,
-    /// Where the run's `duration` cut it off.
-    pub cut: Option<Cut>,
-    /// Every flow that started, in order of its start.
+    /// Set if the run's `duration` ended it while flows were unfinished or still to start.
+    pub truncated: Option<Truncation>,
+    /// Every flow that started, in order of start.
     #[serde(skip)]
     pub flows: FlowLog,
-    /// Every port, in order of node and port.
+    /// Every port of the fabric, ordered by node, then by port.
     pub ports: Vec<PortRecord>,
     /// Fabric-wide counts.
     pub totals: Totals,
     /// Simulated time at which the run ended.
     #[serde(with = "stored::time")]
     pub end: Time,
-    /// Resolved settings, as (key, value with unit), for the summary and the report.
+    /// The settings in effect, including derived ones, as (key, value with unit).
     pub parameters: Vec<(String, String)>,
-    /// What a reader of the results should know, one sentence each.
+    /// Warnings for readers of the results, one sentence each.
     pub warnings: Vec<String>,
-    /// Who was paused and why, if that was watched.
+    /// Which transmitters PFC paused, and why; `None` if the run did not watch pauses.
     pub pauses: Option<PauseRecords>,
-    /// What was sampled, if that was asked for.
+    /// Samples of queues and flows; `None` if the run watched neither.
     pub samples: Option<Samples>,
 }
 
-/// What was looked at during a run, at regular instants from `start` on, until the run ended.
+/// Samples of queues and flows, taken every `interval` from `start` until the run ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Samples {
-    /// Of the first sample.
+    /// Simulated time of the first sample.
     #[serde(with = "stored::time")]
     pub start: Time,
-    /// From one sample to the next.
+    /// Time between two samples.
     #[serde(with = "stored::time")]
     pub interval: Time,
-    /// How many samples.
+    /// Number of samples.
     pub count: u32,
-    /// The watched queues.
+    /// The watched queues, in the order of the scenario.
     pub queues: Vec<QueueSamples>,
-    /// Every flow that was there at a sample, in order of the flows' numbers, if flows are watched.
+    /// Every flow that was active at a sample, in order of flow id; empty if flows are not watched.
     pub flows: Vec<FlowSamples>,
 }
 
 impl Samples {
-    /// When sample number `index`, counted from 0, was taken.
+    /// Simulated time of sample `index`, counted from 0.
     pub fn at(&self, index: u32) -> Time {
         self.start + self.interval * u64::from(index)
     }
 }
 
-/// What a switch held for one of its outputs.
+/// Samples of one egress queue of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueSamples {
-    /// The switch and the node that it sends to.
+    /// Name of the queue: the switch and the node to which this output sends.
     pub name: String,
-    /// Bytes at each sample, over all priorities.
+    /// Queued bytes at each sample, summed over all priorities.
     pub bytes: Vec<u32>,
 }
 
-/// How far a flow was.
+/// Samples of the progress of one flow.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FlowSamples {
-    /// Number of the flow.
+    /// Id of the flow.
     pub flow: u32,
-    /// Number of the first sample at which it was there.
+    /// Index of the first sample at which the flow was active.
     pub first: u32,
-    /// Payload bytes delivered, at each sample from then on until the first one after its end.
+    /// Payload bytes delivered so far, at each sample from `first` to the first sample after the flow's end.
     pub delivered: Vec<u64>,
 }
 
 impl RunOutput {
-    /// Of a run that could not begin.
+    /// The output of a run that failed before the simulation began, for `reason`.
     pub fn not_started(reason: String) -> RunOutput {
         RunOutput {
             status: RunStatus::Failed(reason),
             offered: 0,
-            cut: None,
+            truncated: None,
             flows: FlowLog::new(),
             ports: Vec::new(),
             totals: Totals::default(),
@@ -97,29 +97,29 @@ impl RunOutput {
     }
 }
 
-/// A run that ended at its `duration`, with flows unfinished or still to start.
+/// How a run was truncated: it ended at its `duration` with flows unfinished or still to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Cut {
-    /// Its duration.
+pub struct Truncation {
+    /// Simulated time at which the run was truncated: its `duration`.
     #[serde(with = "stored::time")]
     pub at: Time,
-    /// Flows of the traffic that had not started; `None` for traffic without an end.
+    /// Flows of the traffic that had not started; `None` for endless traffic.
     pub not_started: Option<u64>,
 }
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RunStatus {
-    /// Every flow finished, or the run's duration is over.
+    /// Every flow finished, or the run reached its `duration`.
     Completed,
-    /// It cannot or did not finish; the text says why and what is stuck.
+    /// The run could not start or did not finish; the text says why, and which flows are stuck.
     Failed(String),
 }
 
-/// One flow's fate.
+/// What happened to one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowRecord {
-    /// Number of the flow in order of start.
+    /// Id of the flow, counted from 0 in order of start.
     pub id: u32,
     /// Sending host.
     pub src: u32,
@@ -127,57 +127,58 @@ pub struct FlowRecord {
     pub dst: u32,
     /// Payload bytes.
     pub bytes: u64,
-    /// When the application handed it to the NIC.
+    /// Time at which the application handed the flow to the NIC.
     pub start: Time,
-    /// When its last byte had arrived, all before it included; `None`: never.
+    /// Time at which the receiver had all bytes; `None` if it never did.
     pub finish: Option<Time>,
-    /// Time it needs alone on an empty fabric at line rate with plain RoCEv2 headers: the slowdown's denominator.
+    /// Completion time of the flow alone on an empty fabric, at line rate with plain RoCEv2 headers: the denominator of
+    /// the slowdown.
     pub ideal: Time,
     /// Payload bytes that the receiver had accepted by the end of the run.
     pub delivered: u64,
-    /// Data packets sent again.
+    /// Retransmitted data packets.
     pub retransmitted: u32,
-    /// Timeouts that fired.
+    /// Expired retransmission timers.
     pub timeouts: u32,
-    /// The request it belongs to, `u32::MAX` for none.
+    /// Id of the request (incast) to which the flow belongs; `u32::MAX` for none.
     pub request: u32,
-    /// Index of its source in the run's list of traffic.
+    /// Index of the traffic source in [`crate::RunSpec::traffic`].
     pub traffic: u16,
-    /// Whether it counts in the statistics.
+    /// Whether the flow counts in the statistics.
     pub measured: bool,
 }
 
-/// One port's counters: its own transmitter, and what it received into its buffer.
+/// Counters of one port: of its transmitter, and of its input buffer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortRecord {
-    /// The node it belongs to, for example `edge3`.
+    /// Name of the node, for example `edge3`.
     pub node: String,
-    /// Its number on that node.
+    /// Index of the port on the node, from 0.
     pub port: u32,
-    /// The node at the other end.
+    /// Name of the node at the other end of the link.
     pub peer: String,
     /// Rate of the link.
     #[serde(with = "stored::rate")]
     pub rate: BitRate,
-    /// Time for which the transmitter was sending.
+    /// Total time for which the transmitter was sending.
     #[serde(with = "stored::time")]
     pub busy: Time,
-    /// One entry per priority in use.
+    /// Counters of each priority in use, indexed by priority.
     pub priorities: Vec<PriorityCounters>,
 }
 
 /// Counters of one port in one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PriorityCounters {
-    /// Frames transmitted (pause frames not included).
+    /// Frames transmitted, pause frames not included.
     pub tx_packets: u64,
-    /// Their bytes, without frame gap.
+    /// Bytes of these frames, frame gaps not included.
     pub tx_bytes: u64,
-    /// Frames that arrived here and found the buffer full.
+    /// Frames that arrived at this port and were dropped because the buffer was full.
     pub drops: u64,
-    /// Frames transmitted here that the cable lost.
+    /// Frames transmitted by this port and lost on the link.
     pub lost: u64,
-    /// Frames that this switch marked (ECN) on their way to this output.
+    /// Frames that the switch CE-marked (ECN) at this output.
     pub marked: u64,
     /// Pause (XOFF) frames that this port sent to its peer.
     pub pause_sent: u64,
@@ -185,11 +186,11 @@ pub struct PriorityCounters {
     pub pause_received: u64,
     /// Time for which this port's transmitter was paused, in picoseconds.
     pub paused_ps: u64,
-    /// Highest occupancy of this port's input buffer, in bytes; with `queueing = "output"` of its output buffer.
+    /// Maximum occupancy of this port's input buffer, in bytes; with `queueing = "output"`, of its output buffer.
     pub queue_high_water: u64,
-    /// Packets that found this output full and went on without their payload.
+    /// Packets that this output trimmed to their header because its buffer was full.
     pub trimmed: u64,
-    /// Packets that found this output full, even for their header, which went back to its sender.
+    /// Headers for which this output had no space either, and which the switch returned to their sender.
     pub returned: u64,
 }
 
@@ -200,83 +201,83 @@ pub struct Totals {
     pub data: u64,
     /// ACKs, NACKs and other control packets that the hosts sent.
     pub control: u64,
-    /// Data packets sent again.
+    /// Retransmitted data packets.
     pub retransmitted: u64,
-    /// Packets dropped at full buffers.
+    /// Data and control packets dropped at full buffers.
     pub dropped: u64,
-    /// Data packets among the dropped.
+    /// The data packets among `dropped`.
     pub dropped_data: u64,
-    /// Data packets that lost their payload at a full buffer, and went on or back as headers.
+    /// Data packets that lost their payload at a full buffer; their headers continued or returned.
     pub trimmed: u64,
-    /// Headers that went back to their sender.
+    /// Headers that a switch returned to their sender.
     pub returned: u64,
-    /// Packets lost on cables (random loss).
+    /// Packets lost on links (random loss).
     pub lost: u64,
-    /// Marked (ECN) packets that arrived at hosts.
+    /// CE-marked (ECN) packets that arrived at hosts.
     pub marked: u64,
     /// Congestion notifications (CNPs) that the hosts sent; part of `control`.
     pub notifications: u64,
-    /// Messages that their senders gave up.
-    pub given_up: u64,
+    /// Messages that their senders aborted.
+    pub aborted: u64,
     /// Transmissions of data or control packets on a link.
     pub hops: u64,
     /// Packets delivered to hosts.
     pub delivered: u64,
-    /// Packets still queued or on a cable at the end.
+    /// Packets in a queue or on a link when the run ended.
     pub in_flight: u64,
     /// PFC XOFF frames sent by all ports.
     pub pause_frames: u64,
-    /// Time paused, summed over transmitters and priorities, in picoseconds.
+    /// Time for which transmitters were paused, summed over transmitters and priorities, in picoseconds.
     pub paused_ps: u64,
 }
 
-/// The pauses of a run, looked at in regular samples. Ports are indices into [`RunOutput::ports`], roots into
-/// [`PauseRecords::roots`].
+/// The PFC pauses of a run. Their causes are determined at regular samples. A port is an index into
+/// [`RunOutput::ports`], a root an index into [`PauseRecords::roots`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PauseRecords {
-    /// Time of the first sample.
+    /// Simulated time of the first sample.
     #[serde(with = "stored::time")]
     pub start: Time,
-    /// From one sample to the next.
+    /// Time between two samples.
     #[serde(with = "stored::time")]
     pub interval: Time,
     /// Number of samples.
     pub samples: u64,
-    /// What pauses came from, in order of first appearance.
+    /// Causes of pauses, in order of first appearance.
     pub roots: Vec<PauseRoot>,
-    /// Most transmitters that were paused at one sample, each priority counted.
-    pub most_paused: u32,
-    /// The sample with most of them, the first of several.
+    /// Maximum number of transmitters paused at one sample, each priority counted separately.
+    pub max_paused: u32,
+    /// The first sample with `max_paused` paused transmitters.
     pub worst: Option<PauseTreeRecord>,
-    /// A cyclic buffer dependency, if a sample or the end of the run had one.
+    /// A cyclic buffer dependency, if there was one at a sample or at the end of the run.
     pub cycle: Option<BufferCycle>,
-    /// Flows that were held up by a root that is not on their path, those that suffered longest first.
+    /// Flows that a root delayed although the root is not on their path, longest delay first; a limited number.
     pub victims: Vec<Victim>,
-    /// How many there were in all.
+    /// Number of all victims.
     pub victim_count: u64,
-    /// Every pause, exact to the picosecond, in the order in which samples came to know of it.
+    /// The pauses, exact to the picosecond, in the order in which samples noticed them; a limited number.
     pub log: Vec<PauseRow>,
-    /// Pauses for which the log had no room.
+    /// Pauses that are missing in `log` because of its limit.
     pub pauses_left_out: u64,
-    /// For the picture: stretches of time at whose samples a port was paused for the same root.
+    /// Intervals for the report's figure: consecutive samples at which a port was paused because of the same root.
     pub spans: Vec<PauseSpan>,
-    /// Stretches for which the picture had no room.
+    /// Intervals that are missing in `spans` because of its limit.
     pub spans_left_out: u64,
 }
 
-/// What kind of thing pauses come from.
+/// Kinds of causes of pauses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum RootKind {
-    /// An output that is not paused and sends all the time: more comes in for it than goes out.
+    /// A congested output: it is not paused and always busy, and packets for it arrive faster than it can send.
     Congestion,
-    /// A host's NIC that pauses its switch.
+    /// A NIC of a host that pauses its switch.
     Nic,
-    /// A cycle of ports that wait for each other.
+    /// A cycle of ports, each paused by the next.
     Cycle,
 }
 
 impl RootKind {
-    /// As files name it.
+    /// The name in result files.
     pub fn name(self) -> &'static str {
         match self {
             RootKind::Congestion => "congestion",
@@ -286,144 +287,167 @@ impl RootKind {
     }
 }
 
-/// Where pauses came from.
+/// A cause of pauses: the end of the chain of ports that wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseRoot {
-    /// What it is.
+    /// Kind of cause.
     pub kind: RootKind,
-    /// The congested output, the NIC's port, the lowest port on the cycle.
+    /// The congested output, the NIC's port, or the port with the lowest index on the cycle.
     pub port: u32,
     /// The priority.
     pub priority: u8,
-    /// The first sample at which it held a port.
+    /// First sample at which this root kept a port paused.
     #[serde(with = "stored::time")]
     pub first: Time,
-    /// At how many samples it held a port.
+    /// Number of samples at which this root kept a port paused.
     pub samples: u64,
-    /// Most ports that it held at one sample.
-    pub most_ports: u32,
+    /// Maximum number of ports that this root kept paused at one sample.
+    pub max_ports: u32,
 }
 
-/// All paused transmitters at an instant.
+/// All paused transmitters at one sample.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PauseTreeRecord {
-    /// The instant.
+    /// Simulated time of the sample.
     #[serde(with = "stored::time")]
     pub at: Time,
-    /// How many are paused.
+    /// Number of paused transmitters.
     pub paused: u32,
-    /// Them, and what lies between them and their roots; at most [`MAX_TREE_PORTS`].
+    /// The paused ports, and the ports between them and their roots; at most [`MAX_TREE_PORTS`].
     pub ports: Vec<TreePort>,
 }
 
-/// A transmitter in a pause tree.
+/// One transmitter in a pause tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TreePort {
     /// The port.
     pub port: u32,
     /// The priority.
     pub priority: u8,
-    /// Whether it is paused at this instant; else it sends what a pause has left behind.
+    /// Whether the transmitter is paused now; `false` if it is sending packets that a pause has left behind.
     pub paused: bool,
-    /// When it was paused.
+    /// Start of the current pause.
     #[serde(with = "stored::time")]
     pub since: Time,
-    /// Bytes that its peer holds for it.
+    /// Bytes from this port that its peer has buffered.
     pub held: u64,
-    /// The port that it waits for, `None`: nothing, a resume is on its way.
+    /// The port for which this port waits; `None` if an XON frame is on its way.
     pub waits_for: Option<u32>,
-    /// Distance from the root, 1 next to it.
+    /// Distance from the root in hops, 1 next to the root.
     pub depth: u32,
-    /// Its root.
+    /// The root.
     pub root: Option<u32>,
 }
 
-/// Ports that wait for each other in a circle.
+/// A cyclic buffer dependency: ports that wait for each other in a cycle.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BufferCycle {
-    /// The first sample with such a cycle: of those with one on end until the end of the run if there is one then, else of all.
+    /// First sample with a cycle. If the run ended with a cycle, the first sample of the last uninterrupted series of
+    /// samples with one.
     #[serde(with = "stored::time")]
     pub first: Time,
-    /// The ports along it: at the end of the run if there is one then, else at that sample.
+    /// The ports along the cycle: at the end of the run if `at_end`, else at `first`.
     pub ports: Vec<u32>,
-    /// Whether the run ended with one: a deadlock, unless it was cut.
+    /// Whether the run ended with a cycle: a deadlock, unless the run was truncated.
     pub at_end: bool,
-    /// Whether the run's `duration` cut it, so that the cycle might have dissolved yet.
-    pub cut: bool,
+    /// Whether the run was truncated by its `duration`, so that the cycle could still have dissolved.
+    pub truncated: bool,
 }
 
-/// A flow that was held up without having a part in it.
+/// A flow that was delayed by a pause root that is not on its path.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Victim {
-    /// Number of the flow.
+    /// Id of the flow.
     pub flow: u32,
     /// Sending host.
     pub src: u32,
     /// Receiving host.
     pub dst: u32,
-    /// At how many samples.
+    /// Number of samples at which the flow was a victim.
     pub samples: u64,
-    /// The root that held it up at more than half of these; if none did, one of them.
+    /// The root that delayed the flow at more than half of these samples; if there is none, one of its roots.
     pub root: u32,
-    /// Whether it finished.
+    /// Whether the flow finished.
     pub finished: bool,
-    /// Payload delivered per time from its start to its finish, else to the end of the run, in bit/s.
+    /// Delivered payload divided by the time from the flow's start to its finish, or to the end of the run, in bit/s.
     pub goodput: f64,
 }
 
 /// One pause of a transmitter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseRow {
-    /// Its port.
+    /// The paused port.
     pub port: u32,
-    /// The priority.
+    /// The paused priority.
     pub priority: u8,
-    /// When it began.
+    /// Start of the pause.
     #[serde(with = "stored::time")]
     pub from: Time,
-    /// When it ended; `None`: not before the run did.
+    /// End of the pause; `None` if the pause lasted until the end of the run.
     #[serde(with = "stored::optional_time")]
     pub to: Option<Time>,
-    /// Its root at the last sample that saw it; `None` if none did.
+    /// Root of the pause at its last sample; `None` if there was no sample during the pause.
     pub root: Option<u32>,
 }
 
-/// A stretch of time for which a port was paused at every sample, for one root.
+/// An interval of consecutive samples at which a port was paused because of the same root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseSpan {
     /// The port.
     pub port: u32,
     /// The priority.
     pub priority: u8,
-    /// Its first sample.
+    /// Time of the first sample.
     #[serde(with = "stored::time")]
     pub from: Time,
-    /// One interval after its last.
+    /// One sampling interval after the last sample.
     #[serde(with = "stored::time")]
     pub to: Time,
     /// The root.
     pub root: Option<u32>,
 }
 
-/// A finished run and what it cost.
+/// The output of a run and the resources that the simulation used.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// What it recorded; the same for the same scenario and seed, always.
+    /// Output of the run. It depends on the scenario and the seed alone.
     pub output: RunOutput,
     /// Wall-clock seconds.
     pub wall_s: f64,
-    /// CPU seconds of the threads that ran it.
+    /// CPU seconds of the threads that simulated the run.
     pub cpu_s: f64,
-    /// Largest resident set of the whole process so far, in bytes; 0 where the system does not tell.
+    /// Maximum resident set of the whole process until the end of the run, in bytes; 0 if the system does not report it.
     pub peak_rss_bytes: u64,
 }
 
-/// Most ports in a recorded pause tree.
+/// Maximum number of ports in a recorded pause tree.
 pub const MAX_TREE_PORTS: usize = 1_000;
 
 impl FlowRecord {
-    /// The flow's goodput in bit/s: payload that its receiver accepted, over the time from its start to its finish or to `end`, where the
-    /// run ended. `None` for a flow that had no time.
+    /// The flow's goodput in bit/s: delivered payload divided by the time from the flow's start to its finish, or to
+    /// `end`, the end of the run, if the flow did not finish. `None` if this time is zero.
+    ///
+    /// ```
+    /// use rnic_run::FlowRecord;
+    /// use rnic_transport::Time;
+    ///
+    /// let flow = FlowRecord {
+    ///     id: 0,
+    ///     src: 3,
+    ///     dst: 7,
+    ///     bytes: 100_000,
+    ///     start: Time::from_us(10),
+    ///     finish: Some(Time::from_us(30)),
+    ///     ideal: Time::from_us(20),
+    ///     delivered: 100_000,
+    ///     retransmitted: 0,
+    ///     timeouts: 0,
+    ///     request: u32::MAX,
+    ///     traffic: 0,
+    ///     measured: true,
+    /// };
+    /// assert_eq!(flow.goodput_bps(Time::from_us(1_000)), Some(40e9));
+    /// ```
     pub fn goodput_bps(&self, end: Time) -> Option<f64> {
         let life = self.finish.unwrap_or(end).saturating_sub(self.start).as_ps();
         (life > 0).then(|| self.delivered as f64 * 8e12 / life as f64)

@@ -1,19 +1,32 @@
-//! Flow sizes as a distribution: points of its CDF, samples, exact means.
+//! Distributions of flow sizes: points of the CDF, samples, exact means.
 
-/// How large flows are.
-#[derive(Clone, PartialEq, Debug)]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A distribution of flow sizes, given by points of its CDF.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SizeDistribution {
-    /// What the scenario calls it: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB`, or a file's name.
+    /// Name in the scenario: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB`, or a file name.
     pub name: String,
-    /// Points (bytes, cumulative probability), both rising, the last probability 1. Between two points bytes are linear in
-    /// probability; two points of equal probability make a gap, two of equal bytes a point mass; below the first point's
-    /// probability lies its own mass.
+    /// Points (bytes, cumulative probability). Neither coordinate decreases from point to point, and the last
+    /// probability is 1. Between two points, bytes are linear in probability. Two points of equal probability form a gap,
+    /// two points of equal size a point mass. The first point's probability is the point mass at its size.
     pub points: Vec<(f64, f64)>,
 }
 
 impl SizeDistribution {
-    /// The size in bytes, at least 1, below which the share `u` of all flows lies: the inverse of the CDF, rounded to the
-    /// nearest byte. Uniform `u` in `0.0..1.0` gives flows of this distribution.
+    /// The size in bytes at which the CDF reaches `u`, rounded to whole bytes, at least 1. Uniformly distributed `u` in
+    /// `0.0..1.0` give sizes of this distribution.
+    ///
+    /// ```
+    /// use rnic_run::SizeDistribution;
+    ///
+    /// // Half of the flows have 1,000 bytes, the others 1,000 to 9,000.
+    /// let sizes = SizeDistribution { name: "example".into(), points: vec![(1_000.0, 0.5), (9_000.0, 1.0)] };
+    /// assert_eq!((sizes.sample(0.3), sizes.sample(0.75)), (1_000, 5_000));
+    /// assert_eq!(sizes.mean(), 3_000.0);
+    /// ```
     pub fn sample(&self, u: f64) -> u64 {
         const BELOW_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
         let u = u.clamp(0.0, BELOW_ONE);
@@ -26,10 +39,10 @@ impl SizeDistribution {
         (size.round() as u64).max(1)
     }
 
-    /// Mean size in bytes, exactly that of [`SizeDistribution::sample`] for points at whole bytes.
+    /// Mean size in bytes. It is exactly the mean of [`SizeDistribution::sample`] if all points are at whole bytes.
     pub fn mean(&self) -> f64 {
         self.expect(|a, b| {
-            // A size below one byte is sent as one byte: add the average of 1 - x over the part of the range below 1.
+            // `sample` rounds sizes below one byte up: add the average of 1 - x over the part of the range below 1.
             let raised = match () {
                 () if a >= 1.0 => 0.0,
                 () if b <= 1.0 => 1.0 - (a + b) / 2.0,
@@ -39,7 +52,7 @@ impl SizeDistribution {
         })
     }
 
-    /// Mean number of packets per flow that carry at most `mtu` bytes each: the mean of ceil(size / mtu), exactly.
+    /// Exact mean number of packets per flow if each packet carries at most `mtu` bytes: the mean of ceil(size / mtu).
     pub fn mean_packets(&self, mtu: u32) -> f64 {
         let mtu = f64::from(mtu.max(1));
         // A size x, rounded to whole bytes, takes 1 + extra(x) packets.
@@ -54,7 +67,8 @@ impl SizeDistribution {
         })
     }
 
-    /// Expectation of a function given by its `average` over a range of sizes (a range of one size: its value there).
+    /// Expectation of a function of the size. `average(a, b)` is the function's average over the sizes from a to b, and its
+    /// value at a if a equals b.
     fn expect(&self, average: impl Fn(f64, f64) -> f64) -> f64 {
         let Some(&(first, share)) = self.points.first() else {
             return 1.0;
@@ -64,15 +78,19 @@ impl SizeDistribution {
         pieces.fold(at_first, |sum, pair| sum + (pair[1].1 - pair[0].1) * average(pair[0].0, pair[1].0))
     }
 
-    /// Whether the points are a distribution at all, for distributions that [`parse`] did not make.
+    /// Checks that the points form a distribution.
     ///
     /// # Errors
-    /// One sentence that names what is wrong.
+    /// One sentence that names the distribution and the rule that it breaks.
     pub fn validate(&self) -> Result<(), String> {
         let ordered = self.points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
         let inside = self.points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0).contains(&p.1));
         if !ordered || !inside || self.points.last().is_none_or(|point| point.1 != 1.0) {
-            return Err(format!("sizes `{}`: bytes and probabilities must rise, the last probability to 1", self.name));
+            return Err(format!(
+                "sizes `{}`: bytes and probabilities (0 to 1) must not decrease from point to point, and the last \
+                 probability must be 1",
+                self.name
+            ));
         }
         Ok(())
     }

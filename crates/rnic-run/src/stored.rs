@@ -1,9 +1,9 @@
-//! How quantities are stored in records: as integers of their base unit.
+//! Serialisation of quantities in records: integers in their base unit.
 
 use rnic_transport::{BitRate, Time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Picoseconds.
+/// A time as picoseconds.
 pub(super) mod time {
     use super::*;
 
@@ -16,7 +16,7 @@ pub(super) mod time {
     }
 }
 
-/// Picoseconds, if any.
+/// An optional time as picoseconds.
 pub(super) mod optional_time {
     use super::*;
 
@@ -29,7 +29,7 @@ pub(super) mod optional_time {
     }
 }
 
-/// Bits per second.
+/// A rate as bits per second.
 pub(super) mod rate {
     use super::*;
 

@@ -99,11 +99,11 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
         },
         "incast" => read_incast(table, context.hosts)?,
         "pairs" => TrafficPattern::Pairs {
-            pairs: table.require("pairs", "pairs = 20")?.count(Loops::MOST_PAIRS)?,
+            pairs: table.require("pairs", "pairs = 20")?.count(Loops::MAX_PAIRS)?,
             sizes: sizes()?,
             messages: table.get("messages").map(|item| item.count(u32::MAX)).transpose()?,
-            think: read_think(table)?,
-            lasting: read_lasting(table)?,
+            think_time: read_think(table)?,
+            persistent: read_lasting(table)?,
         },
         "permutation" => TrafficPattern::Permutation { sizes: sizes()?, repeats: repeats()?, interval: every()? },
         "all-to-all" => match table.get("at_once") {
@@ -111,17 +111,17 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
                 refuse_loop_keys(table, &["think"], "messages start at fixed times", "set `at_once`")?;
                 TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? }
             }
-            Some(at_once) => {
+            Some(outstanding) => {
                 if let Some(item) = table.get("interval") {
                     let help = "with `at_once` a host's next message starts when an earlier one has arrived: remove one of them";
                     return Err(item.error("`interval` and `at_once` are both given", help));
                 }
-                let at_once = at_once.integer(1..=u64::from(context.hosts) - 1)? as u32;
+                let outstanding = outstanding.integer(1..=u64::from(context.hosts) - 1)? as u32;
                 TrafficPattern::AllToAllLoop {
                     sizes: sizes()?,
                     repeats: repeats()?,
-                    at_once,
-                    think: read_think(table)?,
+                    outstanding,
+                    think_time: read_think(table)?,
                 }
             }
         },
@@ -166,8 +166,8 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
     let interval = table.get("interval");
     if interval.as_ref().is_some_and(|item| item.string("").is_ok_and(|text| text == COMPLETION)) {
         let incast = Incast { senders, total, receiver, connections };
-        let (think, lasting) = (read_think(table)?, read_lasting(table)?);
-        return Ok(TrafficPattern::IncastLoop { incast, repeats, think, lasting });
+        let (think_time, persistent) = (read_think(table)?, read_lasting(table)?);
+        return Ok(TrafficPattern::IncastLoop { incast, repeats, think_time, persistent });
     }
     let instead = format!("set `interval = \"{COMPLETION}\"`");
     refuse_loop_keys(table, &["think", LASTING], "requests start at fixed times", &instead)?;

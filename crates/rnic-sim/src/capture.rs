@@ -7,10 +7,11 @@
 
 use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
-use crate::resolve::{Resolved, SetupError, Stack};
+use crate::resolve::{Resolved, SetupError};
 use rnic_fabric::{Fabric, Packet as SimulatedPacket, PortId, Topology};
 use rnic_run::RunSpec;
 use rnic_run::{FlowLog, FlowRecord};
+use rnic_transport::transports::WireFormat;
 use rnic_transport::{Pdu, PduKind, Psn, Time};
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{
@@ -76,8 +77,8 @@ impl Capture {
     /// If no such link exists, or the run's transport does not send RoCE packets.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
         let impossible = |why: String| Err(SetupError::Impossible(why));
-        if resolved.stack == Stack::Tcp || resolved.messages.is_some() {
-            let transport = &run.transport.transport;
+        if run.transport.declaration.wire == WireFormat::Other {
+            let transport = &run.transport.name;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));
         }
         let mtu = resolved.flow.mtu;
@@ -90,7 +91,7 @@ impl Capture {
         let ports = find_ports(topology, link).map_err(SetupError::Impossible)?;
         let marking = resolved.fabric.switch.ecn.is_some();
         Ok(Capture {
-            irn: run.transport.transport == "irn",
+            irn: run.transport.declaration.wire == WireFormat::Irn,
             acks: resolved.flow.acks,
             mtu,
             first_psn: Vec::new(),

@@ -20,8 +20,9 @@
 //!     transport = "roce"
 //! "#;
 //! let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
-//! let resolved = resolve(&Catalogue::standard(), &scenario.runs[0]).unwrap();
-//! let record = run(&scenario.runs[0], &resolved, None, &Sharing::among(1), &Events::ignored());
+//! let catalogue = Catalogue::standard();
+//! let resolved = resolve(&catalogue, &scenario.runs[0]).unwrap();
+//! let record = run(&catalogue, &scenario.runs[0], &resolved, None, &Sharing::among(1), &Events::ignored());
 //! assert_eq!(record.output.flows.iter().filter(|flow| flow.finish.is_some()).count(), 3);
 //! ```
 

@@ -93,10 +93,10 @@ impl<'e> PauseWatch<'e> {
         self.cycle_since = (!tree.cycle.is_empty()).then(|| self.cycle_since.unwrap_or(now));
         if !tree.cycle.is_empty() && self.records.cycle.is_none() {
             let ports = tree.cycle.iter().map(|port| port.0).collect();
-            self.records.cycle = Some(BufferCycle { first: now, ports, at_end: false, cut: false });
+            self.records.cycle = Some(BufferCycle { first: now, ports, at_end: false, truncated: false });
         }
         let paused = tree.paused().count() as u32;
-        self.records.most_paused = self.records.most_paused.max(paused);
+        self.records.max_paused = self.records.max_paused.max(paused);
         if paused > self.records.worst.as_ref().map_or(0, |worst| worst.paused) {
             self.records.worst = Some(record(now, paused, &tree, &roots));
         }
@@ -161,7 +161,7 @@ impl<'e> PauseWatch<'e> {
         };
         let port = port.0;
         Some(*self.roots.entry((kind, port, priority)).or_insert_with(|| {
-            self.records.roots.push(PauseRoot { kind, port, priority, first: now, samples: 0, most_ports: 0 });
+            self.records.roots.push(PauseRoot { kind, port, priority, first: now, samples: 0, max_ports: 0 });
             self.records.roots.len() as u32 - 1
         }))
     }
@@ -177,7 +177,7 @@ impl<'e> PauseWatch<'e> {
         for (root, ports) in held {
             let root = &mut self.records.roots[root as usize];
             root.samples += 1;
-            root.most_ports = root.most_ports.max(ports);
+            root.max_ports = root.max_ports.max(ports);
         }
     }
 
@@ -221,7 +221,7 @@ impl<'e> PauseWatch<'e> {
         if !tree.cycle.is_empty() {
             let ports = tree.cycle.iter().map(|port| port.0).collect();
             let first = self.cycle_since.unwrap_or(end);
-            self.records.cycle = Some(BufferCycle { first, ports, at_end: true, cut: truncated });
+            self.records.cycle = Some(BufferCycle { first, ports, at_end: true, truncated });
         }
         for span in &mut self.records.spans {
             span.to = span.to.min(end);

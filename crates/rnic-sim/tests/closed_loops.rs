@@ -6,15 +6,15 @@ use common::*;
 use proptest::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::CongestionDeclaration;
 use rnic_run::RunEvent;
+use rnic_run::{CongestionDeclaration, CongestionSpec};
 use rnic_run::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
 use rnic_run::{FlowSpec, SizeDistribution};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
-use rnic_transport::congestion::{Dcqcn, Settings};
+use rnic_transport::congestion::Dcqcn;
 use rnic_transport::{Bytes, Time};
 
 /// A minimal frame (64 + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
@@ -24,40 +24,40 @@ fn source(name: &str, pattern: TrafficPattern) -> Traffic {
     Traffic { name: name.to_string(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO }
 }
 
-fn pairs(pairs: u32, bytes: (f64, f64), messages: Option<u32>, think: Time) -> Traffic {
+fn pairs(pairs: u32, bytes: (f64, f64), messages: Option<u32>, think_time: Time) -> Traffic {
     let sizes = SizeDistribution { name: "uniform".to_string(), points: vec![(bytes.0, 0.0), (bytes.1, 1.0)] };
-    source("pairs", TrafficPattern::Pairs { pairs, sizes, messages, think, lasting: false })
+    source("pairs", TrafficPattern::Pairs { pairs, sizes, messages, think_time, persistent: false })
 }
 
 fn incast(senders: u32, total: u64, receiver: u32, repeats: Option<u32>) -> Traffic {
     let incast = Incast { senders, total: Bytes(total), receiver, connections: 1 };
-    source("incast", TrafficPattern::IncastLoop { incast, repeats, think: Time::ZERO, lasting: false })
+    source("incast", TrafficPattern::IncastLoop { incast, repeats, think_time: Time::ZERO, persistent: false })
 }
 
 /// The same traffic over persistent connections.
-fn lasting(mut traffic: Traffic) -> Traffic {
+fn persistent(mut traffic: Traffic) -> Traffic {
     match &mut traffic.pattern {
-        TrafficPattern::Pairs { lasting, .. } | TrafficPattern::IncastLoop { lasting, .. } => *lasting = true,
+        TrafficPattern::Pairs { persistent, .. } | TrafficPattern::IncastLoop { persistent, .. } => *persistent = true,
         pattern => panic!("{pattern:?} is no closed loop"),
     }
     traffic
 }
 
 fn run(run: &RunSpec) -> RunOutput {
-    simulate_run(run, &resolve(&Catalogue::standard(), run).unwrap())
+    simulate_run(&Catalogue::standard(), run, &resolve(&Catalogue::standard(), run).unwrap())
 }
 
 #[test]
 fn the_next_message_starts_when_the_sender_can_know() {
-    for (bytes, frames, think) in [(1_024.0, 1, 0), (3_072.0, 3, 7_000_000)] {
+    for (bytes, frames, think_time) in [(1_024.0, 1, 0), (3_072.0, 3, 7_000_000)] {
         let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
-        spec.traffic = vec![pairs(1, (bytes, bytes), Some(4), Time::from_ps(think))];
+        spec.traffic = vec![pairs(1, (bytes, bytes), Some(4), Time::from_ps(think_time))];
         let output = run(&spec);
         assert_eq!((&output.status, output.flows.len(), output.offered), (&RunStatus::Completed, 4, 4));
         // The frames through the switch, a minimal frame back, and the think time.
         let (there, back) = (2 * D + (frames + 1) * ROCE, 2 * D + 2 * LEAST);
         for (number, flow) in (0..).zip(&output.flows) {
-            assert_eq!(flow.start.as_ps(), number * (there + back + think));
+            assert_eq!(flow.start.as_ps(), number * (there + back + think_time));
             assert_eq!(fct(&flow), there);
             assert_eq!((flow.src, flow.dst), (output.flows.get(0).unwrap().src, output.flows.get(0).unwrap().dst));
         }
@@ -67,7 +67,12 @@ fn the_next_message_starts_when_the_sender_can_know() {
 #[test]
 fn all_to_all_in_turn_keeps_so_many_messages_under_way() {
     let sizes = SizeDistribution { name: "fixed".to_string(), points: vec![(1_024.0, 0.0), (1_024.0, 1.0)] };
-    let turns = |at_once| TrafficPattern::AllToAllLoop { sizes: sizes.clone(), repeats: 1, at_once, think: Time::ZERO };
+    let turns = |outstanding| TrafficPattern::AllToAllLoop {
+        sizes: sizes.clone(),
+        repeats: 1,
+        outstanding,
+        think_time: Time::ZERO,
+    };
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     spec.traffic = vec![source("turns", turns(1))];
     let output = run(&spec);
@@ -112,7 +117,7 @@ fn a_loop_without_end_lasts_as_long_as_the_run() {
     // The last flow starts before the end.
     let round = 4 * D + 2 * ROCE + 2 * LEAST;
     assert_eq!(output.flows.len() as u64, 100_000_000u64.div_ceil(round));
-    assert_eq!((output.cut.unwrap().not_started, output.status), (None, RunStatus::Completed));
+    assert_eq!((output.truncated.unwrap().not_started, output.status), (None, RunStatus::Completed));
 }
 
 /// Links that a frame crosses from one host of the 16-host fat-tree to another.
@@ -157,7 +162,7 @@ proptest! {
         (spec.seed, spec.transport.pfc, spec.fabric.link.loss) = (seed, pfc, loss);
         spec.fabric.switch.buffer = Some(Bytes(60_000));
         let traffic = pairs(count, (100.0, 60_000.0), Some(messages), Time::ZERO);
-        spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
+        spec.traffic = vec![if last { persistent(traffic) } else { traffic }];
         let output = run(&spec);
         prop_assert_eq!(&output.status, &RunStatus::Completed);
         assert_accounts(&output);
@@ -168,22 +173,22 @@ proptest! {
 
 /// A pair with DCQCN on a single switch sends 10 packets, waits for the think time, and sends 10 more. At `start` each of
 /// the other two hosts sends one packet to the same receiver. A packet that finds another in the queue is CE-marked.
-fn second_message(start: u64, think: Time, last: bool) -> (RunOutput, Time) {
+fn second_message(start: u64, think_time: Time, last: bool) -> (RunOutput, Time) {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     spec.transport.pfc = true;
     let entry = CongestionDeclaration::of::<Dcqcn>(false);
-    (spec.transport.cc, spec.transport.cc_settings) = (entry, Settings::new(entry.parameters));
+    spec.transport.cc = CongestionSpec::of(entry);
     spec.fabric.switch.ecn =
         EcnSetup { kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0), ..EcnSetup::default() };
-    let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think);
-    spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
+    let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think_time);
+    spec.traffic = vec![if last { persistent(traffic) } else { traffic }];
     let (src, dst) = (run(&spec).flows.get(0).unwrap().src, run(&spec).flows.get(0).unwrap().dst);
     let others: Vec<FlowSpec> =
         (0..4).filter(|host| ![src, dst].contains(host)).map(|host| flow(start, host, dst, 1_024)).collect();
     spec.traffic.extend(list(&others));
     let output = run(&spec);
     let of_pair: Vec<FlowRecord> = output.flows.iter().filter(|flow| flow.traffic == 0).collect();
-    assert_eq!((of_pair.len(), of_pair[1].start.as_ps()), (2, known_on_switch(&of_pair[0]) + think.as_ps()));
+    assert_eq!((of_pair.len(), of_pair[1].start.as_ps()), (2, known_on_switch(&of_pair[0]) + think_time.as_ps()));
     let took = Time::from_ps(fct(&of_pair[1]));
     (output, took)
 }
@@ -232,7 +237,7 @@ fn a_connection_has_one_path() {
     let cores = |last: bool, transport: &str| -> Vec<u64> {
         let mut spec = run_on(TopologySpec::FatTree { k: 8 }, transport);
         let traffic = pairs(1, (1_024.0, 90_000.0), Some(40), Time::ZERO);
-        spec.traffic = vec![if last { lasting(traffic) } else { traffic }];
+        spec.traffic = vec![if last { persistent(traffic) } else { traffic }];
         let output = run(&spec);
         assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 40));
         assert!(hops_of(&output.flows.get(0).unwrap()) == 6, "the pair is in two pods");
@@ -259,17 +264,21 @@ fn hops_of(flow: &FlowRecord) -> u64 {
 fn a_late_packet_is_not_one_of_the_next_message() {
     for (transport, frame) in [("roce", ROCE), ("irn", IRN)] {
         let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, transport);
-        spec.transport.acks = (transport == "roce").then_some(true);
-        spec.transport.timeouts = Some(true);
-        spec.transport.rto_high = Some(Time::from_us(8));
-        spec.transport.rto_low = (transport == "irn").then_some(Time::from_us(8));
-        let think = 2_500_000;
-        spec.traffic = vec![lasting(pairs(1, (1_024.0, 1_024.0), Some(5), Time::from_ps(think)))];
+        if transport == "roce" {
+            spec.transport.set("acks", true).unwrap();
+        }
+        spec.transport.set("timeouts", true).unwrap();
+        spec.transport.set("rto_high", Time::from_us(8)).unwrap();
+        if transport == "irn" {
+            spec.transport.set("rto_low", Time::from_us(8)).unwrap();
+        }
+        let think_time = 2_500_000;
+        spec.traffic = vec![persistent(pairs(1, (1_024.0, 1_024.0), Some(5), Time::from_ps(think_time)))];
         let output = run(&spec);
         assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 5));
         let (there, back) = (2 * D + 2 * frame, 2 * D + 2 * LEAST);
         for (number, flow) in (0..).zip(&output.flows) {
-            assert_eq!((flow.start.as_ps(), fct(&flow)), (number * (there + back + think), there), "{transport}");
+            assert_eq!((flow.start.as_ps(), fct(&flow)), (number * (there + back + think_time), there), "{transport}");
             assert_eq!((flow.retransmitted, flow.timeouts), (1, 1));
         }
         assert_accounts(&output);
@@ -279,14 +288,14 @@ fn a_late_packet_is_not_one_of_the_next_message() {
 #[test]
 fn a_tcp_connection_is_set_up_once() {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "iwarp");
-    spec.transport.handshake = true;
+    spec.transport.set("handshake", true).unwrap();
     let traffic = pairs(1, (100_000.0, 100_000.0), Some(3), Time::ZERO);
     let times = |traffic: Traffic| -> Vec<u64> {
         let output = run(&RunSpec { traffic: vec![traffic], ..spec.clone() });
         assert_eq!(output.status, RunStatus::Completed);
         output.flows.iter().map(|flow| fct(&flow)).collect()
     };
-    let (fresh, kept) = (times(traffic.clone()), times(lasting(traffic)));
+    let (fresh, kept) = (times(traffic.clone()), times(persistent(traffic)));
     assert!(fresh.iter().all(|time| *time == kept[0]), "each starts the same way: {fresh:?}");
     // No connection setup, and the window has grown: the flow has the rate of the link. A frame has 1,024 + 90 + 20 B; the
     // last frame has 672 B of payload.
@@ -312,7 +321,7 @@ fn scenario() -> Scenario {
         for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
             let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);
             spec.name = format!("{transport} {} {last}", cc.name);
-            (spec.transport.cc, spec.transport.cc_settings) = (*cc, Settings::new(cc.parameters));
+            spec.transport.cc = CongestionSpec::of(*cc);
             spec.transport.pfc = transport == "roce";
             spec.limits.duration = duration;
             let end = |rounds| if duration.is_some() { None } else { Some(rounds) };
@@ -321,7 +330,7 @@ fn scenario() -> Scenario {
             let mut pairs = pairs(12, (100.0, 90_000.0), end(6), Time::from_us(3));
             pairs.warmup = 5;
             let incast = incast(8, 400_000, 3, end(5));
-            let (pairs, incast) = if last { (lasting(pairs), lasting(incast)) } else { (pairs, incast) };
+            let (pairs, incast) = if last { (persistent(pairs), persistent(incast)) } else { (pairs, incast) };
             spec.traffic = vec![pairs, source("open", open), incast];
             runs.push(spec);
         }
@@ -343,10 +352,12 @@ fn the_same_for_any_number_of_threads() {
         let of = |traffic| output.flows.iter().filter(move |f| f.traffic == traffic);
         assert_eq!(of(0).filter(|f| !f.measured).count(), 5);
         assert!((0..3).all(|traffic| of(traffic).count() >= 16), "all sources send");
-        if output.cut.is_none() {
+        if output.truncated.is_none() {
             assert_eq!([0, 1, 2].map(|traffic| of(traffic).count()), [72, 200, 40]);
         }
     }
-    assert!(one.iter().any(|output| output.cut.is_some()) && one.iter().any(|output| output.totals.pause_frames > 0));
+    assert!(
+        one.iter().any(|output| output.truncated.is_some()) && one.iter().any(|output| output.totals.pause_frames > 0)
+    );
     assert!(one == outputs(2) && one == outputs(7));
 }

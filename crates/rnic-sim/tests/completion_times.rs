@@ -57,10 +57,10 @@ fn headers_are_those_of_the_transport_unless_configured() {
     let mut run = fat_tree("irn");
     let alone = [flow(0, 0, 9, 1_024)];
     assert_eq!(fct(&outcome(&run, &alone).flows.get(0).unwrap()), 6 * (IRN + D));
-    run.transport.header = Some(Bytes(100)); // 1,144 bytes with the gap
+    run.transport.set("header", Bytes(100)).unwrap(); // 1,144 bytes with the gap
     assert_eq!(fct(&outcome(&run, &alone).flows.get(0).unwrap()), 6 * (228_800 + D));
     let mut run = fat_tree("roce");
-    run.transport.header = Some(Bytes(42));
+    run.transport.set("header", Bytes(42)).unwrap();
     let output = outcome(&run, &alone);
     assert_eq!(fct(&output.flows.get(0).unwrap()), 6 * (217_200 + D));
     // The denominator of the slowdown has plain RoCEv2 headers for every transport.
@@ -86,8 +86,10 @@ fn acks_have_the_size_and_time_of_real_ones() {
     for (dst, links) in PEERS {
         for (ack_size, ack) in [(None, 17_200), (Some(64), 16_800), (Some(20), 16_800), (Some(300), 64_000)] {
             let mut run = fat_tree("irn");
-            run.transport.bdp_cap = Some(1);
-            run.transport.ack_size = ack_size.map(Bytes);
+            run.transport.set("bdp_cap", 1_u64).unwrap();
+            if let Some(bytes) = ack_size {
+                run.transport.set("ack_size", Bytes(bytes)).unwrap();
+            }
             let output = outcome(&run, &[flow(0, 0, dst, 5 * 1_024)]);
             let round_trip = links * (IRN + D) + links * (ack + D);
             assert_eq!(fct(&output.flows.get(0).unwrap()), 4 * round_trip + links * (IRN + D));
@@ -101,15 +103,15 @@ fn the_cap_on_packets_in_flight_is_exact() {
     // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a cap
     // of 10, ten frames leave back to back, and each ACK releases another.
     let mut run = fat_tree("irn");
-    run.transport.bdp_cap = Some(10);
+    run.transport.set("bdp_cap", 10_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 35 * 1_024)]);
     // Packet 34 is the fifth of the fourth batch.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 3 * 8_483_200 + 4 * IRN + 2 * (IRN + D));
     // With a cap of 38 the sender never waits.
-    run.transport.bdp_cap = Some(38);
+    run.transport.set("bdp_cap", 38_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 200 * 1_024)]);
     assert_eq!(fct(&output.flows.get(0).unwrap()), 199 * IRN + 2 * (IRN + D));
-    run.transport.bdp_cap = Some(37);
+    run.transport.set("bdp_cap", 37_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 38 * 1_024)]);
     assert_eq!(fct(&output.flows.get(0).unwrap()), 8_483_200 + 2 * (IRN + D));
 }
@@ -161,7 +163,7 @@ fn links_of_unequal_rate() {
 #[test]
 fn a_maximum_rate_spaces_the_packets() {
     let mut run = fat_tree("roce");
-    run.transport.max_rate = Some(BitRate::from_gbps(8));
+    run.transport.set("max_rate", BitRate::from_gbps(8)).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 10 * 1_024)]);
     // One frame of 1,086 bytes every 1,086 ns.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 9 * 1_086_000 + 2 * (ROCE + D));
@@ -193,9 +195,9 @@ fn a_nic_takes_turns_in_bursts() {
     const T: u64 = 221_200;
     // The first flow transmits before the second is known, so it leads by one packet.
     assert_eq!(late(&run), [6 * T, 8 * T]);
-    run.transport.nic_burst = Some(8);
+    run.transport.set("nic_burst", 8_u64).unwrap();
     assert_eq!(late(&run), [0, 8 * T]);
-    run.transport.nic_burst = Some(4);
+    run.transport.set("nic_burst", 4_u64).unwrap();
     assert_eq!(late(&run), [4 * T, 8 * T]);
 }
 
@@ -206,7 +208,7 @@ fn a_rate_limit_holds_whatever_the_other_links_are() {
     for gbps in [5, 10, 11, 20, 39] {
         let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
         run.fabric.links.push(NamedLink { rate: Some(BitRate::from_gbps(10)), ..link_between("h2", "s0") });
-        run.transport.max_rate = Some(BitRate::from_gbps(gbps));
+        run.transport.set("max_rate", BitRate::from_gbps(gbps)).unwrap();
         let output = outcome(&run, &[flow(0, 0, 1, 1_024_000)]);
         let apart = BitRate::from_gbps(gbps).time_for(1_086).as_ps();
         assert_eq!(fct(&output.flows.get(0).unwrap()), 999 * apart + 2 * (ROCE + D), "{gbps} Gbps");

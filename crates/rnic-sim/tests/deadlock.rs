@@ -59,8 +59,8 @@ fn a_cycle_of_pauses_is_reported_as_a_deadlock_that_names_the_ports() {
 #[test]
 fn a_deadlock_under_timers_is_found_by_the_lack_of_progress() {
     let (mut run, flows) = around_the_ring("irn");
-    run.transport.timeouts = Some(true);
-    run.transport.bdp_cap = Some(1_000);
+    run.transport.set("timeouts", true).unwrap();
+    run.transport.set("bdp_cap", 1_000_u64).unwrap();
     run.limits.stall_time = Time::from_ms(20);
     let output = outcome(&run, &flows);
     let reason = failure(&output);
@@ -100,7 +100,7 @@ fn a_run_whose_flows_do_not_progress_is_stalled() {
     dead.loss = Some(1.0);
     run.fabric.links.push(dead);
     run.limits.stall_time = Time::from_ms(5);
-    run.transport.rto_high = Some(Time::from_us(320));
+    run.transport.set("rto_high", Time::from_us(320)).unwrap();
     let output = outcome(&run, &[flow(0, 0, 2, 100_000), flow(0, 0, 1, 1_024)]);
     let reason = failure(&output);
     assert!(reason.starts_with("no flow has progressed for a long time at "), "{reason}");
@@ -117,7 +117,7 @@ fn a_run_whose_flows_do_not_progress_is_stalled() {
 #[test]
 fn a_lost_tail_without_timers_ends_the_run() {
     let mut run = fat_tree("roce");
-    run.transport.timeouts = Some(false);
+    run.transport.set("timeouts", false).unwrap();
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 3 * 1_024)], &[(0, &[2])]);
     let reason = failure(&output);
     assert!(reason.starts_with("nothing is left to happen at "), "{reason}");

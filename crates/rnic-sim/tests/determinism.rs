@@ -5,12 +5,12 @@ mod common;
 use common::*;
 use rnic_campaign::{RunListener, execute_remaining, run_scenario};
 use rnic_fabric::config::TopologySpec;
+use rnic_run::CongestionSpec;
 use rnic_run::RunEvent;
 use rnic_run::{FlowSpec, SizeDistribution};
 use rnic_run::{RunOutput, RunStatus};
 use rnic_run::{RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
-use rnic_transport::congestion::Settings;
 use rnic_transport::{Bytes, Psn, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ fn variants() -> Vec<RunSpec> {
     for cc in rnic_run::Vocabulary::standard().congestion_controls() {
         for (transport, pfc) in [("roce", true), ("irn", false)] {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
-            (run.transport.cc, run.transport.cc_settings) = (*cc, Settings::new(cc.parameters));
+            run.transport.cc = CongestionSpec::of(*cc);
             run.transport.pfc = pfc;
             run.fabric.switch.buffer = Some(Bytes(60_000));
             runs.push(poisson(run, &format!("{transport} {}", cc.name)));
@@ -47,7 +47,7 @@ fn variants() -> Vec<RunSpec> {
         for pfc in [false, true] {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             run.transport.pfc = pfc;
-            run.transport.control_priority = pfc;
+            run.transport.set("control_priority", pfc).unwrap();
             run.fabric.switch.buffer = Some(Bytes(60_000));
             runs.push(poisson(run.clone(), &format!("{transport} pfc {pfc}")));
             run.fabric.link.loss = 0.001;
@@ -116,7 +116,7 @@ fn the_first_sequence_number_does_not_matter() {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             run.fabric.link.loss = 0.002;
             run.fabric.switch.buffer = Some(Bytes(30_000));
-            run.transport.acks = Some(acks);
+            run.transport.set("acks", acks).unwrap();
             let flows = busy_flows(16, 300);
             let mut resolved = resolved(&run, &flows);
             let base = outcome_of(&run, &resolved, &flows);
@@ -138,7 +138,7 @@ fn a_flow_far_away_changes_nothing_here() {
         let here: Vec<FlowSpec> = busy_flows(9, 100);
         let mut run = fat_tree(transport);
         run.fabric.switch.buffer = Some(Bytes(40_000));
-        run.transport.rto_high = Some(Time::from_us(320));
+        run.transport.set("rto_high", Time::from_us(320)).unwrap();
         let alone = outcome(&run, &here);
         assert!(alone.totals.retransmitted > 0, "the flows do get into each other's way");
         let mut all = here.clone();
@@ -167,7 +167,7 @@ fn line(order: [usize; 6], transport: &str, pfc: bool) -> RunSpec {
         run.fabric.links.push(link_between(&format!("h{i}"), &format!("s{i}")));
     }
     run.transport.pfc = pfc;
-    run.transport.timeouts = Some(true);
+    run.transport.set("timeouts", true).unwrap();
     run.fabric.switch.buffer = Some(Bytes(40_000));
     run
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_run::FlowSpec;
 use rnic_run::RunSpec;
-use rnic_run::{Cut, RunOutput, RunStatus};
+use rnic_run::{RunOutput, RunStatus, Truncation};
 use rnic_transport::Time;
 
 fn cut(run: &RunSpec, flows: &[FlowSpec], ps: u64) -> RunOutput {
@@ -25,7 +25,7 @@ fn what_arrived_before_the_end_is_delivered() {
     for (end, packets) in [(1, 0), (arrival(1), 0), (arrival(1) + 1, 1), (arrival(4), 3), (arrival(9) + 1, 9)] {
         let output = cut(&run, &flows, end);
         assert_eq!((&output.status, output.end), (&RunStatus::Completed, Time::from_ps(end)));
-        assert_eq!(output.cut, Some(Cut { at: output.end, not_started: Some(1) }));
+        assert_eq!(output.truncated, Some(Truncation { at: output.end, not_started: Some(1) }));
         assert_eq!((output.offered, output.flows.len()), (1, 1));
         assert_eq!(
             (output.flows.get(0).unwrap().finish, output.flows.get(0).unwrap().delivered),
@@ -37,10 +37,10 @@ fn what_arrived_before_the_end_is_delivered() {
     // The duration ends the run between the two flows, although no event happens there.
     let output = cut(&run, &flows, 500_000_000);
     assert_eq!((output.end.as_ps(), output.flows.get(0).unwrap().delivered), (500_000_000, 9 * 1_024 + 100));
-    assert_eq!(output.cut.unwrap().not_started, Some(1));
+    assert_eq!(output.truncated.unwrap().not_started, Some(1));
     // A run without events left ends before its duration.
     let output = cut(&run, &flows, 5_000_000_000);
-    assert!(output.cut.is_none() && output.end < Time::from_ps(1_100_000_000));
+    assert!(output.truncated.is_none() && output.end < Time::from_ps(1_100_000_000));
     assert_eq!(output, RunOutput { parameters: output.parameters.clone(), ..outcome(&run, &flows) });
 }
 
@@ -48,7 +48,7 @@ fn what_arrived_before_the_end_is_delivered() {
 #[test]
 fn a_stuck_flow_is_unfinished_at_the_end() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
-    run.transport.timeouts = Some(false);
+    run.transport.set("timeouts", false).unwrap();
     let flows = [flow(0, 0, 1, 3 * 1_024)];
     assert!(failure(&outcome_with_losses(&run, &flows, &[(0, &[2])])).contains("nothing is left to happen"));
     run.limits.duration = Some(Time::from_us(100));
@@ -93,11 +93,11 @@ proptest! {
         assert_accounts(&part);
         prop_assert!(part.end <= Time::from_ps(end));
         for (early, late) in part.flows.iter().zip(&whole.flows) {
-            prop_assert_eq!(early.finish, late.finish.filter(|at| *at < part.end || part.cut.is_none()));
+            prop_assert_eq!(early.finish, late.finish.filter(|at| *at < part.end || part.truncated.is_none()));
             prop_assert!(early.delivered <= early.bytes);
             prop_assert_eq!(early.delivered == early.bytes, early.finish.is_some());
         }
-        if let Some(cut) = part.cut {
+        if let Some(cut) = part.truncated {
             let started = flows.iter().filter(|f| f.start < part.end).count();
             prop_assert_eq!(part.flows.len(), started);
             prop_assert_eq!(cut.not_started, Some((flows.len() - started) as u64));

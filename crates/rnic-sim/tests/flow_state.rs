@@ -18,8 +18,8 @@ fn sent(output: &RunOutput, host: &str) -> u64 {
 #[test]
 fn a_late_nack_does_not_reach_the_flow_that_took_the_slot() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 12 }, "roce");
-    run.transport.timeouts = Some(true);
-    run.transport.rto_high = Some(Time::from_us(5));
+    run.transport.set("timeouts", true).unwrap();
+    run.transport.set("rto_high", Time::from_us(5)).unwrap();
     let mut flows = Vec::new();
     // Eight hosts send one packet each to h1, h0 a picosecond after the others. Its packet arrives last, at 2 x 2,221,200 +
     // 7 x 221,200 ps = 5.99 us, after the timeout of 5 us. The receiver's NACK is back at 9.03 us, when the eight flows have
@@ -49,9 +49,9 @@ fn a_late_nack_does_not_reach_the_flow_that_took_the_slot() {
 #[test]
 fn a_leftover_timer_does_not_act_for_the_flow_that_took_the_slot() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "irn");
-    run.transport.rto_low = Some(Time::from_us(100));
-    run.transport.rto_high = Some(Time::from_us(320));
-    run.transport.bdp_cap = Some(111); // no limit here
+    run.transport.set("rto_low", Time::from_us(100)).unwrap();
+    run.transport.set("rto_high", Time::from_us(320)).unwrap();
+    run.transport.set("bdp_cap", 111_u64).unwrap(); // no limit here
     // A megabyte from h0. Its first timer entry is due at 100 us. By then the flow has progressed last with the ACK of packet
     // 407, at 407 x 224,400 + 8,483,200 = 99,814,000 ps, and has more than three packets in flight: the next entry is due
     // 320 us later. The flow ends at 228 us.

@@ -15,8 +15,8 @@ const IRN_NACK: u64 = 18_000;
 /// RoCE or IRN with timeouts too long to matter.
 fn run(transport: &str) -> RunSpec {
     let mut run = fat_tree(transport);
-    run.transport.rto_high = Some(Time::from_ms(10));
-    run.transport.rto_low = Some(Time::from_ms(10));
+    run.transport.set("rto_high", Time::from_ms(10)).unwrap();
+    run.transport.set("rto_low", Time::from_ms(10)).unwrap();
     run
 }
 
@@ -61,7 +61,7 @@ fn go_back_n_that_has_sent_everything_waits_for_the_nack() {
 #[test]
 fn a_lost_tail_is_asked_for_after_the_timeout() {
     let mut run = fat_tree("roce");
-    run.transport.rto_high = Some(Time::from_us(320));
+    run.transport.set("rto_high", Time::from_us(320)).unwrap();
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[9])]);
     let record = &output.flows.get(0).unwrap();
     let packet_8 = 8 * ROCE + 6 * (ROCE + D);
@@ -106,7 +106,9 @@ fn irn_waits_for_the_acknowledgement_when_the_cap_is_reached() {
 fn irn_that_has_sent_everything_waits_for_the_nack() {
     for nack_size in [None, Some(200)] {
         let mut run = run("irn");
-        run.transport.nack_size = nack_size.map(Bytes);
+        if let Some(bytes) = nack_size {
+            run.transport.set("nack_size", Bytes(bytes)).unwrap();
+        }
         let nack = nack_size.map_or(IRN_NACK, |bytes| (bytes + 20) * 200);
         let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[3])]);
         let record = &output.flows.get(0).unwrap();
@@ -139,7 +141,7 @@ fn irn_repeats_a_lost_single_packet_after_the_short_timeout() {
 #[test]
 fn irn_repeats_a_long_lost_tail_after_the_long_timeout() {
     let mut run = fat_tree("irn");
-    run.transport.rto_high = Some(Time::from_us(320));
+    run.transport.set("rto_high", Time::from_us(320)).unwrap();
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[6, 7, 8, 9])]);
     let record = &output.flows.get(0).unwrap();
     // Time at which the ACK of packet 5 is back.
@@ -174,7 +176,7 @@ fn a_lost_last_ack_is_asked_for_again_after_the_flow_has_finished() {
 #[test]
 fn a_lost_nack_is_made_good_by_the_timeout() {
     let mut run = fat_tree("roce");
-    run.transport.rto_high = Some(Time::from_us(320));
+    run.transport.set("rto_high", Time::from_us(320)).unwrap();
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 10 * 1_024)], &[(0, &[3]), (9, &[0])]);
     let record = &output.flows.get(0).unwrap();
     let packet_2 = 2 * ROCE + 6 * (ROCE + D);

@@ -48,7 +48,7 @@ fn check(scenario: &Scenario, output: &RunOutput, run: usize) {
     assert_eq!(output.status, RunStatus::Completed, "{name}");
     assert!(!output.flows.is_empty(), "{name}");
     assert!(output.flows.iter().all(|flow| flow.finish.is_some() && flow.delivered == flow.bytes), "{name}");
-    assert_eq!(output.totals.given_up, 0, "{name}");
+    assert_eq!(output.totals.aborted, 0, "{name}");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn messages_without_a_buffer_are_aborted() {
     let scenario = scenario(&format!("{STAR}\n{traffic}"), &ALL, keys).unwrap();
     for (run, output) in outputs(&scenario, 2).iter().enumerate() {
         let name = &scenario.runs[run].name;
-        assert_eq!((&output.status, output.totals.given_up), (&RunStatus::Completed, 1), "{name}");
+        assert_eq!((&output.status, output.totals.aborted), (&RunStatus::Completed, 1), "{name}");
         let finished = output.flows.iter().filter(|flow| flow.finish.is_some()).count();
         assert_eq!(finished, 1, "{name}");
         let told = |what: &str| output.warnings.iter().any(|warning| warning.contains(what));

@@ -89,7 +89,7 @@ fn a_run_that_was_not_read_from_a_file_is_checked_too() {
         Err(SetupError::Impossible(reason)) => reason,
         other => panic!("{other:?}"),
     };
-    run.transport.cnp_size = Some(Bytes(2_000));
+    run.transport.set("cnp_size", Bytes(2_000)).unwrap();
     assert_eq!(refused(&run), "the buffer of 1 KB in priority 1 cannot hold one packet of 2000 bytes");
     run.transport.pfc = true;
     assert_eq!(refused(&run), "`queueing` = \"output\" has no PFC, but the run has `pfc` = true");

@@ -123,7 +123,7 @@ fn load(text: &str) -> Result<Scenario, String> {
 fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {
     let run = &scenario.runs[0];
     let resolved = resolve(&Catalogue::standard(), run).ok()?;
-    Some(simulate_run_shared(run, &resolved, sharing))
+    Some(simulate_run_shared(&Catalogue::standard(), run, &resolved, sharing))
 }
 
 fn cut(case: &Case, topology: &Topology) -> PartitionPlan {
@@ -174,8 +174,8 @@ fn no_partition_changes_a_result() {
             output.totals.marked > 0,
             output.totals.lost > 0,
             output.samples.is_some() || output.pauses.is_some(),
-            output.cut.is_some(),
-            output.totals.given_up > 0,
+            output.truncated.is_some(),
+            output.totals.aborted > 0,
         ]) {
             count.set(count.get() + u32::from(happened));
         }

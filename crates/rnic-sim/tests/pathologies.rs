@@ -101,7 +101,7 @@ fn the_victim_of_head_of_line_blocking_is_named_and_is_none_without_pfc() {
         assert_eq!(records.roots.len(), 1);
         let root = records.roots[0];
         assert_eq!((root.kind, name(output, root.port).as_str()), (RootKind::Congestion, "right->h3"));
-        assert_eq!(root.most_ports, 4);
+        assert_eq!(root.max_ports, 4);
         let victims: Vec<_> = records.victims.iter().map(|victim| victim.flow).collect();
         assert_eq!((victims, records.victim_count), (vec![2], 1));
         let victim = records.victims[0];
@@ -160,7 +160,7 @@ fn a_run_that_its_duration_cuts_claims_no_deadlock() {
     let (_, reports, summary) = run("deadlock.toml", &[("limits.duration", "\"200 us\"")]);
     let broken = &reports[0];
     let cycle = pauses(broken).cycle.as_ref().unwrap();
-    assert!(cycle.at_end && cycle.cut && broken.output.status == RunStatus::Completed);
+    assert!(cycle.at_end && cycle.truncated && broken.output.status == RunStatus::Completed);
     let sentences = summary.runs[0].pauses.as_ref().unwrap().sentences();
     assert!(sentences[0].starts_with("a cycle of pauses at the end of the run, from "), "{sentences:?}");
     let told = |warning: &String| warning.starts_with("a cycle of pauses at the end of the run: through ");

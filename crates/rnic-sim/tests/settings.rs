@@ -24,7 +24,7 @@ fn a_frame_longer_than_the_fabric_can_carry_is_refused() {
     run.fabric.mtu = Bytes((1 << 32) + 1_024);
     assert!(refused(&run).contains("65535"), "{}", refused(&run));
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "irn");
-    run.transport.ack_size = Some(Bytes(70_000));
+    run.transport.set("ack_size", Bytes(70_000)).unwrap();
     assert!(refused(&run).contains("65535"), "{}", refused(&run));
     // The longest possible frame is accepted.
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
@@ -40,9 +40,9 @@ fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "irn");
     run.fabric.mtu = Bytes(64);
     run.transport.pfc = true;
-    run.transport.ack_size = Some(Bytes(9_000));
-    run.transport.bdp_cap = Some(2_000);
-    run.transport.timeouts = Some(false);
+    run.transport.set("ack_size", Bytes(9_000)).unwrap();
+    run.transport.set("bdp_cap", 2_000_u64).unwrap();
+    run.transport.set("timeouts", false).unwrap();
     run.fabric.switch.buffer = Some(Bytes(60_000));
     // Every 142-byte packet triggers a 9,000-byte ACK. ACKs to h1 and h2 share no link with data, but ACKs from h0 share its
     // link.

@@ -1,4 +1,4 @@
-//! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): the experiments of its sections 2.2, 5 and 6.
+//! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): the experiments of sections 2.2, 5 and 6.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each, largest, smallest};
@@ -32,10 +32,12 @@ pub static STUDY: Study = Study {
     ],
     experiments: EXPERIMENTS,
     remarks: &[
-        "The paper's testbed runs for seconds to minutes, these simulations for what each scenario says; where flows are long, the \
-         first 50 ms, in which DCQCN comes back from the start at line rate, are not measured. Where ECMP places flows, each seed is another placement; minimum, median and maximum are over them.",
-        "A number that the paper gives is met within 5 %: most are read from its figures. Goodput is payload; of a link of 40 Gbps it \
-         is at most 37.8 Gbps with frames of 1,500 bytes, and where the paper speaks of throughput it is scaled to the link.",
+        "The paper's testbed runs for seconds to minutes; each simulation runs for the time in its scenario. For long flows, the \
+         first 50 ms are not measured, because DCQCN starts at line rate and needs this time to converge. With ECMP, each seed is \
+         a different placement of the flows; minimum, median and maximum are over the placements.",
+        "A number of the paper is met within 5 %, because most numbers are read from its figures. Goodput is payload: on a link of \
+         40 Gbps with frames of 1,500 bytes it is at most 37.8 Gbps. Where the paper states throughput, the goodput is scaled to \
+         the rate of the link.",
     ],
 };
 
@@ -47,7 +49,7 @@ const fn pfc(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: PFC, cc: "none", point }
 }
 
-/// The same with DCQCN.
+/// A case of a run with DCQCN.
 const fn dcqcn(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: DCQCN, cc: "dcqcn", point }
 }
@@ -56,22 +58,22 @@ const fn pick(name: &'static str, case: Case<'static>) -> Pick {
     Pick { name, case }
 }
 
-/// A number of the paper, met within 5 %; `neutral` would mean no effect.
+/// A claim of an effect, met within 5 %; `neutral` means no effect.
 const fn about(value: f64, neutral: f64) -> Claim {
     Claim::Between { low: value * 0.95, high: value * 1.05, neutral }
 }
 
-/// A number of the paper that is a size, met within 5 %.
+/// A claim of a size, met within 5 %.
 const fn size(value: f64) -> Claim {
     Claim::Within { low: value * 0.95, high: value * 1.05 }
 }
 
-/// A bound on a size.
+/// A claim of an upper bound on a size.
 const fn at_most(value: f64) -> Claim {
     Claim::Within { low: f64::NEG_INFINITY, high: value }
 }
 
-/// A difference of at least so much, where 0 would mean none.
+/// A claim of a difference of at least `value`, where 0 means no difference.
 const fn at_least(value: f64) -> Claim {
     Claim::Between { low: value, high: f64::INFINITY, neutral: 0.0 }
 }
@@ -134,7 +136,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "fig10",
-        title: "Figure 10: the fluid model and packets",
+        title: "Figure 10: fluid model and packet-level runs",
         seeds: 10,
         sources: &[Source::all("fluid.toml")],
         charts: &[Chart::Fluid {
@@ -156,13 +158,13 @@ const EXPERIMENTS: &[Experiment] = &[
                 pick("RED-like marking", RED),
                 pick("Deployed", DEPLOYED),
             ],
-            flows: &["first flow", "its past", "second flow"],
+            flows: &["first flow", "cross traffic at 300 ms", "second flow"],
         }],
         rows: validation,
     },
     Experiment {
         name: "fig15",
-        title: "Figures 15 and 16: benchmark traffic beside the recovery of a disk",
+        title: "Figures 15 and 16: benchmark traffic during the recovery of a disk",
         seeds: 10,
         sources: &[Source::all("benchmark.toml").quick(SHORT, &["2", "10"])],
         charts: &[
@@ -183,7 +185,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "fig18",
-        title: "Figure 18: the need for PFC, and for its thresholds",
+        title: "Figure 18: the need for PFC and for correct thresholds",
         seeds: 10,
         sources: &[Source::all("benchmark-need.toml").quick(SHORT, &[])],
         charts: &[
@@ -208,7 +210,7 @@ const EXPERIMENTS: &[Experiment] = &[
             bars: &[
                 ("median", Metric::QueueMedian),
                 ("95th percentile", Metric::QueueHigh),
-                ("largest", Metric::QueueMax),
+                ("maximum", Metric::QueueMax),
             ],
             traffic: "",
         }],
@@ -296,19 +298,19 @@ const fn curve(axis: &'static str, picks: &'static [Pick], metric: Metric, traff
     Chart::Curves { axis, picks, metric, traffic }
 }
 
-/// Payload that is a part of what the cable carries, as all of that: of 1,520 bytes 1,438 are payload.
+/// Converts goodput to throughput on the link: 1,438 of 1,520 bytes are payload.
 fn on_the_link(sample: Sample) -> Sample {
     each(sample, |gbps| gbps * 1_520.0 / 1_438.0)
 }
 
-/// Of rows that compare what became of all placements.
+/// Note of rows that combine the values of all placements.
 const ONE: &str = "one value over all seeds";
-/// Shares are equal if the smallest is at least this part of the largest.
+/// Shares are equal if the smallest is at least this fraction of the largest.
 const EQUAL: f64 = 0.9;
-/// Goodputs that differ by less are as good as equal, in Gbps.
+/// Goodputs that differ by less count as equal, in Gbps.
 const TIE: f64 = 0.1;
 
-/// One value for all seeds: their median, smallest or largest.
+/// Combines the values of all seeds into one value with `pick`: median, minimum or maximum.
 fn over_seeds(sample: Sample, pick: fn(&[f64]) -> Option<f64>) -> Sample {
     let mut values = sample?;
     values.sort_unstable_by(f64::total_cmp);
@@ -319,11 +321,11 @@ fn median(sorted: &[f64]) -> Option<f64> {
     rnic_results::stats::nearest_rank(sorted, 500)
 }
 
-fn least(sorted: &[f64]) -> Option<f64> {
+fn minimum(sorted: &[f64]) -> Option<f64> {
     sorted.first().copied()
 }
 
-fn most(sorted: &[f64]) -> Option<f64> {
+fn maximum(sorted: &[f64]) -> Option<f64> {
     sorted.last().copied()
 }
 
@@ -333,18 +335,18 @@ fn difference(above: Sample, below: Sample) -> Sample {
 
 fn unfairness(m: &Measured<'_>) -> Vec<Row> {
     let near = |case| m.values(case, Metric::FlowGbps(3));
-    let far = |case| m.values(case, Metric::MostGbps(3));
-    let spread = |case| difference(m.values(case, Metric::MostGbps(4)), m.values(case, Metric::LeastGbps(4)));
+    let far = |case| m.values(case, Metric::MaxGbps(3));
+    let spread = |case| difference(m.values(case, Metric::MaxGbps(4)), m.values(case, Metric::MinGbps(4)));
     let (pfc, dcqcn) = (pfc("unfairness.toml", ""), dcqcn("unfairness.toml", ""));
     let narrower = spread(pfc).and_then(|pfc| divide(pfc, &spread(dcqcn)?));
-    let share = m.values(dcqcn, Metric::LeastGbps(4)).and_then(|l| divide(l, &m.values(dcqcn, Metric::MostGbps(4))?));
+    let share = m.values(dcqcn, Metric::MinGbps(4)).and_then(|l| divide(l, &m.values(dcqcn, Metric::MaxGbps(4))?));
     vec![
         Row::new(
             "PFC only: H4's goodput, largest over placements",
             "H4 up to 20 Gbps",
             about(20.0, 10.0),
             Unit::Gbps,
-            on_the_link(over_seeds(near(pfc), most)),
+            on_the_link(over_seeds(near(pfc), maximum)),
         )
         .note(ONE),
         Row::new(
@@ -352,7 +354,7 @@ fn unfairness(m: &Measured<'_>) -> Vec<Row> {
             "its minimum is above the others' maximum",
             at_least(TIE),
             Unit::Gbps,
-            difference(over_seeds(near(pfc), least), over_seeds(far(pfc), most)),
+            difference(over_seeds(near(pfc), minimum), over_seeds(far(pfc), maximum)),
         )
         .note("one value over all seeds; a flow that has one of the ToR's uplinks to itself gets as much as H4"),
         Row::new(
@@ -370,7 +372,7 @@ fn unfairness(m: &Measured<'_>) -> Vec<Row> {
             share,
         ),
         Row::new(
-            "largest less smallest goodput: PFC only / DCQCN",
+            "difference of largest and smallest goodput: PFC only / DCQCN",
             "PFC alone is unfair, DCQCN fair",
             Claim::Above(1.0),
             Unit::Ratio,
@@ -425,7 +427,7 @@ fn victim(m: &Measured<'_>) -> Vec<Row> {
     ]
 }
 
-/// The ratio of a metric in two cases, seed by seed.
+/// The ratio of a metric in two cases, one value for each seed.
 fn ratio(m: &Measured<'_>, above: Case<'_>, below: Case<'_>, traffic: &str, metric: Metric) -> Sample {
     m.ratio_of(above, below, traffic, metric)
 }
@@ -444,7 +446,7 @@ fn incast(m: &Measured<'_>) -> Vec<Row> {
         let (slowest, at) = smallest(cases(run, Metric::TotalGbps));
         let (longest, longest_at) = largest(cases(run, Metric::QueueMax));
         let throughput = Row::new(
-            format!("{run}: least throughput of the receiver's link over K"),
+            format!("{run}: smallest throughput of the receiver's link over K"),
             "always more than 39 Gbps",
             Claim::Above(39.0),
             Unit::Gbps,
@@ -480,7 +482,7 @@ fn validation(m: &Measured<'_>) -> Vec<Row> {
     let jitter = |case| m.values(case, Metric::LateJitter(2));
     let calmer = jitter(RED).and_then(|red| divide(red, &jitter(DEPLOYED)?));
     let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
-    // A gap of nearly all is mended if more than half of it goes.
+    // The gap of the strawman is nearly 100 %; it counts as closed if it shrinks by more than 50 %.
     let apart = "gap between the two goodputs as part of their sum, last quarter";
     vec![
         row(&format!("{apart}: strawman"), "unfair", at_least(0.5), Unit::Percent, gap(STRAWMAN)),

@@ -1,4 +1,4 @@
-//! The figures of a study, as data for the report.
+//! The figures of a study.
 
 use super::measured::{Case, Measured, Metric, cc_text, each};
 use super::statistics::Estimate;
@@ -8,21 +8,21 @@ use rnic_results::report::figure::{
 };
 use rnic_results::stats::nearest_rank;
 
-/// What to draw.
+/// A figure, or several figures with a common legend.
 #[derive(Clone, Copy, Debug)]
 pub enum Chart {
-    /// A figure for each metric: bars of the runs, a group for each congestion control.
+    /// A figure for each metric with bars of the runs, in a group for each congestion control.
     Bars {
-        /// Name of the scenario file, and of the run in it, for each bar; a run is left out where it has no such case.
+        /// (name of the scenario file, name of the run) for each bar; runs without a result are left out.
         runs: &'static [(&'static str, &'static str)],
         /// The groups.
         ccs: &'static [&'static str],
         /// The figures.
         metrics: &'static [Metric],
-        /// Of this source of traffic; empty: all.
+        /// Traffic source; empty for all.
         traffic: &'static str,
     },
-    /// The tail of single-packet messages: a figure for each congestion control, a curve for each run.
+    /// The tail of single-packet messages: a figure for each congestion control, with a curve for each run.
     Tails {
         /// Name of the scenario file.
         file: &'static str,
@@ -31,99 +31,101 @@ pub enum Chart {
         /// The figures.
         ccs: &'static [&'static str],
     },
-    /// Ratios over the points of a sweep: a row for each pair of runs, a figure for each metric, a curve for each
-    /// congestion control.
+    /// Ratios of two runs over the points of a sweep: a row of figures for each pair of runs, a figure for each metric, a
+    /// curve for each congestion control.
     Sweep {
         /// Name of the scenario file.
         file: &'static str,
-        /// What is swept.
+        /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,
-        /// Numerator and denominator.
+        /// Numerator and denominator of each ratio.
         pairs: &'static [(&'static str, &'static str)],
         /// The curves.
         ccs: &'static [&'static str],
         /// The figures.
         metrics: &'static [Metric],
     },
-    /// Ratios at the points of a sweep as bars: a group for each point, a bar for each congestion control.
+    /// Ratios of two runs at the points of a sweep as bars, in a group for each point with a bar for each congestion control.
     Points {
         /// Name of the scenario file.
         file: &'static str,
-        /// Numerator and denominator.
+        /// Numerator and denominator of the ratio.
         pair: (&'static str, &'static str),
         /// The bars.
         ccs: &'static [&'static str],
         /// The quantity.
         metric: Metric,
     },
-    /// Medians over the seeds with smallest and largest value, as papers show what hashing does: a group for each case, a bar for each
-    /// metric.
+    /// Medians over the seeds with minimum and maximum, as papers show the spread over ECMP placements: a group for each case
+    /// with a bar for each metric.
     Spread {
-        /// What is compared.
+        /// Title of the figure.
         title: &'static str,
         /// The groups.
         groups: &'static [Pick],
         /// The bars.
         bars: &'static [(&'static str, Metric)],
-        /// Of this source of traffic; empty: all.
+        /// Traffic source; empty for all.
         traffic: &'static str,
     },
-    /// A metric over the points of a sweep, a curve for each pick. Its point is the end of those that belong to it.
+    /// A metric over the points of a sweep, with a curve for each pick. A pick's curve has the points whose names end in the
+    /// pick's point.
     Curves {
-        /// Name of the swept quantity.
+        /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,
         /// The curves.
         picks: &'static [Pick],
         /// The quantity.
         metric: Metric,
-        /// Of this source of traffic; empty: all.
+        /// Traffic source; empty for all.
         traffic: &'static str,
     },
-    /// Goodput of flows over time, of the first seed: a figure for each pick, a curve for each flow.
+    /// Goodput of flows over time for the first seed: a figure for each pick, with a curve for each flow.
     Courses {
         /// The figures.
         picks: &'static [Pick],
-        /// What the flows are called, in order of start.
+        /// Names of the flows, in order of start.
         flows: &'static [&'static str],
     },
-    /// A quantity of a flow that follows from its completion time, over the sizes of flows: a curve for each pick, mean over the seeds.
+    /// A quantity that follows from a flow's completion time, over the sizes of flows: a curve for each pick with the mean
+    /// over the seeds.
     EachFlow {
-        /// What it is.
+        /// Title of the figure and of the vertical axis.
         title: &'static str,
-        /// Name of the sizes' axis.
+        /// Title of the horizontal axis.
         axis: &'static str,
-        /// Bytes of a flow, each with its place on the axis.
+        /// (bytes of a flow, its value on the horizontal axis).
         sizes: &'static [(u64, f64)],
-        /// From a completion time in microseconds and the place.
+        /// The quantity, from the completion time in microseconds and the value on the horizontal axis.
         value: Derived,
         /// The curves.
         picks: &'static [Pick],
-        /// More curves: what the paper shows for each size.
+        /// Further curves: (name, the paper's value for each size).
         stated: &'static [(&'static str, &'static [f64])],
     },
-    /// The watched queue over time, of the first seed: one figure, a curve for each pick.
+    /// The length of the watched queue over time for the first seed: one figure, with a curve for each pick.
     Queues {
-        /// What it is.
+        /// Title of the figure.
         title: &'static str,
         /// The curves.
         picks: &'static [Pick],
     },
-    /// Goodput of the last flow over time, of the first seed, beside the fluid model's: a figure for each pick.
+    /// Goodput of the last flow over time for the first seed, in the run and in the fluid model: a figure for each pick.
     Fluid {
         /// The figures.
         picks: &'static [Pick],
     },
 }
 
-/// What follows from a completion time in microseconds and a place on an axis.
+/// A quantity computed from a completion time in microseconds and a value on the horizontal axis.
 pub type Derived = fn(f64, f64) -> f64;
 
 /// A case with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick {
-    /// What figures call it.
+    /// Name in the figures.
     pub name: &'static str,
-    /// Which it is.
+    /// The case.
     pub case: Case<'static>,
 }
 
@@ -184,7 +186,7 @@ fn estimate(sample: Sample) -> Option<Estimate> {
     sample.ok().and_then(|values| Estimate::of(&values))
 }
 
-/// The ends of the whisker, where there is one.
+/// The ends of the whisker; `None` for a single seed.
 fn interval(estimate: &Estimate) -> Option<[f64; 2]> {
     estimate.half_width.map(|_| estimate.interval())
 }
@@ -265,7 +267,7 @@ fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'stat
     }
 }
 
-/// `1` where both are the same.
+/// The reference line at a ratio of 1.
 fn same() -> Option<Reference> {
     Some(Reference { value: 1.0, name: "the same".to_string() })
 }
@@ -284,7 +286,7 @@ fn sweep(
     };
     Lines {
         title: format!("{}: {above} / {below}", metric.text()),
-        caption: "above 1, the second is better; bands are 95 % confidence intervals over the seeds".to_string(),
+        caption: "above 1, the second run is better; bands are 95 % confidence intervals over the seeds".to_string(),
         x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Linear },
         y: Axis { name: "ratio".to_string(), unit: Unit::Factor, scale: Scale::Auto },
         dots: true,
@@ -306,7 +308,7 @@ fn points(
     };
     Bars {
         title: format!("{}: {above} / {below}", metric.text()),
-        caption: "above 1, the second is better; mean over the seeds and its 95 % confidence interval".to_string(),
+        caption: "above 1, the second run is better; mean over the seeds and its 95 % confidence interval".to_string(),
         unit: Unit::Factor,
         groups: m.points(file).iter().map(group).collect(),
         reference: same(),
@@ -319,7 +321,7 @@ fn spread(m: &Measured<'_>, title: &str, groups: &[Pick], bars: &[(&'static str,
         let note = sample.as_ref().err().cloned().unwrap_or_default();
         let mut values = sample.unwrap_or_default();
         values.sort_unstable_by(f64::total_cmp);
-        let ends = values.first().zip(values.last()).map(|(least, most)| [*least, *most]);
+        let ends = values.first().zip(values.last()).map(|(min, max)| [*min, *max]);
         Bar { series, value: nearest_rank(&values, 500), interval: ends, note, ..Bar::default() }
     };
     let group = |pick: &Pick| BarGroup {
@@ -332,7 +334,7 @@ fn spread(m: &Measured<'_>, title: &str, groups: &[Pick], bars: &[(&'static str,
         shown: 0,
         rows: vec![vec![Figure::Bars(Bars {
             title: title.to_string(),
-            caption: "median over the seeds; whiskers are the smallest and the largest".to_string(),
+            caption: "median over the seeds; whiskers are minimum and maximum".to_string(),
             unit: unit(bars[0].1),
             groups: groups.iter().filter(|pick| m.has(pick.case)).map(group).collect(),
             reference: None,
@@ -345,7 +347,7 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
         let mine = m.points(pick.case.file).into_iter().filter(|point| point.ends_with(pick.case.point));
         let point = |point: &str| {
             let estimate = estimate(m.values_of(Case { point, ..pick.case }, traffic, metric))?;
-            // Zero has no place beside orders of magnitude.
+            // Zero cannot be drawn on a logarithmic axis.
             let x = number(point).filter(|x| *x > 0.0)?;
             Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
         };
@@ -353,7 +355,7 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
     };
     let of = if traffic.is_empty() { String::new() } else { format!("{traffic}: ") };
     let lines: Vec<Line> = picks.iter().enumerate().map(line).collect();
-    // Probabilities go by orders of magnitude, numbers of senders do not.
+    // Probabilities need a logarithmic axis, numbers of senders do not.
     let small = lines.iter().flat_map(|line| &line.points).any(|point| point.x < 1.0);
     Lines {
         title: format!("{of}{}", metric.text()),
@@ -385,7 +387,7 @@ fn queues(m: &Measured<'_>, title: &str, picks: &[Pick]) -> Figure {
         Some(Line { series, points: points.collect() })
     };
     let lines = picks.iter().enumerate().filter_map(line).collect();
-    over_time(title, "largest sample of each interval; the first seed", ("Queue", Unit::Bytes), lines)
+    over_time(title, "maximum of each interval; the first seed", ("Queue", Unit::Bytes), lines)
 }
 
 fn each_flow(
@@ -425,7 +427,7 @@ fn each_flow(
     }
 }
 
-/// Name and unit of the goodput's axis.
+/// Title and unit of the goodput axis.
 const GOODPUT: (&str, Unit) = ("Goodput, Gbps", Unit::Number);
 
 fn over_time(title: &str, caption: &str, (name, unit): (&str, Unit), lines: Vec<Line>) -> Figure {
@@ -451,7 +453,7 @@ fn fluid(m: &Measured<'_>, pick: &Pick) -> Figure {
     over_time(pick.name, "goodput of the last flow over time; the first seed", GOODPUT, lines)
 }
 
-/// With the unit where figures have none of their own.
+/// Title of the axis of a metric, including the unit if the figure does not show it.
 fn axis_name(metric: Metric) -> String {
     match metric {
         Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
@@ -461,7 +463,7 @@ fn axis_name(metric: Metric) -> String {
     }
 }
 
-/// The number at the beginning of a value with a unit.
+/// The number at the beginning of a text such as `60 KB`.
 fn number(text: &str) -> Option<f64> {
     text.split([' ', ',']).next()?.parse().ok()
 }
@@ -471,7 +473,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_with_a_unit_are_places_on_an_axis() {
+    fn numbers_are_read_from_values_with_units() {
         assert_eq!([number("60 KB"), number("0.3"), number(""), number("x")], [Some(60.0), Some(0.3), None, None]);
         assert_eq!(number("0.001, 64 KB"), Some(0.001));
     }

@@ -1,4 +1,4 @@
-//! The files of a study. They hold nothing of the machine: the same runs, the same bytes.
+//! The result files of a study. They do not depend on the machine: the same runs give the same bytes.
 
 use super::verdict::{self, Outcome, Verdict};
 use super::{Plan, QUICK, table};
@@ -10,10 +10,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 impl Plan {
-    /// Everything in the report.
+    /// The contents of the report.
     fn report(&self, results: &[Measurement], verdicts: &[Verdict]) -> report::Study {
         let mut command = format!("rnic reproduce {}", self.study.name);
-        // All of them are asked for by naming none.
+        // A command without names selects all experiments.
         if self.experiments.len() < self.study.experiments.len() {
             self.experiments.iter().for_each(|planned| command += &format!(" {}", planned.experiment.name));
         }
@@ -51,7 +51,7 @@ impl Plan {
         }
     }
 
-    /// The verdicts with what they rest on.
+    /// The verdicts and their experiments as JSON.
     pub fn to_json(&self, verdicts: &[Verdict]) -> Value {
         let experiment = |planned: &super::Planned| {
             json!({
@@ -75,7 +75,7 @@ impl Plan {
 /// Writes `verdicts.csv`, `verdicts.json`, `verdicts.md` and `report.html` into `folder` and returns their paths.
 ///
 /// # Errors
-/// When one of them cannot be written.
+/// A file cannot be written.
 pub fn write_all(
     folder: &Path, plan: &Plan, results: &[Measurement], verdicts: &[Verdict],
 ) -> io::Result<Vec<PathBuf>> {
@@ -100,7 +100,7 @@ fn row(verdict: &Verdict) -> report::Verdict {
         _ if verdict.outcome.is_outside() => Within::Outside,
         _ => Within::NotStated,
     };
-    // Which way it is outside has no place of its own.
+    // The report has no column for the direction in which a measurement is outside, so the note has it.
     let how = verdict.outcome.text().strip_prefix("outside: ").unwrap_or("");
     let note: Vec<&str> = [how, verdict.row.note.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
     report::Verdict {

@@ -1,9 +1,18 @@
-//! Reproducing a paper: its experiments as scenarios, its statements as rows, and what became of them.
+//! Reproductions of papers: their experiments as scenarios, and their claims compared with measurements.
 //!
-//! A [`Study`] is one paper: embedded scenario files and [`Experiment`]s, each of which says which runs it needs and which
-//! statements they bear on. [`Plan::new`] turns a selection into jobs, each simulation once however many experiments share
-//! it; [`rnic_campaign::jobs::execute`] does those that have no result yet; [`Plan::conclude`] holds the results against the statements.
-//! Another paper is another file beside [`irn`] and an entry in [`STUDIES`].
+//! A [`Study`] is one paper: embedded scenario files and [`Experiment`]s. Each experiment names its runs and the claims of the
+//! paper about them. [`Plan::new`] turns a [`Request`] into jobs; experiments share simulations, so each simulation is one job.
+//! [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the results with
+//! the claims. To add a paper, add a module like [`irn`] and its entry in [`STUDIES`].
+//!
+//! ```
+//! use rnic_studies::{Plan, Request, irn};
+//!
+//! let request = Request { experiments: vec!["fig1".into()], quick: true, seeds: Some(1), ..Request::default() };
+//! let plan = Plan::new(&irn::STUDY, &request)?;
+//! assert_eq!(plan.jobs.len(), 2, "RoCE + PFC and IRN");
+//! # Ok::<(), String>(())
+//! ```
 
 pub mod dcqcn;
 pub mod figures;
@@ -30,10 +39,10 @@ use rnic_run::RunSpec;
 use rnic_scenario::from_embedded;
 use std::collections::BTreeMap;
 
-/// Every paper that can be reproduced.
+/// All papers that can be reproduced.
 pub const STUDIES: [&Study; 3] = [&irn::STUDY, &dcqcn::STUDY, &nanotransport::STUDY];
 
-/// Files of a folder of `scenarios/` with their texts.
+/// (name, text) of files in a folder of `scenarios/`.
 macro_rules! scenarios {
     ($folder:literal, $($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../../scenarios/", $folder, "/", $name)))),*]
@@ -44,73 +53,73 @@ pub(crate) use scenarios;
 /// One paper.
 #[derive(Debug)]
 pub struct Study {
-    /// What the command calls it.
+    /// Name of the study on the command line.
     pub name: &'static str,
-    /// The paper.
+    /// Title of the paper.
     pub title: &'static str,
-    /// The scenario files by name; they may extend one another.
+    /// (name, text) of the scenario files, which may extend each other.
     pub files: &'static [(&'static str, &'static str)],
-    /// What it reports, in its order.
+    /// The experiments, in the order of the paper.
     pub experiments: &'static [Experiment],
-    /// How its numbers relate to the paper's, a paragraph each.
+    /// Remarks on the comparison with the paper, a paragraph each.
     pub remarks: &'static [&'static str],
 }
 
-/// One figure or statement of a paper.
+/// One figure or claim of a paper.
 #[derive(Debug)]
 pub struct Experiment {
-    /// What the command calls it.
+    /// Name of the experiment on the command line.
     pub name: &'static str,
-    /// What it compares.
+    /// Title of the experiment.
     pub title: &'static str,
-    /// How many seeds, from 1.
+    /// Number of seeds; seeds count from 1.
     pub seeds: u32,
-    /// The runs it needs.
+    /// The runs of the experiment.
     pub sources: &'static [Source],
-    /// Its figures.
+    /// The figures of the experiment.
     pub charts: &'static [Chart],
-    /// The paper's statements with what was measured for them.
+    /// The paper's claims with the measurements for them.
     pub rows: fn(&Measured<'_>) -> Vec<Row>,
 }
 
-/// Some of a scenario file's runs.
+/// A selection of the runs of a scenario file.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     /// Name of the file.
     pub file: &'static str,
-    /// Names of the runs in the file; none: all.
+    /// Names of the runs; empty for all.
     pub runs: &'static [&'static str],
-    /// Their congestion controls; none: all.
+    /// Congestion controls of the runs; empty for all.
     pub ccs: &'static [&'static str],
-    /// Settings for a quick look, as `--set` takes them.
+    /// Settings for `--quick`, in the form of `--set`.
     pub quick: &'static [(&'static str, &'static str)],
-    /// Points of the sweep for a quick look; none: all.
+    /// Points of the sweep for `--quick`; empty for all.
     pub quick_points: &'static [&'static str],
 }
 
-/// What is asked of a study.
+/// The part of a study that is to be reproduced.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// Names of experiments; none: all.
+    /// Names of the experiments; empty for all.
     pub experiments: Vec<String>,
-    /// Few flows, few seeds, few points.
+    /// Whether to simulate few flows, seeds and points only.
     pub quick: bool,
-    /// Seeds of every experiment, in place of its own number.
+    /// Number of seeds of every experiment; `None` for each experiment's own number.
     pub seeds: Option<u32>,
-    /// More settings for every scenario.
+    /// Further settings for every scenario, in the form of `--set`.
     pub set: Vec<(String, String)>,
 }
 
-/// Seeds of a quick look.
+/// Maximum number of seeds with `--quick`.
 const QUICK_SEEDS: u32 = 2;
 
-/// What must be known of a quick look.
+/// The warning that accompanies results of `--quick`.
 pub const QUICK: &str =
-    "A quick look, not the reproduction: few flows, seeds and points, so that queues do not fill as they do in it";
+    "A quick look, not the reproduction: with so few flows, seeds and points, queues do not fill as in the full runs";
 
-/// Where a result belongs: what tells the runs of a study apart.
+/// Key of a result: the properties that distinguish the runs of an experiment.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RunKey {
     pub(crate) file: &'static str,
     pub(crate) run: String,
     pub(crate) cc: &'static str,
@@ -118,47 +127,47 @@ pub(crate) struct Place {
     pub(crate) seed: u64,
 }
 
-/// One experiment with its jobs.
+/// One experiment and its jobs.
 #[derive(Debug)]
 pub struct Planned {
     /// The experiment.
     pub experiment: &'static Experiment,
-    /// Positions of its jobs in the plan, or why it cannot be done.
+    /// Indices of the experiment's jobs in [`Plan::jobs`], or why the experiment is not available.
     pub jobs: Result<Vec<usize>, String>,
-    /// Which result is whose.
-    places: BTreeMap<Place, usize>,
-    /// Points of its sweeps in the files' order.
+    /// Index of the job of each run.
+    keys: BTreeMap<RunKey, usize>,
+    /// (file, point) of the experiment's sweeps, in the order of the files.
     points: Vec<(&'static str, String)>,
-    /// How many seeds it has.
+    /// Number of seeds.
     pub seeds: u32,
 }
 
-/// Everything to simulate for a request.
+/// All simulations for a request.
 #[derive(Debug)]
 pub struct Plan {
     /// The paper.
     pub study: &'static Study,
-    /// Whether it is only a quick look.
+    /// Whether the request was quick.
     pub quick: bool,
-    /// The number of seeds that was asked for, if any.
+    /// The number of seeds in the request, if given.
     pub asked_seeds: Option<u32>,
     /// The experiments, in the paper's order.
     pub experiments: Vec<Planned>,
-    /// The simulations, each once.
+    /// The simulations, without duplicates.
     pub jobs: Vec<Job>,
 }
 
 impl Plan {
-    /// Works out what the request needs.
+    /// Determines the simulations for a request.
     ///
     /// # Errors
-    /// One sentence, when there is no experiment of a name.
+    /// One sentence if the study has no experiment of a requested name.
     pub fn new(study: &'static Study, request: &Request) -> Result<Plan, String> {
         if let Some(unknown) = request.experiments.iter().find(|n| study.experiments.iter().all(|e| e.name != **n)) {
             let names: Vec<&str> = study.experiments.iter().map(|e| e.name).collect();
             let near = names.iter().map(|name| (strsim::osa_distance(name, unknown), name)).filter(|near| near.0 <= 2);
             let hint =
-                near.min_by_key(|near| near.0).map_or(String::new(), |(_, name)| format!("; did you mean `{name}`"));
+                near.min_by_key(|near| near.0).map_or(String::new(), |(_, name)| format!(" (did you mean `{name}`?)"));
             return Err(format!("{} has no experiment `{unknown}`{hint}; there are: {}", study.name, names.join(", ")));
         }
         let mut plan =
@@ -176,7 +185,7 @@ impl Plan {
         let own = if request.quick { experiment.seeds.min(QUICK_SEEDS) } else { experiment.seeds };
         let seeds = request.seeds.unwrap_or(own);
         let mut planned =
-            Planned { experiment, jobs: Ok(Vec::new()), places: BTreeMap::new(), points: Vec::new(), seeds };
+            Planned { experiment, jobs: Ok(Vec::new()), keys: BTreeMap::new(), points: Vec::new(), seeds };
         let mut numbers = Vec::new();
         for source in experiment.sources {
             for seed in 1..=u64::from(seeds) {
@@ -193,14 +202,14 @@ impl Plan {
                     if !planned.points.iter().any(|(file, known)| (*file, known) == (source.file, &point)) {
                         planned.points.push((source.file, point.clone()));
                     }
-                    let (name, cc) = (run.base.clone(), run.transport.cc.name);
+                    let (name, cc) = (run.base.clone(), run.transport.cc.name());
                     let job = Job::new(run);
                     let number = *known.entry(job.fingerprint.clone()).or_insert_with(|| {
                         self.jobs.push(job);
                         self.jobs.len() - 1
                     });
                     numbers.push(number);
-                    planned.places.insert(Place { file: source.file, run: name, cc, point, seed }, number);
+                    planned.keys.insert(RunKey { file: source.file, run: name, cc, point, seed }, number);
                 }
             }
         }
@@ -215,7 +224,7 @@ impl Plan {
         planned.jobs.iter().flatten().map(|number| self.jobs[*number].clone()).collect()
     }
 
-    /// Holds the results, which are in the order of the jobs, against the paper's statements.
+    /// Compares the results with the paper's claims. `results` has the results of [`Plan::jobs`] in the same order.
     pub fn conclude(&self, results: &[Measurement]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for planned in &self.experiments {
@@ -229,13 +238,13 @@ impl Plan {
     /// The results of one experiment.
     pub fn measured<'r>(&'r self, planned: &'r Planned, results: &'r [Measurement]) -> Measured<'r> {
         let missing = planned.jobs.as_ref().err().map(String::as_str);
-        let of = |(place, number): (&'r Place, &usize)| Some((place, results.get(*number)?));
-        Measured::new(planned.places.iter().filter_map(of).collect(), &planned.points, missing)
+        let of = |(key, number): (&'r RunKey, &usize)| Some((key, results.get(*number)?));
+        Measured::new(planned.keys.iter().filter_map(of).collect(), &planned.points, missing)
     }
 }
 
 impl Source {
-    /// Keys that follow another one in a sweep and need no mention.
+    /// Keys that vary together with another key of a sweep, and are not part of the point's name.
     const ALONG: [&'static str; 3] = ["fabric.switch.xoff", "traffic.flows", "traffic.warmup"];
 
     /// All runs of a file.
@@ -253,14 +262,14 @@ impl Source {
         Source { ccs, ..self }
     }
 
-    /// These settings and points for a quick look; no points: all.
+    /// With these settings and points for `--quick`; all points if `quick_points` is empty.
     pub const fn quick(
         self, quick: &'static [(&'static str, &'static str)], quick_points: &'static [&'static str],
     ) -> Source {
         Source { quick, quick_points, ..self }
     }
 
-    /// Its runs for one seed.
+    /// The runs for one seed.
     fn runs_of(&self, study: &Study, request: &Request, seed: u64) -> Result<Vec<RunSpec>, String> {
         let quick =
             self.quick.iter().filter(|_| request.quick).map(|(key, value)| (key.to_string(), value.to_string()));
@@ -268,15 +277,15 @@ impl Source {
         let scenario = from_embedded(study.files, self.file, &set, Some(seed)).map_err(|error| error.to_string())?;
         let wanted = |run: &RunSpec| {
             (self.runs.is_empty() || self.runs.contains(&run.base.as_str()))
-                && (self.ccs.is_empty() || self.ccs.contains(&run.transport.cc.name))
+                && (self.ccs.is_empty() || self.ccs.contains(&run.transport.cc.name()))
                 && (!request.quick || self.quick_points.is_empty() || self.quick_points.contains(&point(run).as_str()))
         };
         Ok(scenario.runs.into_iter().filter(wanted).collect())
     }
 }
 
-/// The values of the swept keys other than the congestion control, without quotes; empty where there are none. Of keys that
-/// belong together ([`Source::ALONG`]) the first one tells.
+/// Name of the run's point: the values of the swept keys without quotes, except the congestion control, the seed and the keys in
+/// [`Source::ALONG`]. Empty without such keys.
 fn point(run: &RunSpec) -> String {
     let axis = |(key, _): &&(String, String)| {
         !["transport.cc", "run.cc", "seed"].contains(&key.as_str()) && !Source::ALONG.contains(&key.as_str())

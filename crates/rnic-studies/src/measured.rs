@@ -1,42 +1,42 @@
-//! The results of one experiment, by the names that its rows use.
+//! Access to the results of one experiment by file, run, congestion control and point.
 
-use super::Place;
+use super::RunKey;
 use super::verdict::Sample;
 use rnic_campaign::measurement::{Flows, Measurement, TAIL_PER_MILLE};
 use std::collections::BTreeMap;
 
-/// One case of an experiment: which run, at which point.
+/// One case of an experiment: a run at a point of the sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case<'c> {
     /// Name of the scenario file.
     pub file: &'c str,
-    /// Name of the run in it.
+    /// Name of the run in the file.
     pub run: &'c str,
-    /// Its congestion control.
+    /// Congestion control of the run.
     pub cc: &'c str,
-    /// The value of the swept key; empty where none is swept.
+    /// Name of the point; empty without a sweep.
     pub point: &'c str,
 }
 
 impl<'c> Case<'c> {
-    /// The same case of another run.
+    /// The same case with another run.
     pub const fn run(self, run: &'c str) -> Case<'c> {
         Case { run, ..self }
     }
 
-    /// Whether a result is one of this case.
-    fn is(&self, place: &Place) -> bool {
-        (self.file, self.run, self.cc, self.point) == (place.file, place.run.as_str(), place.cc, place.point.as_str())
+    /// Whether a result belongs to this case.
+    fn is(&self, key: &RunKey) -> bool {
+        (self.file, self.run, self.cc, self.point) == (key.file, key.run.as_str(), key.cc, key.point.as_str())
     }
 
-    /// For people.
+    /// Description of the case.
     pub fn text(&self) -> String {
         let point = if self.point.is_empty() { String::new() } else { format!(", {}", self.point) };
         format!("{}, {}{point}", self.run, cc_text(self.cc))
     }
 }
 
-/// A congestion control for people.
+/// Display name of a congestion control.
 pub fn cc_text(cc: &str) -> String {
     match cc {
         "none" => "no cc".to_string(),
@@ -52,70 +52,69 @@ pub enum Metric {
     Slowdown,
     /// Average flow completion time.
     Fct,
-    /// Its 99th percentile.
+    /// 99th percentile of the flow completion time.
     FctP99,
     /// Average request completion time.
     Rct,
-    /// This percentile, in thousandths, of single-packet messages' completion times.
+    /// Percentile, in thousandths, of the completion time of single-packet messages.
     Tail(u32),
-    /// Data packets dropped, as a fraction.
+    /// Dropped data packets as a fraction of data packets sent.
     Dropped,
-    /// Completion time in microseconds of the first flow of so many bytes.
+    /// Completion time in microseconds of the first flow with this number of bytes.
     UsOf(u64),
     /// Finished flows in millions per second.
     MillionsPerSecond,
-    /// Retransmission timeouts.
+    /// Expired retransmission timers.
     Timeouts,
-    /// Data packets that lost their payload at a full buffer.
+    /// Data packets that a full buffer trimmed to their header.
     Trimmed,
-    /// Headers that went back to their sender.
+    /// Headers that a switch returned to their sender.
     Returned,
-    /// When the watched queue's burst with this number began, in microseconds.
+    /// Start of the watched queue's burst with this index, in microseconds.
     BurstStart(usize),
-    /// When it was over.
+    /// End of the watched queue's burst with this index, in microseconds.
     BurstEnd(usize),
-    /// Goodput in Gbps of the flow with this number.
+    /// Goodput in Gbps of the flow with this id.
     FlowGbps(usize),
-    /// Smallest goodput among the flows with numbers below this one, in Gbps.
-    LeastGbps(usize),
-    /// Largest goodput among the flows with numbers below this one, in Gbps.
-    MostGbps(usize),
-    /// Sum of the flows' goodputs in Gbps.
+    /// Minimum goodput in Gbps among the flows with ids below this number.
+    MinGbps(usize),
+    /// Maximum goodput in Gbps among the flows with ids below this number.
+    MaxGbps(usize),
+    /// Sum of the goodputs of all flows in Gbps.
     TotalGbps,
     /// Median goodput of flows in Gbps.
     MedianGbps,
     /// 10th percentile of the goodput of flows in Gbps.
     LowGbps,
-    /// Payload of all flows over the sum of their lives, in Gbps.
+    /// Payload of all flows divided by the sum of their lifetimes, in Gbps.
     PooledGbps,
-    /// Mean goodput in Gbps, over the last quarter of the run, of the flow with this number.
+    /// Mean goodput in Gbps of the flow with this id over the last quarter of the run.
     LateGbps(usize),
-    /// Standard deviation of that goodput over time.
+    /// Standard deviation over time of the goodput of the flow with this id in the last quarter of the run.
     LateJitter(usize),
-    /// How far the last quarter's goodputs of the flows with these numbers are apart, as a part of their sum.
+    /// Difference between the goodputs of two flows in the last quarter of the run, divided by their sum.
     LateGap(usize, usize),
-    /// How far the goodput of the last flow is from the fluid model's, from its start on: mean absolute difference, relative to an equal
-    /// share.
+    /// Mean absolute difference between the goodput of the last flow and that of the fluid model, relative to the fair share.
     FluidDifference,
-    /// Goodput of the last flow in the steady state, over the fluid model's.
+    /// Goodput of the last flow in the steady state, run / fluid model.
     FluidRate,
-    /// Mean queue in the steady state, over the fluid model's.
+    /// Mean queue in the steady state, run / fluid model.
     FluidQueue,
     /// Median of the watched queue, in bytes.
     QueueMedian,
     /// 95th percentile of the watched queue, in bytes.
     QueueHigh,
-    /// Largest sample of the watched queue, in bytes.
+    /// Maximum of the watched queue, in bytes.
     QueueMax,
-    /// PFC pauses that the switches whose names begin so received.
+    /// PFC XOFF frames received by the nodes whose names start with this text.
     Pauses(&'static str),
 }
 
-/// The paper's three metrics.
+/// The three metrics of the IRN paper.
 pub const THREE: [Metric; 3] = [Metric::Slowdown, Metric::Fct, Metric::FctP99];
 
 impl Metric {
-    /// For people.
+    /// Display name of the metric.
     pub fn text(self) -> String {
         match self {
             Metric::Slowdown => "average slowdown".to_string(),
@@ -132,21 +131,23 @@ impl Metric {
             Metric::BurstStart(number) => format!("start of burst {number}"),
             Metric::BurstEnd(number) => format!("end of burst {number}"),
             Metric::FlowGbps(number) => format!("goodput of flow {number}"),
-            Metric::LeastGbps(_) => "least goodput of a flow".to_string(),
-            Metric::MostGbps(_) => "largest goodput of a flow".to_string(),
+            Metric::MinGbps(_) => "minimum goodput of a flow".to_string(),
+            Metric::MaxGbps(_) => "maximum goodput of a flow".to_string(),
             Metric::TotalGbps => "goodput of all flows".to_string(),
             Metric::MedianGbps => "median goodput".to_string(),
             Metric::LowGbps => "10th percentile of the goodput".to_string(),
             Metric::PooledGbps => "goodput".to_string(),
             Metric::LateGbps(number) => format!("goodput of flow {number} in the last quarter"),
-            Metric::LateJitter(number) => format!("its deviation, flow {number}"),
+            Metric::LateJitter(number) => {
+                format!("standard deviation of the goodput of flow {number} in the last quarter")
+            }
             Metric::LateGap(..) => "gap between the flows".to_string(),
             Metric::FluidDifference => "difference from the fluid model".to_string(),
-            Metric::FluidRate => "goodput / the fluid model's".to_string(),
-            Metric::FluidQueue => "queue / the fluid model's".to_string(),
+            Metric::FluidRate => "goodput / goodput of the fluid model".to_string(),
+            Metric::FluidQueue => "queue / queue of the fluid model".to_string(),
             Metric::QueueMedian => "queue, median".to_string(),
             Metric::QueueHigh => "queue, 95th percentile".to_string(),
-            Metric::QueueMax => "queue, largest".to_string(),
+            Metric::QueueMax => "queue, maximum".to_string(),
             Metric::Pauses(at) => format!("pauses at {at}"),
         }
     }
@@ -182,8 +183,8 @@ impl Metric {
             Metric::BurstStart(number) => Some(result.queue_course.as_ref()?.bursts.get(number)?[0]),
             Metric::BurstEnd(number) => Some(result.queue_course.as_ref()?.bursts.get(number)?[1]),
             Metric::FlowGbps(number) => result.each_gbps.get(number).copied(),
-            Metric::LeastGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::min),
-            Metric::MostGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::max),
+            Metric::MinGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::min),
+            Metric::MaxGbps(below) => result.each_gbps.iter().take(below).copied().reduce(f64::max),
             Metric::TotalGbps => (!result.each_gbps.is_empty()).then(|| result.each_gbps.iter().sum()),
             Metric::MedianGbps => Some(result.goodput.get(traffic)?.p50),
             Metric::LowGbps => Some(result.goodput.get(traffic)?.p10),
@@ -214,7 +215,7 @@ impl Metric {
     }
 }
 
-/// The last quarter of a flow's course, in Gbps.
+/// Goodputs of a flow in the intervals of the last quarter of the run, in Gbps.
 fn late(result: &Measurement, number: usize) -> Option<&[f64]> {
     let course = result.course.as_ref()?;
     let flow = course.gbps.get(number)?;
@@ -224,74 +225,74 @@ fn late(result: &Measurement, number: usize) -> Option<&[f64]> {
 /// The results of one experiment.
 #[derive(Debug)]
 pub struct Measured<'r> {
-    results: BTreeMap<&'r Place, &'r Measurement>,
+    results: BTreeMap<&'r RunKey, &'r Measurement>,
     points: &'r [(&'static str, String)],
-    /// Why there are none at all.
+    /// Why the experiment has no results.
     missing: Option<&'r str>,
 }
 
 impl<'r> Measured<'r> {
     pub(super) fn new(
-        results: BTreeMap<&'r Place, &'r Measurement>, points: &'r [(&'static str, String)], missing: Option<&'r str>,
+        results: BTreeMap<&'r RunKey, &'r Measurement>, points: &'r [(&'static str, String)], missing: Option<&'r str>,
     ) -> Measured<'r> {
         Measured { results, points, missing }
     }
 
-    /// Points of a file's sweep, in its order.
+    /// Names of the points of a file's sweep, in the order of the file.
     pub fn points(&self, file: &str) -> Vec<&'r str> {
         self.points.iter().filter(|(name, _)| *name == file).map(|(_, point)| point.as_str()).collect()
     }
 
-    /// Names of a file's congestion controls for which there are results, in the order of `of`.
+    /// The congestion controls among `of` for which the file has results, in the order of `of`.
     pub fn ccs<'c>(&self, file: &str, of: &[&'c str]) -> Vec<&'c str> {
-        let known = |cc: &&&str| self.results.keys().any(|place| place.file == file && place.cc == **cc);
-        // Where nothing could be run every case is named, so that its row can say so.
+        let known = |cc: &&&str| self.results.keys().any(|key| key.file == file && key.cc == **cc);
+        // If the experiment is not available, all cases are named, so that their rows can say so.
         of.iter().filter(|cc| self.missing.is_some() || known(cc)).copied().collect()
     }
 
-    /// Whether the experiment has such a case.
+    /// Whether the experiment has results of the case.
     pub fn has(&self, case: Case<'_>) -> bool {
-        self.results.keys().any(|place| case.is(place))
+        self.results.keys().any(|key| case.is(key))
     }
 
-    /// A metric of a case, for each seed.
+    /// The values of a metric in a case, one for each seed.
     pub fn values(&self, case: Case<'_>, metric: Metric) -> Sample {
         self.values_of(case, "", metric)
     }
 
-    /// A metric of one source of a case's traffic, for each seed.
+    /// The values of a metric for one traffic source of a case, one for each seed.
     pub fn values_of(&self, case: Case<'_>, traffic: &str, metric: Metric) -> Sample {
         if let Some(reason) = self.missing {
             return Err(format!("not available: {reason}"));
         }
         let mut values = Vec::new();
-        for (place, result) in self.results.iter().filter(|(place, _)| case.is(place)) {
+        for (key, result) in self.results.iter().filter(|(key, _)| case.is(key)) {
             match (metric.of(result, traffic), &result.failure) {
-                (_, Some(reason)) => return Err(format!("{} failed (seed {}): {reason}", case.text(), place.seed)),
-                (None, None) => return Err(format!("{} has no {} (seed {})", case.text(), metric.text(), place.seed)),
+                (_, Some(reason)) => return Err(format!("{} failed (seed {}): {reason}", case.text(), key.seed)),
+                (None, None) => return Err(format!("{} has no {} (seed {})", case.text(), metric.text(), key.seed)),
                 (Some(value), None) => values.push(value),
             }
         }
         if values.is_empty() { Err(format!("there is no run {} of {}", case.text(), case.file)) } else { Ok(values) }
     }
 
-    /// The result of a case for the smallest seed.
+    /// The result of a case for the first seed.
     pub fn first(&self, case: Case<'_>) -> Option<&'r Measurement> {
-        self.results.iter().find(|(place, _)| case.is(place)).map(|(_, result)| *result)
+        self.results.iter().find(|(key, _)| case.is(key)).map(|(_, result)| *result)
     }
 
-    /// A metric of one case over that of another, seed by seed.
+    /// The ratio of a metric in two cases, one value for each seed.
     pub fn ratio(&self, above: Case<'_>, below: Case<'_>, metric: Metric) -> Sample {
         divide(self.values(above, metric)?, &self.values(below, metric)?)
     }
 
-    /// The same of one source of traffic.
+    /// The ratio of a metric in two cases for one traffic source, one value for each seed.
     pub fn ratio_of(&self, above: Case<'_>, below: Case<'_>, traffic: &str, metric: Metric) -> Sample {
         divide(self.values_of(above, traffic, metric)?, &self.values_of(below, traffic, metric)?)
     }
 }
 
-/// Seed by seed.
+/// The quotients of two samples, one for each seed.
 pub fn divide(above: Vec<f64>, below: &[f64]) -> Sample {
     if above.len() != below.len() {
         return Err("the two cases have different seeds".to_string());
@@ -299,22 +300,23 @@ pub fn divide(above: Vec<f64>, below: &[f64]) -> Sample {
     Ok(above.into_iter().zip(below).map(|(a, b)| a / b).collect())
 }
 
-/// Each value changed: `1.2` to `0.2` for what a ratio costs, and so on.
+/// Applies `change` to each value, for example to turn the ratio 1.2 into the increase 0.2.
 pub fn each(sample: Sample, change: impl Fn(f64) -> f64) -> Sample {
     sample.map(|values| values.into_iter().map(change).collect())
 }
 
-/// Of several cases the one with the largest mean, and which it is. Without one of them there is no result: it might be that one.
+/// The sample with the largest mean, and its name. If one of the cases has no result, neither has the extreme, because it could
+/// be that case.
 pub fn largest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| mean)
 }
 
-/// Of several cases the one with the smallest mean.
+/// The sample with the smallest mean, and its name.
 pub fn smallest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| -mean)
 }
 
-/// Of several cases the one whose mean is farthest from zero, whichever way.
+/// The sample whose mean has the largest absolute value, and its name.
 pub fn farthest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, f64::abs)
 }
@@ -329,7 +331,7 @@ fn extreme(cases: Vec<(String, Sample)>, rank: impl Fn(f64) -> f64) -> (Sample, 
             Err(reason) => failures.push(reason),
             Ok(values) => {
                 let value = rank(mean(&values));
-                if best.as_ref().is_none_or(|(most, ..)| value > *most) {
+                if best.as_ref().is_none_or(|(max, ..)| value > *max) {
                     best = Some((value, name, values));
                 }
             }
@@ -351,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_extreme_of_several_cases_is_named_with_those_that_failed() {
+    fn extremes_have_a_name_and_need_all_cases() {
         let cases = || vec![("a".to_string(), Ok(vec![1.0, 2.0])), ("b".to_string(), Ok(vec![3.0, 1.0]))];
         assert_eq!(largest(cases()), (Ok(vec![3.0, 1.0]), "b".to_string()));
         assert_eq!(smallest(cases()), (Ok(vec![1.0, 2.0]), "a".to_string()));
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_seed_by_seed() {
+    fn ratios_are_computed_for_each_seed() {
         assert_eq!(divide(vec![2.0, 9.0], &[1.0, 3.0]), Ok(vec![2.0, 3.0]));
         assert!(divide(vec![2.0], &[1.0, 3.0]).is_err());
         assert_eq!(each(Ok(vec![1.5]), |r| r - 1.0), Ok(vec![0.5]));

@@ -1,5 +1,5 @@
-//! "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs" (Arslan et al., SOSR 2021): the incast of its figure 2, messages at
-//! line rate, and what the numbers depend on.
+//! "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs" (Arslan et al., SOSR 2021): the incast of its figure 2,
+//! messages at line rate, and the sensitivity of the results.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each};
@@ -32,14 +32,15 @@ pub static STUDY: Study = Study {
     ],
     experiments: EXPERIMENTS,
     remarks: &[
-        "Nothing in the incast is drawn: every seed gives the same packets, and one is enough. What else would be left to chance, the order of packets that reach the \
-         switch at the same instant, is varied on purpose (sensitivity).",
-        "Slowdown is the paper's: the completion time over that of n packets of 1,088 bytes at 200 Gbps on an empty network, (n - 1) x 43.5 ns + 43.5 ns + 2 x 87.5 ns. A number of \
-         the paper is met within 5 %; it was read off a figure to within 0.05.",
+        "The incast has no random numbers, so all seeds give the same packets and one seed is enough. The experiment `sensitivity` \
+         varies the order of packets that reach the switch at the same time.",
+        "Slowdown is defined as in the paper: completion time / completion time of n packets of 1,088 bytes at 200 Gbps on an empty \
+         network, which is (n - 1) x 43.5 ns + 43.5 ns + 2 x 87.5 ns. A number of the paper is met within 5 %. The numbers were \
+         read from a figure with an accuracy of 0.05.",
     ],
 };
 
-/// Bytes and packets of each message of the incast.
+/// (bytes, packets) of each message of the incast.
 const MESSAGES: [(u64, f64); 10] = [
     (20_480, 20.0),
     (22_528, 22.0),
@@ -52,9 +53,9 @@ const MESSAGES: [(u64, f64); 10] = [
     (36_864, 36.0),
     (38_912, 38.0),
 ];
-/// Figure 2b, large buffer.
+/// Slowdowns of NDP in figure 2b, large buffer.
 const NDP_STATED: [f64; 10] = [8.2, 8.57, 8.52, 8.47, 8.34, 8.1, 7.92, 7.64, 7.36, 7.09];
-/// Figure 2b, large buffer; Homa-Tr has the same.
+/// Slowdowns of Homa and of Homa-Tr in figure 2b, large buffer.
 const HOMA_STATED: [f64; 10] = [5.33, 5.47, 5.56, 5.79, 5.98, 6.21, 6.49, 6.81, 6.95, 7.09];
 
 const LARGE: &str = "108.8 KB";
@@ -62,14 +63,15 @@ const SMALL: &str = "54.4 KB";
 const NDP: &str = "NDP";
 const HOMA: &str = "Homa";
 const HOMA_TR: &str = "Homa-Tr";
-const BESIDE: [&str; 2] = ["HPCC", "IRN"];
+/// Transports that the paper's figure does not have.
+const OTHERS: [&str; 2] = ["HPCC", "IRN"];
 
-/// A run of Figure 2's incast.
+/// A case of figure 2's incast.
 const fn incast(run: &'static str, buffer: &'static str) -> Case<'static> {
     Case { file: "incast.toml", run, cc: "none", point: buffer }
 }
 
-/// The same changed.
+/// A case of the variants of the incast.
 const fn changed(run: &'static str, buffer: &'static str) -> Case<'static> {
     Case { file: "sensitivity.toml", ..incast(run, buffer) }
 }
@@ -87,8 +89,8 @@ const fn all_five(buffer: &'static str) -> [Pick; 5] {
         pick(NDP, incast(NDP, buffer)),
         pick(HOMA, incast(HOMA, buffer)),
         pick(HOMA_TR, incast(HOMA_TR, buffer)),
-        pick(BESIDE[0], incast(BESIDE[0], buffer)),
-        pick(BESIDE[1], incast(BESIDE[1], buffer)),
+        pick(OTHERS[0], incast(OTHERS[0], buffer)),
+        pick(OTHERS[1], incast(OTHERS[1], buffer)),
     ]
 }
 
@@ -107,7 +109,7 @@ const HOMA_CHANGES: [Pick; 6] = [
     pick("one granted priority, longest first", changed("Homa, one granted priority, longest first", LARGE)),
     pick("one grant at a time", changed("Homa, one grant at a time", LARGE)),
 ];
-/// Which run answers which of the paper's curves.
+/// Variants of the incast, each with the paper's slowdowns to compare with.
 const CHANGES: [(&str, &[f64; 10]); 10] = [
     ("NDP, longest first", &NDP_STATED),
     ("NDP, staggered", &NDP_STATED),
@@ -122,11 +124,11 @@ const CHANGES: [(&str, &[f64; 10]); 10] = [
 ];
 const OWN_SWITCH: [&str; 5] =
     ["trimmed", "few headers, dropped", "few headers, returned", "not trimmed", "as in the NDP paper"];
-/// What there is in P4 too.
-const IN_P4: [&str; 4] = [NDP, HOMA, HOMA_TR, BESIDE[0]];
+/// The transports that exist as P4 programs too.
+const IN_P4: [&str; 4] = [NDP, HOMA, HOMA_TR, OTHERS[0]];
 const TREE: &str = "fat-tree.toml";
 
-/// Completion time of a message of so many packets on an empty network, in microseconds.
+/// Completion time of a message of `packets` packets on an empty network, in microseconds.
 fn ideal_us(packets: f64) -> f64 {
     (packets - 1.0) * 1_088.0 * 8.0 / 200e3 + 0.043_5 + 2.0 * 0.087_5
 }
@@ -144,7 +146,7 @@ const fn slowdowns(
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "fig2",
-        title: "Figure 2: incast of ten messages, a buffer that takes them all",
+        title: "Figure 2: incast of ten messages, with a buffer for all of them",
         seeds: 1,
         sources: &[Source::all("incast.toml")],
         charts: &[
@@ -159,7 +161,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "fig2-small",
-        title: "Figure 2: the same with half the buffer",
+        title: "Figure 2: the same incast with half the buffer",
         seeds: 1,
         sources: &[Source::all("incast.toml")],
         charts: &[
@@ -170,7 +172,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "sensitivity",
-        title: "What the slowdowns depend on: the order of simultaneous packets, Homa's priorities",
+        title: "Sensitivity of the slowdowns to the order of simultaneous packets and to Homa's priorities",
         seeds: 1,
         sources: &[Source::all("sensitivity.toml"), Source::all("incast.toml").runs(&[NDP, HOMA, HOMA_TR])],
         charts: &[
@@ -230,26 +232,26 @@ const ON_THE_TREE: [Pick; 7] = [
     pick(OWN_QUEUES, of_file(TREE, OWN_QUEUES, "none")),
     pick(HOMA, of_file(TREE, HOMA, "none")),
     pick(HOMA_TR, of_file(TREE, HOMA_TR, "none")),
-    pick(BESIDE[0], of_file(TREE, BESIDE[0], "none")),
+    pick(OTHERS[0], of_file(TREE, OTHERS[0], "none")),
 ];
 
-/// A size that the paper has, met within 5 %.
+/// A claim of a size, met within 5 %.
 fn size(value: f64) -> Claim {
     Claim::Within { low: value * 0.95, high: value * 1.05 }
 }
 
-/// A ratio that the paper has, met within 5 %.
+/// A claim of a ratio, met within 5 %.
 fn ratio(value: f64) -> Claim {
     Claim::Between { low: value * 0.95, high: value * 1.05, neutral: 1.0 }
 }
 
-/// Slowdown of the message with this number in [`MESSAGES`], for each seed.
+/// Slowdown of the message with index `number` in [`MESSAGES`], one value for each seed.
 fn slowdown(m: &Measured<'_>, case: Case<'_>, number: usize) -> Sample {
     let (bytes, packets) = MESSAGES[number];
     each(m.values(case, Metric::UsOf(bytes)), |us| slowdown_of(us, packets))
 }
 
-/// What `of` makes of the ten slowdowns, for each seed.
+/// The value of `of` for the ten slowdowns, one value for each seed.
 fn over_messages(m: &Measured<'_>, case: Case<'_>, of: impl Fn(&[f64]) -> f64) -> Sample {
     let all = (0..MESSAGES.len()).map(|number| slowdown(m, case, number)).collect::<Result<Vec<_>, String>>()?;
     let seeds = all.iter().map(Vec::len).min().unwrap_or(0);
@@ -260,12 +262,12 @@ fn average(m: &Measured<'_>, case: Case<'_>) -> Sample {
     over_messages(m, case, |all| mean(all).unwrap_or(f64::NAN))
 }
 
-/// Average slowdown of one case over that of another.
+/// Ratio of the average slowdowns of two cases.
 fn better(m: &Measured<'_>, worse: Case<'_>, than: Case<'_>) -> Sample {
     divide(average(m, worse)?, &average(m, than)?)
 }
 
-/// Mean over the messages of how far the slowdown is from the paper's, as a part of it.
+/// Mean relative difference of the slowdowns from those of the paper.
 fn off(m: &Measured<'_>, case: Case<'_>, stated: &[f64; 10]) -> Sample {
     over_messages(m, case, |all| {
         let apart: Vec<f64> = all.iter().zip(stated).map(|(ours, theirs)| (ours / theirs - 1.0).abs()).collect();
@@ -287,7 +289,7 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
         "exactly the same",
         Claim::Within { low: 0.0, high: 0.0 },
         Unit::Percent,
-        most_apart(m, homa_tr, homa),
+        max_difference(m, homa_tr, homa),
     ));
     for case in [ndp, homa, homa_tr] {
         let queue = m.values(case, Metric::QueueMax);
@@ -307,25 +309,25 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
         Unit::Ratio,
         better(m, ndp, homa),
     ));
-    rows.extend(beside(m, LARGE));
+    rows.extend(others(m, LARGE));
     rows
 }
 
-/// What the paper does not have.
-fn beside(m: &Measured<'_>, buffer: &'static str) -> Vec<Row> {
+/// Rows of the transports that the paper's figure does not have.
+fn others(m: &Measured<'_>, buffer: &'static str) -> Vec<Row> {
     let row = |run| {
         Row::new(format!("{run}: average slowdown"), "", Claim::Open, Unit::Ratio, average(m, incast(run, buffer)))
     };
-    BESIDE.into_iter().map(row).collect()
+    OTHERS.into_iter().map(row).collect()
 }
 
 fn small_buffer(m: &Measured<'_>) -> Vec<Row> {
     let [ndp, homa, homa_tr] = [NDP, HOMA, HOMA_TR].map(|run| incast(run, SMALL));
-    // What the paper calls similar with the large buffer.
+    // The ratio that the paper calls similar with the large buffer.
     let similar = 7.09 / 8.57;
     let evenness = |all: &[f64]| {
-        let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(least, most), v| (least.min(*v), most.max(*v)));
-        least / most
+        let (min, max) = all.iter().fold((f64::MAX, 0.0_f64), |(min, max), v| (min.min(*v), max.max(*v)));
+        min / max
     };
     let homas = "timeouts, and a second burst from 14 to 17 us";
     let mut rows = vec![
@@ -373,7 +375,7 @@ fn small_buffer(m: &Measured<'_>) -> Vec<Row> {
         let slowdown = average(m, case);
         rows.push(Row::new(format!("{}: average slowdown", case.run), "", Claim::Open, Unit::Ratio, slowdown));
     }
-    rows.extend(beside(m, SMALL));
+    rows.extend(others(m, SMALL));
     rows
 }
 
@@ -405,8 +407,8 @@ fn sensitivity(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Largest difference of a message's slowdown in one case from that in another, as a part of this.
-fn most_apart(m: &Measured<'_>, case: Case<'_>, other: Case<'_>) -> Sample {
+/// Largest relative difference between the slowdowns of a message in two cases.
+fn max_difference(m: &Measured<'_>, case: Case<'_>, other: Case<'_>) -> Sample {
     let apart = |number| each(divide(slowdown(m, case, number)?, &slowdown(m, other, number)?), |r| (r - 1.0).abs());
     let larger = |a: Sample, b: Sample| Ok(a?.into_iter().zip(b?).map(|(a, b)| a.max(b)).collect());
     (1..MESSAGES.len()).map(apart).fold(apart(0), larger)
@@ -417,7 +419,7 @@ fn in_p4(m: &Measured<'_>) -> Vec<Row> {
     for (name, buffer) in [("large", LARGE), ("small", SMALL)] {
         for run in IN_P4 {
             let native = incast(run, buffer);
-            let apart = most_apart(m, Case { file: "p4.toml", ..native }, native);
+            let apart = max_difference(m, Case { file: "p4.toml", ..native }, native);
             let metric = format!("{run}, {name} buffer: largest difference of a slowdown, P4 from Rust");
             rows.push(Row::new(metric, "", Claim::Open, Unit::Percent, apart));
         }
@@ -477,14 +479,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_network_takes_what_the_paper_says() {
-        // 19 packets of 43.52 ns, one of 43.5 ns, two cables.
+    fn the_ideal_time_agrees_with_the_paper() {
+        // 19 packets of 43.52 ns, one of 43.5 ns, two links.
         assert!((ideal_us(20.0) - 1.045_38).abs() < 1e-9, "{}", ideal_us(20.0));
         assert!((ideal_us(38.0) - 1.828_74).abs() < 1e-9, "{}", ideal_us(38.0));
     }
 
     #[test]
-    fn the_messages_are_those_of_the_traffic_files() {
+    fn the_messages_agree_with_the_traffic_files() {
         for name in ["incast.csv", "incast-reversed.csv", "incast-staggered.csv"] {
             let (_, text) = STUDY.files.iter().find(|(file, _)| *file == name).unwrap();
             let bytes = text.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse().unwrap());

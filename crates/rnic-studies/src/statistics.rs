@@ -1,4 +1,4 @@
-//! What a few repetitions tell about a mean.
+//! Means of a few repetitions, and their confidence intervals.
 
 /// 97.5 % quantiles of Student's t distribution for 1 to 30 degrees of freedom.
 const STUDENT: [f64; 30] = [
@@ -7,19 +7,20 @@ const STUDENT: [f64; 30] = [
     2.068658, 2.063899, 2.059539, 2.055529, 2.051831, 2.048407, 2.045230, 2.042272,
 ];
 
-/// A mean and how well it is known.
+/// A mean and its 95 % confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// The arithmetic mean.
     pub mean: f64,
-    /// Half the width of its 95 % confidence interval; `None` with a single value, which says nothing about it.
+    /// Half the width of the 95 % confidence interval; `None` for a single value.
     pub half_width: Option<f64>,
-    /// How many values.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Estimate {
-    /// Of independent values, taken as normally distributed; `None` without values, or if one is not finite.
+    /// The estimate from independent values, assumed to be normally distributed; `None` without values, or if a value is not
+    /// finite.
     pub fn of(values: &[f64]) -> Option<Estimate> {
         let count = values.len();
         if count == 0 || values.iter().any(|value| !value.is_finite()) {
@@ -32,19 +33,19 @@ impl Estimate {
         Some(Estimate { mean, half_width, count })
     }
 
-    /// The ends of the interval; the mean itself where there is none.
+    /// The ends of the confidence interval; both are the mean if there is no interval.
     pub fn interval(&self) -> [f64; 2] {
         let half = self.half_width.unwrap_or(0.0);
         [self.mean - half, self.mean + half]
     }
 }
 
-/// The 97.5 % quantile of Student's t distribution.
+/// The 97.5 % quantile of Student's t distribution with `freedom` degrees of freedom.
 pub fn student(freedom: usize) -> f64 {
     if let Some(quantile) = STUDENT.get(freedom.saturating_sub(1)) {
         return *quantile;
     }
-    // Around the normal distribution's quantile; beyond 30 degrees of freedom the error is below 0.0001.
+    // Expansion around the normal distribution's quantile. Above 30 degrees of freedom, its error is below 0.0001.
     let (z, n) = (1.959_964_f64, freedom as f64);
     z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
 }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_tables() {
+    fn quantiles_agree_with_printed_tables() {
         let printed = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
         for (n, expected) in (2..=10).zip(printed) {
             assert!((student(n - 1) - expected).abs() < 0.0006, "n = {n}");
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_has_no_interval_and_no_value_no_mean() {
+    fn a_single_value_has_no_interval_and_no_values_have_no_mean() {
         let one = Estimate::of(&[7.0]).unwrap();
         assert_eq!((one.half_width, one.interval()), (None, [7.0, 7.0]));
         assert_eq!(Estimate::of(&[]), None);

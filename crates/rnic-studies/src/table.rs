@@ -1,4 +1,4 @@
-//! The verdicts as a table for the terminal.
+//! The verdicts as a table on the terminal.
 
 use super::verdict::{Outcome, Verdict};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
@@ -6,12 +6,13 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Lin
 const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 
-/// Plain text no wider than `width` where that is at least 80: a line for each row, then how many are inside.
+/// The verdicts as plain text with lines of at most `width` characters, at least 80: a table with a row per claim, then the
+/// number of claims per outcome.
 pub fn table(verdicts: &[Verdict], width: usize) -> String {
     let mut table = Table::new();
     let width = width.clamp(80, usize::from(u16::MAX));
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16).force_no_tty();
-    table.set_header(["experiment", "metric", "the paper states", "we measure", "verdict"]);
+    table.set_header(["experiment", "metric", "stated in the paper", "measured", "verdict"]);
     let mut last = "";
     for verdict in verdicts {
         let name = if verdict.experiment == last { "" } else { &verdict.experiment };
@@ -25,7 +26,7 @@ pub fn table(verdicts: &[Verdict], width: usize) -> String {
     let widths = table.column_max_content_widths();
     for (index, (column, width)) in table.column_iter_mut().zip(widths).enumerate() {
         column.set_padding((0, 1));
-        // A name and a number stay in one piece.
+        // Names and numbers do not wrap.
         if [0, 3].contains(&index) {
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 1)));
         }
@@ -33,11 +34,11 @@ pub fn table(verdicts: &[Verdict], width: usize) -> String {
     format!("{}\n{}\n", table.trim_fmt(), tally(verdicts))
 }
 
-/// How many rows are inside.
+/// A sentence with the number of claims per outcome.
 pub fn tally(verdicts: &[Verdict]) -> String {
     let count = |wanted: fn(Outcome) -> bool| verdicts.iter().filter(|v| wanted(v.outcome)).count();
     format!(
-        "{} inside what the paper states, {} outside ({} of these in the same direction), {} inconclusive, {} without a stated number, \
+        "{} inside the stated range, {} outside ({} of these in the same direction), {} inconclusive, {} without a stated number, \
          {} without a result",
         count(|o| o == Outcome::Inside),
         count(Outcome::is_outside),

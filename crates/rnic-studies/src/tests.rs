@@ -1,4 +1,4 @@
-//! Studies as a whole.
+//! Tests of whole studies.
 
 use super::*;
 use rnic_campaign::jobs::execute;
@@ -16,7 +16,7 @@ fn request(names: &[&str], set: &[(&str, &str)]) -> Request {
     }
 }
 
-/// A result in which every quantity is there.
+/// A result with a value for every quantity.
 fn anything() -> Measurement {
     let flows = measurement::Flows { count: 1, slowdown: 2.0, fct_us: 3.0, fct_p99_us: 4.0 };
     Measurement {
@@ -68,8 +68,8 @@ fn every_scenario_reads_and_every_row_and_figure_finds_its_runs() {
                 let (name, metric) = (&verdict.experiment, &verdict.row.metric);
                 let seeds =
                     plan.experiments.iter().find(|e| e.experiment.name == *name).map_or(2, |e| e.seeds as usize);
-                let least = if verdict.row.note.starts_with("one value over all seeds") { 1 } else { seeds.min(2) };
-                assert!(values.is_ok_and(|values| values.len() >= least), "{name}: {metric}: {values:?}");
+                let min = if verdict.row.note.starts_with("one value over all seeds") { 1 } else { seeds.min(2) };
+                assert!(values.is_ok_and(|values| values.len() >= min), "{name}: {metric}: {values:?}");
                 assert!(!verdict.row.note.contains("no result"), "{name}: {metric}: {}", verdict.row.note);
             }
             for planned in &plan.experiments {
@@ -104,7 +104,7 @@ fn assert_complete(name: &str, board: &rnic_results::report::figure::Board) {
 fn every_embedded_file_is_used_and_every_file_is_embedded() {
     for study in STUDIES {
         let names: BTreeSet<&str> = study.files.iter().map(|(name, _)| *name).collect();
-        // P4 programs have a folder of their own.
+        // P4 programs are in another folder.
         let own: BTreeSet<&str> = names.iter().copied().filter(|name| !name.starts_with("../")).collect();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(study.name);
         let on_disk: BTreeSet<String> = std::fs::read_dir(folder)
@@ -119,7 +119,7 @@ fn every_embedded_file_is_used_and_every_file_is_embedded() {
 }
 
 #[test]
-fn a_simulation_that_several_experiments_need_is_done_once() {
+fn experiments_share_simulations() {
     let plan = |names: &[&str]| Plan::new(&irn::STUDY, &request(names, &[])).unwrap();
     assert_eq!(plan(&["fig1"]).jobs.len(), 2);
     assert_eq!(plan(&["fig2"]).jobs.len(), 2);
@@ -131,22 +131,25 @@ fn a_simulation_that_several_experiments_need_is_done_once() {
 }
 
 #[test]
-fn an_unknown_experiment_names_the_nearest() {
+fn the_error_of_an_unknown_experiment_names_the_most_similar_one() {
     let error = Plan::new(&irn::STUDY, &request(&["fig1", "fgi2"], &[])).unwrap_err();
-    assert!(error.starts_with("irn has no experiment `fgi2`; did you mean `fig2`; there are: fig1, fig2,"), "{error}");
+    assert!(
+        error.starts_with("irn has no experiment `fgi2` (did you mean `fig2`?); there are: fig1, fig2,"),
+        "{error}"
+    );
 }
 
 #[test]
-fn an_experiment_that_cannot_be_set_up_leaves_the_others_alone() {
+fn an_unavailable_experiment_does_not_affect_the_others() {
     let plan = Plan::new(&irn::STUDY, &request(&["fig1", "fig11"], &[("run.iWARP.bdp_cap", "5")])).unwrap();
     let unavailable: Vec<bool> = plan.experiments.iter().map(|planned| planned.jobs.is_err()).collect();
-    assert_eq!(unavailable, [true, true], "no file but iwarp.toml has such a run");
+    assert_eq!(unavailable, [true, true], "only iwarp.toml has such a run");
     let verdicts = plan.conclude(&[]);
     assert!(verdicts.iter().all(|v| v.outcome == Outcome::NoResult && v.row.note.starts_with("not available")));
 }
 
 #[test]
-fn the_same_bytes_with_one_thread_and_with_two() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let few = [("traffic.flows", "120"), ("traffic.warmup", "20"), ("fabric.k", "4")];
     let plan = Plan::new(&irn::STUDY, &Request { seeds: Some(2), ..request(&["fig2", "fig8"], &few) }).unwrap();
     let files = |threads: usize| {
@@ -164,7 +167,7 @@ fn the_same_bytes_with_one_thread_and_with_two() {
 }
 
 #[test]
-fn the_table_names_an_experiment_once_and_counts() {
+fn the_table_names_each_experiment_once_and_counts_outcomes() {
     let sample = |values: &[f64]| Ok(values.to_vec());
     let row = |claim, values: &[f64]| Row::new("average FCT", "worse", claim, verdict::Unit::Ratio, sample(values));
     let verdicts = [
@@ -182,8 +185,8 @@ fn the_table_names_an_experiment_once_and_counts() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let tally = "1 inside what the paper states, 1 outside (1 of these in the same direction), 2 inconclusive, \
+    let tally = "1 inside the stated range, 1 outside (1 of these in the same direction), 2 inconclusive, \
                  1 without a stated number, 1 without a result";
     assert!(text.ends_with(&format!("{tally}\n")), "{text}");
-    assert!(table(&verdicts, 0).lines().all(|line| line.chars().count() <= 80 || line.contains("inside what")));
+    assert!(table(&verdicts, 0).lines().all(|line| line.chars().count() <= 80 || line.contains("inside the stated")));
 }

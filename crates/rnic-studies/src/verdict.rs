@@ -1,64 +1,65 @@
-//! What a paper states, what was measured, and whether the one is inside the other.
+//! Claims of a paper, measurements, and whether a measurement is inside its claim.
 
 use super::statistics::Estimate;
 use rnic_results::text::round6;
 use serde_json::{Value, json};
 
-/// What a paper states of one quantity.
+/// A paper's claim about one quantity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Claim {
-    /// The mean lies between these two. `neutral` is the value that would mean no difference.
+    /// The mean lies in this range of an effect.
     Between {
-        /// Smallest stated.
+        /// Minimum of the stated range.
         low: f64,
-        /// Largest stated.
+        /// Maximum of the stated range.
         high: f64,
-        /// No difference: 1 for ratios, 0 for changes.
+        /// The value that means no difference: 1 for ratios, 0 for changes.
         neutral: f64,
     },
-    /// The mean lies between these two, and no value would mean that there is no effect: a size.
+    /// The mean lies in this range of a size, for which no value means "no effect".
     Within {
-        /// Smallest stated.
+        /// Minimum of the stated range.
         low: f64,
-        /// Largest stated.
+        /// Maximum of the stated range.
         high: f64,
     },
-    /// The mean is at most this: a bound on the worst of several cases.
+    /// The mean is at most this value: a bound on the worst of several cases.
     AtMost(f64),
-    /// One number. It is met if the 95 % confidence interval reaches it and is no wider than the stated effect to either side.
+    /// One number. It is met if the 95 % confidence interval includes it and is at most as wide as the stated effect on each
+    /// side.
     Exactly {
-        /// The number.
+        /// The stated number.
         value: f64,
-        /// No difference.
+        /// The value that means no difference.
         neutral: f64,
     },
-    /// A direction without a number: the 95 % confidence interval lies above this.
+    /// A direction without a number: the 95 % confidence interval lies above this value.
     Above(f64),
-    /// Nothing that a number could be held against.
+    /// No claim with which a number could be compared.
     Open,
 }
 
-/// How numbers of a row are shown.
+/// Unit in which the numbers of a row are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// One quantity over another: `1.53x`.
+    /// A ratio of two quantities: `1.53x`.
     Ratio,
     /// A fraction, shown in percent.
     Percent,
-    /// A rate.
+    /// A rate in Gbps.
     Gbps,
     /// Bytes, shown in kilobytes.
     Kilobytes,
-    /// A time.
+    /// A time in microseconds.
     Microseconds,
-    /// Messages, millions of them each second.
+    /// Messages in millions per second.
     MillionsPerSecond,
-    /// A number of things.
+    /// A count.
     Count,
 }
 
 impl Unit {
-    /// Mean and half-width with three digits of the mean.
+    /// Mean and half-width, with three digits of the mean.
     fn show(self, estimate: &Estimate) -> String {
         let (scale, unit) = match self {
             Unit::Ratio => (1.0, "x"),
@@ -77,7 +78,7 @@ impl Unit {
             _ => 2,
         };
         let half = estimate.half_width.map_or(String::new(), |half| format!(" ± {:.decimals$}", half * scale));
-        // Never a zero with a sign.
+        // A mean that rounds to zero has no sign.
         let mean = format!("{mean:.decimals$}");
         let mean =
             if mean.chars().any(|c| ('1'..='9').contains(&c)) { mean.as_str() } else { mean.trim_start_matches('-') };
@@ -97,23 +98,23 @@ impl Unit {
     }
 }
 
-/// The measured values of one quantity, one for each seed in ascending order, or why there are none.
+/// The measured values of one quantity, one for each seed in ascending order, or the reason why there are none.
 pub type Sample = Result<Vec<f64>, String>;
 
-/// One line of the result: a statement and what was measured for it.
+/// One row of the result: a claim and the measurement for it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Which quantity.
+    /// Name of the quantity.
     pub metric: String,
-    /// What the paper says, in its words where they matter.
+    /// The claim in the paper's words.
     pub stated: String,
-    /// The same as a rule.
+    /// The claim as a rule.
     pub claim: Claim,
-    /// How its numbers are shown.
+    /// Unit in which the numbers are shown.
     pub unit: Unit,
-    /// What was measured.
+    /// The measured values.
     pub sample: Sample,
-    /// What a reader should know; may be empty.
+    /// A remark; may be empty.
     pub note: String,
 }
 
@@ -130,10 +131,10 @@ impl Row {
     }
 }
 
-/// Whether what was measured is inside what is stated.
+/// Whether a measurement is inside its claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is.
+    /// The measurement is inside the claim.
     Inside,
     /// Outside: the same direction, but a smaller difference.
     Smaller,
@@ -141,11 +142,11 @@ pub enum Outcome {
     Larger,
     /// Outside: the opposite direction, or none.
     Opposite,
-    /// Outside: a size below what is stated.
+    /// Outside: a size below the stated range.
     Below,
-    /// Outside: a size above it.
+    /// Outside: a size above the stated range.
     Above,
-    /// The confidence interval allows either answer.
+    /// The confidence interval allows both answers.
     Inconclusive,
     /// The paper states no number or direction.
     NotStated,
@@ -154,7 +155,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// In words.
+    /// Display text of the outcome.
     pub fn text(self) -> &'static str {
         match self {
             Outcome::Inside => "inside",
@@ -169,13 +170,13 @@ impl Outcome {
         }
     }
 
-    /// Whether it was measured and is not inside.
+    /// Whether the measurement is outside the claim.
     pub fn is_outside(self) -> bool {
         matches!(self, Outcome::Smaller | Outcome::Larger | Outcome::Opposite | Outcome::Below | Outcome::Above)
     }
 }
 
-/// Holds an estimate against a claim.
+/// Compares an estimate with a claim.
 pub fn judge(claim: Claim, estimate: &Estimate) -> Outcome {
     let mean = estimate.mean;
     let [from, to] = estimate.interval();
@@ -196,16 +197,16 @@ pub fn judge(claim: Claim, estimate: &Estimate) -> Outcome {
         }
         Claim::Exactly { .. } if estimate.half_width.is_none() => Outcome::Inconclusive,
         Claim::Exactly { value, neutral } => beyond(mean, value, neutral),
-        Claim::AtMost(most) if mean <= most => Outcome::Inside,
+        Claim::AtMost(max) if mean <= max => Outcome::Inside,
         Claim::AtMost(_) => Outcome::Larger,
-        Claim::Above(least) if from > least => Outcome::Inside,
-        Claim::Above(least) if to <= least => Outcome::Opposite,
+        Claim::Above(bound) if from > bound => Outcome::Inside,
+        Claim::Above(bound) if to <= bound => Outcome::Opposite,
         Claim::Above(_) => Outcome::Inconclusive,
         Claim::Open => Outcome::NotStated,
     }
 }
 
-/// On which side of a stated value a mean lies, seen from the value that means no difference.
+/// On which side of a stated value a mean lies, relative to the value that means no difference.
 fn beyond(mean: f64, stated: f64, neutral: f64) -> Outcome {
     let (mean, stated) = (mean - neutral, stated - neutral);
     if stated == 0.0 {
@@ -218,21 +219,21 @@ fn beyond(mean: f64, stated: f64, neutral: f64) -> Outcome {
     }
 }
 
-/// A row with what became of it.
+/// A row and its outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verdict {
-    /// Name of its experiment.
+    /// Name of the experiment.
     pub experiment: String,
     /// The row.
     pub row: Row,
-    /// The mean over the seeds.
+    /// Mean over the seeds with its confidence interval; `None` without a measurement.
     pub estimate: Option<Estimate>,
-    /// Inside or not.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
 impl Verdict {
-    /// Judges a row of an experiment.
+    /// Compares the sample of a row with its claim.
     pub fn of(experiment: &str, mut row: Row) -> Verdict {
         let estimate = match &row.sample {
             Ok(values) => Estimate::of(values),
@@ -245,16 +246,16 @@ impl Verdict {
         Verdict { experiment: experiment.to_string(), row, estimate, outcome }
     }
 
-    /// The mean and half the width of its interval for people: `1.53 ± 0.12x`.
+    /// The mean and half the width of its confidence interval as text: `1.53 ± 0.12x`.
     pub fn measured(&self) -> String {
         self.estimate.as_ref().map_or("-".to_string(), |estimate| self.row.unit.show(estimate))
     }
 }
 
-/// The verdicts as CSV; numbers have six significant digits, fractions are not in percent.
+/// Writes the verdicts as CSV. Numbers have six significant digits; fractions are not in percent.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// `out` cannot be written.
 pub fn write_csv(out: impl std::io::Write, verdicts: &[Verdict]) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record([
@@ -288,7 +289,7 @@ pub fn write_csv(out: impl std::io::Write, verdicts: &[Verdict]) -> std::io::Res
     csv.flush()
 }
 
-/// The verdicts as JSON, with the value of each seed.
+/// The verdicts as JSON, with the values of all seeds.
 pub fn to_json(verdicts: &[Verdict]) -> Value {
     let one = |verdict: &Verdict| {
         json!({
@@ -309,7 +310,7 @@ pub fn to_json(verdicts: &[Verdict]) -> Value {
 /// The verdicts as a Markdown table.
 pub fn to_markdown(verdicts: &[Verdict]) -> String {
     let mut text =
-        "| experiment | metric | the paper states | we measure | verdict | note |\n|---|---|---|---|---|---|\n"
+        "| experiment | metric | stated in the paper | measured | verdict | note |\n|---|---|---|---|---|---|\n"
             .to_string();
     for verdict in verdicts {
         let cells = [
@@ -392,14 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_run_is_told_in_the_row() {
+    fn the_note_of_a_row_names_a_failed_run() {
         let verdict = Verdict::of("fig2", row(Err("run \"IRN\" failed: stuck".into())));
         assert_eq!((verdict.outcome, verdict.measured().as_str()), (Outcome::NoResult, "-"));
         assert!(verdict.row.note.contains("stuck"));
     }
 
     #[test]
-    fn the_files_say_the_same() {
+    fn all_files_have_the_same_values() {
         let verdicts = [Verdict::of("fig2", row(Ok(vec![1.5, 1.7]))), Verdict::of("fig2", row(Ok(vec![])))];
         let mut bytes = Vec::new();
         write_csv(&mut bytes, &verdicts).unwrap();

@@ -1,11 +1,11 @@
-//! All-to-all traffic in repetitions: every host sends to every other, all at the same instant.
+//! All-to-all traffic: in each repetition, every host sends a flow to every other host, all at the same time.
 
 use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_transport::Time;
 
-/// A source of repetitions. It makes one flow after the other, so its memory does not grow with the square of the hosts.
+/// An all-to-all source. It creates its flows one by one, so its memory does not grow with the square of the hosts.
 #[derive(Debug)]
 pub(crate) struct AllToAll {
     traffic: u16,
@@ -14,19 +14,19 @@ pub(crate) struct AllToAll {
     sizes: SizeDistribution,
     interval: Time,
     repeats: u32,
-    /// Start of the repetitions at hand: one, or all of them where they start together.
+    /// Start of the current repetition, or of all repetitions if they start at the same time.
     start: Time,
-    /// What each of these draws sizes from.
+    /// The random stream of each current repetition, for sizes.
     streams: Vec<Stream>,
     next_round: u32,
-    /// The next flow: its sender, which of the repetitions at hand, its receiver.
+    /// The next flow: its sender, the index of its repetition in `streams`, its receiver.
     src: u32,
     round: usize,
     dst: u32,
 }
 
 impl AllToAll {
-    /// Starts at `start`, and again each `interval`.
+    /// A source whose first repetition starts at `start`, and whose next ones follow every `interval`.
     pub(crate) fn new(
         index: u16, start: Time, sizes: &SizeDistribution, (repeats, interval): (u32, Time), network: &Network,
         seed: u64,
@@ -52,7 +52,7 @@ impl AllToAll {
         (u64::from(hosts) * u64::from(hosts - 1)).saturating_mul(u64::from(repeats))
     }
 
-    /// The next flow, in order of start, sender, repetition and receiver.
+    /// The next flow, ordered by start, sender, repetition and receiver.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         if self.src == self.hosts && !self.begin() {
             return None;
@@ -64,7 +64,7 @@ impl AllToAll {
         Some(FlowSpec { start, src, dst, bytes, request, traffic, measured: true })
     }
 
-    /// The next repetition, or all of them where they start together; whether there is one.
+    /// Begins the next repetition, or all repetitions if they start at the same time; `false` if there is none left.
     fn begin(&mut self) -> bool {
         if self.next_round == self.repeats {
             return false;
@@ -78,7 +78,7 @@ impl AllToAll {
         true
     }
 
-    /// The next receiver, else the next repetition, else the next sender.
+    /// Moves to the next receiver; after the last one to the next repetition, then to the next sender.
     fn advance(&mut self) {
         self.dst += 1;
         self.dst += u32::from(self.dst == self.src);

@@ -1,8 +1,8 @@
-//! From traffic to flows: one time-ordered stream that merges all sources of a run.
+//! From traffic to flows: one time-ordered stream that merges all traffic sources of a run.
 //!
-//! Flows are made when they are asked for. A Poisson source keeps one pending arrival per host; incasts and
-//! permutations keep the flows of the repetition at hand; a list is shared, not copied. Order is total: by start, then by index of the
-//! traffic source, then by sending host, then by the order in which that host generates them.
+//! The stream creates each flow on demand. A Poisson source keeps one pending flow per host; incasts and permutations keep
+//! the flows of the current repetition; a list is shared, not copied. The order is total: by start, then by index of the
+//! traffic source, then by sending host, then by the order in which this host generates its flows.
 
 use super::FlowSpec;
 use super::all_to_all::AllToAll;
@@ -16,14 +16,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Whether [`generate()`] can generate all of `traffic`.
+/// Checks that [`generate()`] and [`closed_loops()`] can generate all of `traffic`.
 ///
 /// # Errors
-/// One sentence that names the traffic source and says what is impossible and what would be accepted.
+/// One sentence that names the traffic source, and says what is impossible and what is accepted.
 pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
     network.validate()?;
     if traffic.len() > usize::from(u16::MAX) {
-        return Err(format!("{} traffic sources are too many; at most {} are possible", traffic.len(), u16::MAX));
+        return Err(format!("{} traffic sources are too many: at most {}", traffic.len(), u16::MAX));
     }
     let mut requests = 0u64;
     for source in traffic {
@@ -31,12 +31,12 @@ pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
         requests += request_count(&source.pattern);
     }
     if requests >= u64::from(FlowSpec::NO_REQUEST) {
-        return Err(format!("{requests} requests are too many; at most {} are possible", FlowSpec::NO_REQUEST - 1));
+        return Err(format!("{requests} requests are too many: at most {}", FlowSpec::NO_REQUEST - 1));
     }
     Ok(())
 }
 
-/// Bytes of the largest flow that there can be.
+/// Size in bytes of the largest flow that `traffic` can contain.
 pub fn largest(traffic: &[Traffic]) -> u64 {
     let of_sizes = |sizes: &super::SizeDistribution| sizes.points.last().map_or(1, |point| point.0.ceil() as u64);
     let striped = |total: u64, flows: u64| total.div_ceil(flows.max(1));
@@ -55,7 +55,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
     traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)
 }
 
-/// Why one source cannot run on this network.
+/// Checks that one traffic source can run on this network; the error says why it cannot.
 fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
     match &traffic.pattern {
         TrafficPattern::Poisson { load, sizes, .. } => {
@@ -72,22 +72,23 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
     }
 }
 
-/// Why a flow of a list cannot be.
+/// Checks one flow of a list that starts at `shift`; the error says why the flow is impossible.
 fn check_listed(flow: &FlowSpec, shift: Time, hosts: u32) -> Result<(), String> {
     let FlowSpec { src, dst, bytes, .. } = *flow;
     if src == dst || src >= hosts || dst >= hosts || bytes == 0 {
         return Err(format!(
-            "a flow of {bytes} B from host {src} to host {dst}; it needs at least 1 B and two different hosts from 0 to {}",
+            "a flow of {bytes} B from host {src} to host {dst} is impossible: a flow needs at least 1 B and two different \
+             hosts from 0 to {}",
             hosts.saturating_sub(1)
         ));
     }
     if flow.start.saturating_add(shift) == Time::MAX {
-        return Err(format!("a flow starts {} after {shift}, later than time can be", flow.start));
+        return Err(format!("a flow starts {} after {shift}: simulated time ends after 213 days", flow.start));
     }
     Ok(())
 }
 
-/// How many request numbers a source takes.
+/// Number of request ids that a source uses.
 fn request_count(pattern: &TrafficPattern) -> u64 {
     match pattern {
         TrafficPattern::Incast { repeats, .. } => u64::from(*repeats),
@@ -99,18 +100,63 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
     }
 }
 
-/// The closed loops among `traffic`, whose flows follow from what has arrived; `None` where there are none. Their requests have the
-/// numbers after those of the other sources.
+/// The closed loops of `traffic`, whose flows start when earlier flows complete; `None` if there is none. Their request
+/// ids follow those of the other sources.
+///
+/// ```
+/// use rnic_run::{Traffic, TrafficPattern};
+/// use rnic_transport::{BitRate, Time};
+/// use rnic_workload::{Network, closed_loops, sizes};
+/// use std::path::Path;
+///
+/// // One pair of hosts: two messages, the second one 1 us after the sender knows that the first one has arrived.
+/// let sizes = sizes::parse("fixed 64 KB", Path::new("."))?;
+/// let pattern = TrafficPattern::Pairs {
+///     pairs: 1,
+///     sizes,
+///     messages: Some(2),
+///     think_time: Time::from_us(1),
+///     persistent: false,
+/// };
+/// let traffic = Traffic { name: "pairs".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO };
+/// let network = Network { hosts: 4, host_rate: vec![BitRate::from_gbps(40); 4], mtu: 1_000, wire_overhead: 82 };
+/// let mut loops = closed_loops(&[traffic], &network, 1).expect("a closed loop");
+///
+/// let (first, origin) = loops.take().expect("the first message");
+/// assert_eq!((first.start, loops.next_start()), (Time::ZERO, Time::MAX));
+/// loops.place(0, origin.member);
+/// loops.complete(0, Time::from_us(20));
+/// assert_eq!(loops.next_start(), Time::from_us(21));
+/// # Ok::<(), String>(())
+/// ```
 pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option<Loops> {
     network.validate().ok()?;
     let requests: u64 = traffic.iter().map(|source| request_count(&source.pattern)).sum();
     Loops::new(traffic, network, seed, u32::try_from(requests).ok()?)
 }
 
-/// The flows of all `traffic` but its closed loops, in order of (start, traffic index, sending host, that host's sequence), drawn from `seed`.
+/// The flows of all `traffic` except closed loops, drawn from `seed`, ordered by (start, traffic index, sending host, order
+/// in which the host generates them).
 ///
-/// Request numbers are unique over the run: each source's follow on those of the sources before it. A list's starts count
-/// from its `start`. [`check`] says whether the traffic is possible; a source that is not yields no flows.
+/// Request ids are unique in the run: the ids of each source follow those of the sources before it. The starts in a list
+/// are relative to its source's `start`. A source that [`check`] refuses yields no flows.
+///
+/// ```
+/// use rnic_run::{Traffic, TrafficPattern};
+/// use rnic_transport::{BitRate, Time};
+/// use rnic_workload::{Network, check, generate, sizes};
+/// use std::path::Path;
+///
+/// let sizes = sizes::parse("irn-heavy-tailed", Path::new("."))?;
+/// let pattern = TrafficPattern::Poisson { load: 0.7, sizes, flows: 4 };
+/// let traffic = [Traffic { name: "poisson".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO }];
+/// let network = Network { hosts: 54, host_rate: vec![BitRate::from_gbps(40); 54], mtu: 1_000, wire_overhead: 82 };
+/// check(&traffic, &network)?;
+/// let flows: Vec<_> = generate(&traffic, &network, 1).collect();
+/// assert_eq!(flows.len(), 4);
+/// assert_eq!((flows[0].src, flows[0].dst, flows[0].bytes), (16, 50, 5_947));
+/// # Ok::<(), String>(())
+/// ```
 pub fn generate(traffic: &[Traffic], network: &Network, seed: u64) -> FlowStream {
     let mut stream = FlowStream { sources: Vec::new(), order: BinaryHeap::new(), total: 0 };
     let mut first_request = 0u64;
@@ -125,17 +171,17 @@ pub fn generate(traffic: &[Traffic], network: &Network, seed: u64) -> FlowStream
     stream
 }
 
-/// All flows of a run, lazily and in order.
+/// Lazy, ordered stream of the flows of a run.
 #[derive(Debug)]
 pub struct FlowStream {
     sources: Vec<Source>,
-    /// (start, position in `sources`) of every source's next flow.
+    /// (start, index in `sources`) of every source's next flow.
     order: BinaryHeap<Reverse<(Time, usize)>>,
     total: u64,
 }
 
 impl FlowStream {
-    /// Number of flows in all, those already taken included.
+    /// Total number of flows, including those already taken.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -165,21 +211,21 @@ impl Iterator for FlowStream {
     }
 }
 
-/// One traffic source with its next flow.
+/// One traffic source and its next flow.
 #[derive(Debug)]
 struct Source {
     flows: Flows,
     head: Option<FlowSpec>,
     index: u16,
     first_request: u32,
-    /// Flows that came so far, the head included.
+    /// Number of flows generated so far, including `head`.
     made: u64,
     total: u64,
     warmup: u64,
     cooldown: u64,
 }
 
-/// Where a source's flows come from.
+/// The generator of a source's flows.
 #[derive(Debug)]
 enum Flows {
     Poisson(Poisson),
@@ -212,7 +258,7 @@ impl Source {
         Source { flows, head: None, index, first_request, made: 0, total, warmup, cooldown }
     }
 
-    /// Puts the next flow, if there is one, in `head`.
+    /// Stores the next flow, if there is one, in `head`.
     fn advance(&mut self) {
         if self.made == self.total {
             return;
@@ -231,7 +277,7 @@ impl Source {
         self.made += 1;
     }
 
-    /// Gives a flow its run-wide request number and says whether it counts.
+    /// Sets the run-wide request id of a flow, and whether the flow is measured.
     fn finish(&self, flow: FlowSpec) -> FlowSpec {
         let inside = self.made >= self.warmup && self.made < self.total.saturating_sub(self.cooldown);
         let request = match flow.request {
@@ -242,7 +288,7 @@ impl Source {
     }
 }
 
-/// The flows by start and sending host, in the given order where both agree.
+/// The flows sorted by start and sending host; flows that agree in both keep their order.
 fn sorted(flows: &Arc<[FlowSpec]>) -> Arc<[FlowSpec]> {
     if flows.is_sorted_by_key(|flow| (flow.start, flow.src)) {
         return flows.clone();

@@ -1,8 +1,10 @@
-//! Workloads: which flows start when, between whom, how large.
+//! Workloads: start time, sender, receiver and size of every flow.
 //!
-//! [`sizes`] turns a name or a CDF file into a [`SizeDistribution`], [`generate()`] turns a run's traffic into a lazy,
-//! time-ordered stream of [`FlowSpec`]s, [`closed_loops()`] into those that follow from what has arrived. Everything random draws
-//! from the streams of [`rng`], so a seed gives the same flows on every machine.
+//! - [`sizes`] turns a name or a CDF file into a [`SizeDistribution`].
+//! - [`generate()`] turns the open-loop traffic of a run into a lazy, time-ordered stream of [`FlowSpec`]s.
+//! - [`closed_loops()`] yields the flows whose start depends on the completion of earlier flows.
+//!
+//! All random numbers come from the streams of [`rng`], so a seed gives the same flows on every machine.
 
 mod all_to_all;
 pub mod generate;

@@ -1,10 +1,12 @@
-//! Closed loops: pairs of hosts that send message after message, hosts that send to all others in turn, and incasts that make request after
-//! request.
+//! Closed loops: traffic whose next flows start when earlier flows complete.
 //!
-//! What a loop sends next starts when the senders of its last round know that all of it has arrived, and have thought about it; of a host that
-//! sends to all others, when it knows that of one of its messages. A sender
-//! knows when a minimal frame, sent as the last byte arrives, would have come back over an empty fabric. So a loop reacts to the
-//! fabric at least one lookahead of the engine later, as everything on a fabric does.
+//! There are three kinds of loops: a pair of hosts with one message at a time, a host that sends to all other hosts in turn
+//! with a fixed number of outstanding messages, and an incast with one request at a time. A pair or an incast starts its next
+//! round one think time after the senders know that all flows of the round have arrived; a host that sends to all others
+//! starts its next message one think time after it knows that one of its messages has arrived.
+//!
+//! A sender knows of the arrival when a minimal frame, sent by the receiver at the arrival of the last byte, would have
+//! crossed an empty fabric. A loop therefore reacts at least one lookahead of the engine after the arrival.
 
 use super::network::Network;
 use super::rng::Stream;
@@ -15,45 +17,46 @@ use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// All closed loops of a run. It holds what is waiting or in flight and which lasting connections there are, and nothing else of the past.
+/// All closed loops of a run. Its memory grows with the flows in flight and with the persistent connections only.
 #[derive(Debug)]
 pub struct Loops {
     seed: u64,
     hosts: u32,
     sources: Vec<Source>,
     members: Vec<Member>,
-    /// (start, traffic source, sending host of a pair, member) of every round that is to start.
+    /// (start, traffic source, sending host of a pair, member) of every round that is still to start.
     pending: BinaryHeap<Reverse<(Time, u16, u32, u32)>>,
-    /// Flows of the round that is starting.
+    /// Flows of the round that starts now.
     starting: VecDeque<(FlowSpec, Origin)>,
-    /// By number of the flow among those that there are: the member that it belongs to.
+    /// Member to which a flow belongs, indexed by the flow's current slot in the simulator.
     flows: Vec<u32>,
-    /// Lasting connections by member, sending host, and which one of these.
+    /// Id of each persistent connection, by (member, sending host, index among the host's connections).
     connections: BTreeMap<(u32, u32, u32), u32>,
     next_request: u32,
 }
 
-/// What a flow belongs to.
+/// The loop and the connection to which a flow belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Its loop, or [`Loops::NONE`].
+    /// Index of the loop, or [`Loops::NONE`].
     pub member: u32,
-    /// Its lasting connection, or [`Loops::NONE`]. They are numbered from 0 in order of their first flows; a connection has one flow at a time.
+    /// Id of the persistent connection, or [`Loops::NONE`]. Ids count from 0 in order of the connections' first flows. A
+    /// connection has one flow at a time.
     pub connection: u32,
 }
 
-/// What the loops of one traffic source share.
+/// The common properties of all loops of one traffic source.
 #[derive(Debug)]
 struct Source {
     traffic: u16,
-    think: Time,
+    think_time: Time,
     rounds: Option<u32>,
     kind: Kind,
-    /// Whether flows share connections.
-    lasting: bool,
-    /// Flows that came so far.
+    /// Whether the flows of a loop use persistent connections.
+    persistent: bool,
+    /// Number of flows generated so far.
     made: u64,
-    /// Flows in all.
+    /// Total number of flows; `None` for endless traffic.
     total: Option<u64>,
     warmup: u64,
     cooldown: u64,
@@ -70,37 +73,44 @@ enum Kind {
 #[derive(Debug)]
 struct Member {
     source: u32,
-    /// Rounds that have started or are to start.
+    /// Rounds that have started or are in `pending`.
     rounds: u32,
-    /// Flows that have started and not finished.
+    /// Flows that have started and not completed.
     open: u32,
-    /// When the senders of those that have finished know it, at the latest.
+    /// The latest time at which a sender knew that its flow had completed.
     known: Time,
-    /// Of a pair, or of a host and the next to which it sends: the hosts, and the sizes to come.
+    /// Sender, next receiver, and random stream of sizes; `None` for an incast.
     pair: Option<(u32, u32, Stream)>,
 }
 
 impl Loops {
-    /// No loop, and no connection.
+    /// Value of [`Origin`]'s fields for no loop and no connection.
     pub const NONE: u32 = u32::MAX;
-    /// Of a flow that is part of no loop.
+    /// The origin of a flow that belongs to no loop.
     pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
-    /// Most pairs of one source.
-    pub const MOST_PAIRS: u32 = 1_000_000;
+    /// Maximum number of pairs of one traffic source.
+    pub const MAX_PAIRS: u32 = 1_000_000;
 
-    /// Why this source cannot run on this network.
+    /// Checks that a closed loop can run on this network.
+    ///
+    /// # Errors
+    /// One sentence that says what is impossible and what is accepted.
     pub fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
         match &traffic.pattern {
-            TrafficPattern::Pairs { pairs, sizes, .. } if (1..=Loops::MOST_PAIRS).contains(pairs) => sizes.validate(),
-            TrafficPattern::Pairs { pairs, .. } => Err(format!("pairs is {pairs}; write 1 to {}", Loops::MOST_PAIRS)),
+            TrafficPattern::Pairs { pairs, sizes, .. } if (1..=Loops::MAX_PAIRS).contains(pairs) => sizes.validate(),
+            TrafficPattern::Pairs { pairs, .. } => {
+                Err(format!("pairs is {pairs}; accepted: 1 to {}", Loops::MAX_PAIRS))
+            }
             TrafficPattern::IncastLoop { incast, .. } => check_incast(incast, network),
-            TrafficPattern::AllToAllLoop { sizes, repeats, at_once, .. } => {
+            TrafficPattern::AllToAllLoop { sizes, repeats, outstanding, .. } => {
                 let others = network.hosts - 1;
-                if !(1..=others).contains(at_once) {
-                    return Err(format!("at_once is {at_once}; a host has 1 to {others} others to send to"));
+                if !(1..=others).contains(outstanding) {
+                    return Err(format!(
+                        "outstanding is {outstanding}; accepted: 1 to {others}, the number of other hosts"
+                    ));
                 }
                 if repeats.checked_mul(others).is_none() {
-                    return Err(format!("{repeats} repetitions are too many; write 1 to {}", u32::MAX / others));
+                    return Err(format!("{repeats} repetitions are too many: at most {}", u32::MAX / others));
                 }
                 sizes.validate()
             }
@@ -108,8 +118,8 @@ impl Loops {
         }
     }
 
-    /// The closed loops among `traffic`, drawn from `seed`; `None` where there are none. Requests are numbered from `first_request` on,
-    /// in order of start. A source that is not possible has no loops.
+    /// The closed loops of `traffic`, drawn from `seed`; `None` if there is none. Request ids count from `first_request`, in
+    /// order of start. A source that [`Loops::check`] refuses has no loops.
     pub fn new(traffic: &[Traffic], network: &Network, seed: u64, first_request: u32) -> Option<Loops> {
         let mut loops = Loops {
             seed,
@@ -132,21 +142,21 @@ impl Loops {
 
     fn add(&mut self, index: u16, traffic: &Traffic) {
         let hosts = self.hosts;
-        // Loops, and rounds of each that are under way at once.
-        let (members, at_once) = match &traffic.pattern {
+        // The number of loops, and the number of outstanding rounds of each.
+        let (members, outstanding) = match &traffic.pattern {
             TrafficPattern::Pairs { pairs, .. } => (*pairs, 1),
-            TrafficPattern::AllToAllLoop { at_once, .. } => (hosts, *at_once),
+            TrafficPattern::AllToAllLoop { outstanding, .. } => (hosts, *outstanding),
             _ => (1, 1),
         };
-        let (kind, think, lasting, rounds) = match &traffic.pattern {
-            TrafficPattern::Pairs { sizes, messages, think, lasting, .. } => {
-                (Kind::Pairs(sizes.clone()), *think, *lasting, *messages)
+        let (kind, think_time, persistent, rounds) = match &traffic.pattern {
+            TrafficPattern::Pairs { sizes, messages, think_time, persistent, .. } => {
+                (Kind::Pairs(sizes.clone()), *think_time, *persistent, *messages)
             }
-            TrafficPattern::AllToAllLoop { sizes, repeats, think, .. } => {
-                (Kind::AllToAll(sizes.clone()), *think, false, Some(repeats.saturating_mul(hosts - 1)))
+            TrafficPattern::AllToAllLoop { sizes, repeats, think_time, .. } => {
+                (Kind::AllToAll(sizes.clone()), *think_time, false, Some(repeats.saturating_mul(hosts - 1)))
             }
-            TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
-                (Kind::Incast(*incast), *think, *lasting, *repeats)
+            TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } => {
+                (Kind::Incast(*incast), *think_time, *persistent, *repeats)
             }
             _ => return,
         };
@@ -170,29 +180,39 @@ impl Loops {
             self.members.push(Member { source: number, rounds: 0, open: 0, known: traffic.start, pair });
         }
         let Traffic { warmup, cooldown, .. } = *traffic;
-        self.sources.push(Source { traffic: index, think, rounds, kind, lasting, made: 0, total, warmup, cooldown });
+        self.sources.push(Source {
+            traffic: index,
+            think_time,
+            rounds,
+            kind,
+            persistent,
+            made: 0,
+            total,
+            warmup,
+            cooldown,
+        });
         for member in self.members.len() - members as usize..self.members.len() {
-            (0..at_once).for_each(|_| self.schedule(member as u32, traffic.start));
+            (0..outstanding).for_each(|_| self.schedule(member as u32, traffic.start));
         }
     }
 
-    /// Number of flows in all, those already started included; `None` for loops without an end.
+    /// Total number of flows, including those already started; `None` for endless loops.
     pub fn total(&self) -> Option<u64> {
         self.sources.iter().try_fold(0u64, |sum, source| Some(sum.saturating_add(source.total?)))
     }
 
-    /// Start and traffic source of the next flow, as far as they are known by now.
+    /// Start and traffic source of the next flow; `None` while no start is known.
     pub fn head(&self) -> Option<(Time, u16)> {
         let starting = self.starting.front().map(|(flow, _)| (flow.start, flow.traffic));
         starting.or_else(|| self.pending.peek().map(|Reverse((start, traffic, ..))| (*start, *traffic)))
     }
 
-    /// Start of the next flow, [`Time::MAX`] while none is known.
+    /// Start of the next flow; [`Time::MAX`] while no start is known.
     pub fn next_start(&self) -> Time {
         self.head().map_or(Time::MAX, |(start, _)| start)
     }
 
-    /// Takes the next flow, and what it belongs to.
+    /// Takes the next flow and its origin; `None` while no start is known.
     pub fn take(&mut self) -> Option<(FlowSpec, Origin)> {
         if self.starting.is_empty() {
             let Reverse((start, _, _, member)) = self.pending.pop()?;
@@ -201,7 +221,7 @@ impl Loops {
         self.starting.pop_front()
     }
 
-    /// The flow that has this number now belongs to loop `member`, or to [`Loops::NONE`].
+    /// Records that the flow in slot `flow` belongs to loop `member`, or to no loop ([`Loops::NONE`]).
     pub fn place(&mut self, flow: u32, member: u32) {
         if self.flows.len() <= flow as usize {
             self.flows.resize(flow as usize + 1, Loops::NONE);
@@ -209,12 +229,12 @@ impl Loops {
         self.flows[flow as usize] = member;
     }
 
-    /// Whether the flow belongs to a loop.
+    /// Whether the flow in slot `flow` belongs to a loop.
     pub fn holds(&self, flow: u32) -> bool {
         self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
     }
 
-    /// All of the flow has arrived; its sender knows at `known`.
+    /// Reports that all bytes of the flow in slot `flow` have arrived, and that its sender knows so at `known`.
     pub fn complete(&mut self, flow: u32, known: Time) {
         let number = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
         let Some(member) = self.members.get_mut(number as usize) else { return };
@@ -222,16 +242,16 @@ impl Loops {
         member.open -= 1;
         member.known = member.known.max(known);
         if matches!(source.kind, Kind::AllToAll(_)) {
-            // It waits for none of its other messages.
-            let start = known.saturating_add(source.think);
+            // The host does not wait for its other messages.
+            let start = known.saturating_add(source.think_time);
             self.schedule(number, start);
         } else if member.open == 0 {
-            let start = member.known.saturating_add(source.think);
+            let start = member.known.saturating_add(source.think_time);
             self.schedule(number, start);
         }
     }
 
-    /// Another round of a loop is to start, if there is one.
+    /// Schedules the next round of a loop at `start`, if the loop has rounds left.
     fn schedule(&mut self, number: u32, start: Time) {
         let member = &mut self.members[number as usize];
         let source = &self.sources[member.source as usize];
@@ -268,26 +288,26 @@ impl Loops {
                 *dst = if dst == src { (*dst + 1) % self.hosts } else { *dst };
             }
             (Kind::Incast(incast), _) => {
-                // One request at a time: the latest of the rounds.
+                // There is one request at a time, so this is the latest scheduled round.
                 let mut stream = Stream::new(self.seed, source.traffic, u64::from(member.rounds - 1));
                 let request = self.next_request;
                 self.next_request = request.saturating_add(1).min(FlowSpec::NO_REQUEST - 1);
                 draw_incast(incast, &mut stream, self.hosts, FlowSpec { request, ..flow }, &mut flows);
-                // Stable: each sender's flows keep their order.
+                // The sort is stable: each sender's flows keep their order.
                 flows.make_contiguous().sort_by_key(|flow| flow.src);
             }
             (Kind::Pairs(_) | Kind::AllToAll(_), None) => {}
         }
         member.open += flows.len() as u32;
         let last = source.total.map_or(u64::MAX, |total| total.saturating_sub(source.cooldown));
-        // The sender of the flow before, and how many of this round it has.
+        // Sender of the previous flow, and index of the flow among its sender's flows of this round.
         let (mut sender, mut of_sender) = (Loops::NONE, 0);
         for flow in flows {
             let measured = (source.warmup..last).contains(&source.made);
             source.made += 1;
             of_sender = if flow.src == sender { of_sender + 1 } else { 0 };
             sender = flow.src;
-            let connection = if source.lasting {
+            let connection = if source.persistent {
                 let next = self.connections.len() as u32;
                 *self.connections.entry((number, sender, of_sender)).or_insert(next)
             } else {
@@ -317,21 +337,21 @@ mod tests {
 
     fn pairs(pairs: u32, messages: Option<u32>) -> Traffic {
         let sizes = sizes::parse("uniform 1 KB - 9 KB", Path::new("")).unwrap();
-        traffic(TrafficPattern::Pairs { pairs, sizes, messages, think: Time::from_us(1), lasting: true })
+        traffic(TrafficPattern::Pairs { pairs, sizes, messages, think_time: Time::from_us(1), persistent: true })
     }
 
     fn incast(senders: u32, repeats: Option<u32>) -> Traffic {
         let incast = Incast { senders, total: Bytes(10_001), receiver: 1, connections: 2 };
-        traffic(TrafficPattern::IncastLoop { incast, repeats, think: Time::from_us(1), lasting: true })
+        traffic(TrafficPattern::IncastLoop { incast, repeats, think_time: Time::from_us(1), persistent: true })
     }
 
-    fn all_to_all(at_once: u32, repeats: u32) -> Traffic {
+    fn all_to_all(outstanding: u32, repeats: u32) -> Traffic {
         let sizes = sizes::parse("uniform 1 KB - 9 KB", Path::new("")).unwrap();
-        traffic(TrafficPattern::AllToAllLoop { sizes, repeats, at_once, think: Time::from_us(1) })
+        traffic(TrafficPattern::AllToAllLoop { sizes, repeats, outstanding, think_time: Time::from_us(1) })
     }
 
-    /// Takes all flows and completes them in a scrambled order, each known 10 us after its start, and `spread` for each number of its
-    /// sending host.
+    /// Takes all flows and completes them in a scrambled order. A sender knows of the completion 10 us after the start,
+    /// plus `spread` times its host id.
     fn drain(loops: &mut Loops, spread: Time, scramble: usize) -> Vec<(FlowSpec, Origin)> {
         let (mut all, mut open, mut slot) = (Vec::new(), Vec::new(), 0);
         loop {
@@ -372,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_send_to_the_next_and_then_to_those_after_it() {
+    fn each_host_sends_to_the_others_in_turn() {
         let mut loops = closed_loops(&[all_to_all(2, 2)], &network(4), 1).unwrap();
         assert_eq!(loops.total(), Some(24));
         let all = drain(&mut loops, Time::ZERO, 0);
@@ -380,7 +400,7 @@ mod tests {
             let flows = all.iter().map(|(flow, _)| flow).filter(|flow| flow.src == host);
             flows.map(|flow| (flow.start.as_ps() / 1_000_000, flow.dst)).collect()
         };
-        // Two at a time, each known after 10 us, and 1 us of thought.
+        // Two outstanding messages, each known to be complete after 10 us, and a think time of 1 us.
         assert_eq!(of(0), [(5, 1), (5, 2), (16, 3), (16, 1), (27, 2), (27, 3)]);
         assert_eq!(of(2), [(5, 3), (5, 0), (16, 1), (16, 3), (27, 0), (27, 1)]);
         let measured: Vec<bool> = all.iter().map(|(flow, _)| flow.measured).collect();
@@ -388,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_takes_long_holds_up_none_but_itself() {
+    fn a_slow_message_delays_no_other_message() {
         let mut loops = closed_loops(&[all_to_all(2, 1)], &network(4), 1).unwrap();
         // All but the first message of host 0 take 10 us.
         let mut of_host_0 = Vec::new();
@@ -406,8 +426,8 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_that_of_its_two_hosts() {
-        // Three of four hosts send over two connections each; a host's are the same in each request.
+    fn a_connection_always_has_the_same_two_hosts() {
+        // Three of four hosts send over two connections each; a host uses the same connections in each request.
         let mut loops = closed_loops(&[incast(3, Some(9)), pairs(2, Some(3))], &network(5), 1).unwrap();
         let all = drain(&mut loops, Time::ZERO, 0);
         let mut hosts: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
@@ -416,39 +436,42 @@ mod tests {
             assert_eq!(*hosts.entry(*connection).or_insert((*member, flow.src)), (*member, flow.src));
             requests.entry((*member, flow.start)).or_default().push(*connection);
         }
-        assert!(hosts.keys().copied().eq(0..4 * 2 + 2), "as many as there are senders");
-        for at_once in requests.values_mut() {
-            at_once.sort_unstable();
-            assert!(at_once.is_sorted_by(|a, b| a < b), "one flow at a time");
+        assert!(hosts.keys().copied().eq(0..4 * 2 + 2), "one per sender and index");
+        for connections in requests.values_mut() {
+            connections.sort_unstable();
+            assert!(connections.is_sorted_by(|a, b| a < b), "one flow at a time");
         }
-        // Without, there are none.
+        // Without `persistent` there are no connections.
         let mut traffic = pairs(2, Some(3));
-        let TrafficPattern::Pairs { lasting, .. } = &mut traffic.pattern else { panic!("no pairs") };
-        *lasting = false;
+        let TrafficPattern::Pairs { persistent, .. } = &mut traffic.pattern else { panic!("no pairs") };
+        *persistent = false;
         let mut loops = closed_loops(&[traffic], &network(5), 1).unwrap();
         assert!(drain(&mut loops, Time::ZERO, 0).iter().all(|(_, origin)| origin.connection == Loops::NONE));
     }
 
     #[test]
-    fn open_traffic_has_no_loops_and_impossible_ones_neither() {
+    fn open_and_impossible_traffic_has_no_loops() {
         let network = network(4);
         assert!(closed_loops(&[], &network, 1).is_none());
         assert!(closed_loops(&[incast(4, None)], &network, 1).is_none());
         let error = crate::check(&[incast(4, None)], &network).unwrap_err();
-        assert_eq!(error, "traffic `t`: senders is 4; besides the receiver there are 1 to 3 hosts");
+        assert_eq!(error, "traffic `t`: senders is 4; accepted: 1 to 3, the number of hosts without the receiver");
         let error = crate::check(&[pairs(0, None)], &network).unwrap_err();
-        assert_eq!(error, "traffic `t`: pairs is 0; write 1 to 1000000");
-        for at_once in [0, 4] {
-            let error = crate::check(&[all_to_all(at_once, 1)], &network).unwrap_err();
-            assert_eq!(error, format!("traffic `t`: at_once is {at_once}; a host has 1 to 3 others to send to"));
+        assert_eq!(error, "traffic `t`: pairs is 0; accepted: 1 to 1000000");
+        for outstanding in [0, 4] {
+            let error = crate::check(&[all_to_all(outstanding, 1)], &network).unwrap_err();
+            assert_eq!(
+                error,
+                format!("traffic `t`: outstanding is {outstanding}; accepted: 1 to 3, the number of other hosts")
+            );
         }
         let error = crate::check(&[all_to_all(1, u32::MAX)], &network).unwrap_err();
-        assert_eq!(error, "traffic `t`: 4294967295 repetitions are too many; write 1 to 1431655765");
+        assert_eq!(error, "traffic `t`: 4294967295 repetitions are too many: at most 1431655765");
     }
 
     proptest! {
         #[test]
-        fn never_two_messages_of_a_pair_at_once(
+        fn a_pair_has_one_outstanding_message(
             count in 1u32..20, messages in 1u32..6, hosts in 2u32..9, seed: u64, scramble in 0usize..7,
         ) {
             let mut loops = closed_loops(&[pairs(count, Some(messages))], &network(hosts), seed).unwrap();
@@ -467,13 +490,13 @@ mod tests {
             }
         }
 
-        /// Every host sends to each of the others as often as asked for, and never has more messages under way.
+        /// Every host sends the right number of messages to each other host, and never has too many outstanding messages.
         #[test]
-        fn all_to_all_has_no_more_at_once(
-            hosts in 2u32..9, at_once in 1u32..8, repeats in 1u32..4, seed: u64, scramble in 0usize..7,
+        fn all_to_all_keeps_its_limit_of_outstanding_messages(
+            hosts in 2u32..9, outstanding in 1u32..8, repeats in 1u32..4, seed: u64, scramble in 0usize..7,
         ) {
-            let at_once = at_once.min(hosts - 1);
-            let mut loops = closed_loops(&[all_to_all(at_once, repeats)], &network(hosts), seed).unwrap();
+            let outstanding = outstanding.min(hosts - 1);
+            let mut loops = closed_loops(&[all_to_all(outstanding, repeats)], &network(hosts), seed).unwrap();
             let all = drain(&mut loops, Time::from_us(1), scramble);
             prop_assert_eq!(Some(all.len() as u64), loops.total());
             let mut times: BTreeMap<(u32, u32), u32> = BTreeMap::new();
@@ -482,13 +505,13 @@ mod tests {
                 let known = |flow: &FlowSpec| flow.start + Time::from_us(10 + u64::from(flow.src));
                 let others = all.iter().map(|(other, _)| other).filter(|other| other.src == flow.src);
                 let open = others.filter(|other| other.start <= flow.start && known(other) > flow.start).count();
-                prop_assert!(open as u32 <= at_once, "{} under way", open);
+                prop_assert!(open as u32 <= outstanding, "{} outstanding", open);
             }
             prop_assert_eq!(times.len() as u32, hosts * (hosts - 1));
             prop_assert!(times.values().all(|count| *count == repeats));
         }
 
-        /// What finishes first does not matter to what a loop sends.
+        /// The order in which flows complete does not change the flows of a loop.
         #[test]
         fn the_order_of_completions_does_not_matter(senders in 1u32..7, seed: u64, scramble in 1usize..7) {
             let sorted = |scramble| {

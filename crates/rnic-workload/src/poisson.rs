@@ -1,4 +1,4 @@
-//! Poisson arrivals: every host on its own, with the load that the scenario asks for.
+//! Poisson traffic: each host starts flows independently, at the rate that gives the scenario's load.
 
 use super::network::Network;
 use super::rng::Stream;
@@ -7,20 +7,20 @@ use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An endless source of flows, in order of (start, host).
+/// An endless source of flows, ordered by (start, host).
 ///
-/// Each flow takes three draws of its host's stream: the gap before it, its destination, its size. Another load therefore
-/// moves the same flows closer together or further apart, and nothing else.
+/// Each flow takes three draws from its host's stream: the time since the previous flow, the destination, the size. A
+/// different load therefore changes only the times between the same flows.
 #[derive(Debug)]
 pub(crate) struct Poisson {
     traffic: u16,
     sizes: SizeDistribution,
     hosts: Vec<Host>,
-    /// The next arrival of each host.
+    /// The next start of each host.
     pending: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
-/// One host's process.
+/// The Poisson process of one host.
 #[derive(Debug)]
 struct Host {
     stream: Stream,
@@ -28,8 +28,8 @@ struct Host {
 }
 
 impl Poisson {
-    /// Arrivals from `start` on, at a rate at which the expected data frames (headers and frame gap included) take
-    /// `load` of each host's link.
+    /// A source that begins at `start`, at the rate at which data frames, headers and frame gap included, use on average
+    /// the fraction `load` of each host's link.
     pub(crate) fn new(
         traffic: u16, start: Time, load: f64, sizes: &SizeDistribution, network: &Network, seed: u64,
     ) -> Poisson {
@@ -46,13 +46,13 @@ impl Poisson {
         poisson
     }
 
-    /// Draws the arrival of `host` that follows the one at `previous`.
+    /// Draws the start of the flow of `host` that follows the one at `previous`.
     fn after(&mut self, host: u32, previous: Time) -> Time {
         let Host { stream, mean_gap_ps } = &mut self.hosts[host as usize];
         previous.saturating_add(Time::from_ps((stream.exponential() * *mean_gap_ps).round() as u64))
     }
 
-    /// The next flow of all hosts.
+    /// The next flow over all hosts.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         let Reverse((start, src)) = *self.pending.peek()?;
         let others = self.hosts.len() as u32 - 1;
@@ -60,7 +60,7 @@ impl Poisson {
         let other = stream.below(others);
         let bytes = self.sizes.sample(stream.unit());
         let next = self.after(src, start);
-        // In place: the heap is put in order once, not twice.
+        // Replacing the top in place reorders the heap once; `pop` and `push` would do it twice.
         *self.pending.peek_mut()? = Reverse((next, src));
         let dst = if other < src { other } else { other + 1 };
         let traffic = self.traffic;

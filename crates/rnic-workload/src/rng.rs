@@ -1,42 +1,49 @@
-//! Random streams of workloads: one per entity, the same on every machine.
+//! Random streams of workloads: one stream per entity, with the same numbers on every machine.
 //!
-//! Every host of a Poisson source and every repetition of an incast, permutation or all-to-all has a PCG generator of
-//! its own, seeded from (seed, traffic index, entity). Adding traffic, hosts or repetitions therefore changes nothing
-//! in the streams that were there before. Only integer arithmetic and the four basic floating-point operations are used,
-//! which IEEE 754 defines to the last bit.
+//! Every host of a Poisson source and every repetition of an incast, permutation or all-to-all has its own PCG generator,
+//! seeded from (seed, traffic index, entity). Additional traffic, hosts or repetitions therefore do not change the
+//! existing streams. The code uses only integer arithmetic and the four basic floating-point operations, which IEEE 754
+//! defines to the last bit.
 
 use rnic_fabric::rng::{self, Purpose};
 
-/// A stream of random numbers that belongs to one entity.
+/// The stream of random numbers of one entity.
 #[derive(Clone, Debug)]
 pub struct Stream(rng::Stream);
 
 impl Stream {
-    /// The stream of `entity` (a host, or a repetition) in the traffic source of that index.
+    /// The stream of `entity` (a host or a repetition) in the traffic source with index `traffic`.
+    ///
+    /// ```
+    /// use rnic_workload::rng::Stream;
+    ///
+    /// let mut stream = Stream::new(1, 0, 0);
+    /// assert_eq!([stream.below(1_000_000), stream.below(1_000_000)], [602_157, 57_833]);
+    /// ```
     pub fn new(seed: u64, traffic: u16, entity: u64) -> Stream {
         Stream(rng::Stream::new(seed, Purpose::Workload, &[u64::from(traffic), entity]))
     }
 
-    /// Uniform in `0.0..1.0`, a multiple of 2^-53. One draw.
+    /// A number uniform in `0.0..1.0`, a multiple of 2^-53. Takes one draw.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `0..bound`, 0 for a bound of 0. Always one draw: the bias, at most `bound` / 2^64, is far below what
-    /// any run could show, and a fixed number of draws keeps later values in place.
+    /// A number uniform in `0..bound`; 0 for a bound of 0. Always takes one draw, so later draws do not depend on the
+    /// bound. The bias is at most `bound` / 2^64, too small to be visible in any run.
     pub fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
     }
 
-    /// Exponentially distributed with mean 1, by inversion. One draw.
+    /// An exponentially distributed number with mean 1, by inversion. Takes one draw.
     pub fn exponential(&mut self) -> f64 {
         -ln(1.0 - self.unit())
     }
 }
 
-/// Natural logarithm of a positive normal number, to a few units in the last place.
+/// Natural logarithm of a positive normal number, accurate to a few units in the last place.
 ///
-/// The standard library leaves the last digits of `f64::ln` to the platform; results here must not depend on it.
+/// The last digits of the standard library's `f64::ln` depend on the platform; results must not.
 /// With x = m 2^e and m between sqrt(1/2) and sqrt(2): ln x = e ln 2 + 2 artanh s, s = (m - 1) / (m + 1).
 fn ln(x: f64) -> f64 {
     const FRACTION: u64 = (1 << 52) - 1;
@@ -63,7 +70,7 @@ mod tests {
     fn streams_are_the_same_everywhere() {
         let mut stream = Stream::new(1, 0, 0);
         let values = [stream.below(1_000_000), stream.below(1_000_000), stream.below(1_000_000)];
-        // Computed apart from this code, from the definitions of splitmix64 and pcg64_mcg.
+        // Computed independently of this code, from the definitions of splitmix64 and pcg64_mcg.
         assert_eq!(values, [602_157, 57_833, 142_705]);
     }
 

@@ -1,4 +1,4 @@
-//! Patterns in repetitions, all of whose flows start together: incast and permutation.
+//! Incast and permutation traffic: repetitions in which all flows start at the same time.
 
 use super::network::Network;
 use super::rng::Stream;
@@ -7,7 +7,7 @@ use rnic_run::{Incast, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 
-/// A source of repetitions; each draws from its own stream.
+/// A traffic source with repetitions. Each repetition draws from its own random stream.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     traffic: u16,
@@ -18,12 +18,12 @@ pub(crate) struct Rounds {
     pattern: TrafficPattern,
     repeats: u32,
     next_round: u32,
-    /// The flows of the repetition at hand.
+    /// Flows of the current repetition that are not yet taken.
     pending: VecDeque<FlowSpec>,
 }
 
 impl Rounds {
-    /// Why this source of repetitions, or one of all-to-all traffic, cannot run on this network.
+    /// Checks that an incast, permutation or all-to-all source can run on this network; the error says why it cannot.
     pub(crate) fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
         match &traffic.pattern {
             TrafficPattern::Incast { senders, total, receiver, connections, .. } => {
@@ -36,12 +36,14 @@ impl Rounds {
         let (repeats, interval) = timing(&traffic.pattern, network);
         let last = u128::from(traffic.start.as_ps()) + u128::from(repeats.saturating_sub(1)) * interval;
         if last >= u128::from(Time::MAX.as_ps()) {
-            return Err(format!("the last of {repeats} repetitions starts later than time can be (213 days)"));
+            return Err(format!(
+                "the last of {repeats} repetitions would start after 213 days, the maximum of simulated time"
+            ));
         }
         Ok(())
     }
 
-    /// The repetitions of `traffic`, which [`Rounds::check`] found possible.
+    /// The repetitions of `traffic`, which must have passed [`Rounds::check`].
     pub(crate) fn new(index: u16, traffic: &Traffic, network: &Network, seed: u64) -> Rounds {
         let (repeats, interval) = timing(&traffic.pattern, network);
         Rounds {
@@ -76,7 +78,7 @@ impl Rounds {
         self.pending.pop_front()
     }
 
-    /// Draws the next repetition, or all of them where they start together.
+    /// Draws the next repetition, or all repetitions if they start at the same time.
     fn refill(&mut self) {
         while self.next_round < self.repeats {
             self.draw_round(self.next_round);
@@ -85,7 +87,7 @@ impl Rounds {
                 break;
             }
         }
-        // Stable: each sender's flows keep their order.
+        // The sort is stable: each sender's flows keep their order.
         self.pending.make_contiguous().sort_by_key(|flow| flow.src);
     }
 
@@ -118,26 +120,26 @@ impl Rounds {
     }
 }
 
-/// Says why the request of an incast cannot run on this network.
+/// Checks that an incast's request can run on this network; the error says why it cannot.
 pub(crate) fn check_incast(incast: &Incast, network: &Network) -> Result<(), String> {
     let Incast { senders, total, receiver, connections } = *incast;
     let (hosts, others) = (network.hosts, network.hosts - 1);
     if receiver >= hosts {
-        return Err(format!("receiver is host {receiver}; the fabric's hosts are 0 to {others}"));
+        return Err(format!("receiver is host {receiver}; accepted: 0 to {others}, the hosts of the fabric"));
     }
     if !(1..=others).contains(&senders) {
-        return Err(format!("senders is {senders}; besides the receiver there are 1 to {others} hosts"));
+        return Err(format!("senders is {senders}; accepted: 1 to {others}, the number of hosts without the receiver"));
     }
     if incast.flows() == 0 || total.0 < incast.flows() {
         return Err(format!(
             "{senders} senders with {connections} connections each share {total}; \
-                 write at least 1 connection and 1 B for each"
+                 accepted: at least 1 connection per sender and 1 B per connection"
         ));
     }
     Ok(())
 }
 
-/// Appends the flows of one request, all else as in `flow`.
+/// Appends the flows of one request to `flows`. `flow` gives all fields except sender, receiver and size.
 pub(crate) fn draw_incast(
     incast: &Incast, stream: &mut Stream, hosts: u32, flow: FlowSpec, flows: &mut VecDeque<FlowSpec>,
 ) {
@@ -153,7 +155,7 @@ fn sized(flow: FlowSpec, src: u32, dst: u32, sizes: &SizeDistribution, stream: &
     FlowSpec { src, dst, bytes: sizes.sample(stream.unit()), ..flow }
 }
 
-/// Number of repetitions, and picoseconds from one to the next.
+/// Number of repetitions, and the time between two repetitions in picoseconds.
 fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
     match pattern {
         TrafficPattern::Incast { repeats, interval: Some(interval), .. }
@@ -166,7 +168,7 @@ fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
                 .map(|(count, (flows, bytes))| u128::from(count) * u128::from(flows) * network.wire_bytes(bytes))
                 .sum();
             let rate = network.host_rate.get(*receiver as usize).map_or(1, |rate| rate.as_bps().max(1));
-            // Four times what the receiver's link needs, in whole microseconds.
+            // Four times the time that the request occupies the receiver's link, rounded up to whole microseconds.
             let micros = (wire_bytes * 4 * 8 * 1_000_000).div_ceil(u128::from(rate));
             (*repeats, micros * 1_000_000)
         }
@@ -174,13 +176,13 @@ fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
     }
 }
 
-/// `total` in `parts` that differ by at most 1, as (how many, how large), the larger ones first.
+/// Splits `total` into `parts` that differ by at most 1: (number, size) of the larger and of the smaller parts.
 fn equal_parts(total: u64, parts: u64) -> [(u64, u64); 2] {
     let (each, larger) = (total / parts.max(1), total % parts.max(1));
     [(larger, each + 1), (parts - larger, each)]
 }
 
-/// [`equal_parts`] one by one.
+/// The sizes of [`equal_parts`], one by one.
 fn split(total: u64, parts: u64) -> impl Iterator<Item = u64> {
     equal_parts(total, parts).into_iter().flat_map(|(count, size)| (0..count).map(move |_| size))
 }
@@ -197,7 +199,7 @@ fn draw_senders(stream: &mut Stream, hosts: u32, receiver: u32, count: u32) -> V
     others
 }
 
-/// A uniformly random cyclic permutation (Sattolo's algorithm): entry i is the destination of host i, never i itself.
+/// A uniformly random cyclic permutation (Sattolo's algorithm). Entry i is the destination of host i, and never i.
 fn draw_cycle(stream: &mut Stream, hosts: u32) -> Vec<u32> {
     let mut destinations: Vec<u32> = (0..hosts).collect();
     for i in (1..destinations.len()).rev() {

@@ -1,11 +1,12 @@
 //! Flow sizes: built-in distributions, fixed and uniform sizes, CDF files.
 //!
-//! A CDF file has one point per line, `bytes percent`, separated by white space or a comma: the share of flows that are
-//! not larger. Between two points sizes are linear in probability. `#` starts a comment.
+//! A CDF file has one point of the cumulative distribution per line: a size in bytes, and the percentage of flows that are
+//! not larger, separated by white space or a comma. Between two points, sizes are linear in probability. `#` starts a
+//! comment.
 //!
 //! ```text
-//! # bytes  percent of flows that are not larger
-//! 1000     50        <- half of the flows have exactly 1,000 bytes
+//! # bytes  percentage of flows that are not larger
+//! 1000     50        # half of the flows have exactly 1,000 bytes
 //! 100000   90
 //! 3000000  100
 //! ```
@@ -14,20 +15,20 @@ use rnic_run::SizeDistribution;
 use rnic_transport::Bytes;
 use std::path::Path;
 
-/// The built-in distributions: what a scenario writes, and what it is.
+/// The built-in distributions: name in a scenario, and description.
 pub const BUILT_IN: &[(&str, &str)] = &[
-    ("irn-heavy-tailed", "IRN paper: half single-packet, 15 % from 200 KB to 3 MB, mean 195 KB"),
-    ("websearch", "DCTCP web search cluster as public simulators ship it, mean 1.7 MB"),
+    ("irn-heavy-tailed", "IRN paper: half of the flows are single packets, 15 % are 200 KB to 3 MB, mean 195 KB"),
+    ("websearch", "web search cluster of the DCTCP paper, with the points that public simulators use, mean 1.7 MB"),
 ];
 
-/// What to write instead, for error messages.
+/// The accepted values, for error messages.
 const ACCEPTED: &str =
-    "accepted are `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB` or the path of a CDF file";
+    "accepted: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB` or the path of a CDF file";
 
-/// `irn-heavy-tailed`, from the text of the IRN paper and the public simulator of its authors, whose unit is 1,460 bytes.
+/// Points of `irn-heavy-tailed` in units of 1,460 bytes, from the text of the IRN paper and its authors' public simulator.
 ///
-/// Half of the flows are a single packet of 32 to 1,000 bytes. How they spread inside that range is stated in neither
-/// place; here they are uniform. It does not matter for the load: they carry 0.1 % of the bytes.
+/// Half of the flows are a single packet of 32 to 1,000 bytes. Neither source states how these sizes are distributed; here
+/// they are uniform. The load hardly depends on them: they are 0.1 % of the bytes.
 const IRN_UNITS: &[(f64, f64)] = &[
     (1.0, 0.50),
     (2.0, 0.60),
@@ -42,8 +43,8 @@ const IRN_UNITS: &[(f64, f64)] = &[
     (2107.0, 1.0),
 ];
 
-/// `websearch`: the web search trace of the DCTCP paper in the points that later public simulators (HPCC's among them)
-/// use, in bytes.
+/// Points of `websearch` in bytes: the web search trace of the DCTCP paper, with the points that later public simulators
+/// use, HPCC's among them.
 const WEBSEARCH: &[(f64, f64)] = &[
     (0.0, 0.0),
     (10e3, 0.15),
@@ -59,11 +60,20 @@ const WEBSEARCH: &[(f64, f64)] = &[
     (30e6, 1.0),
 ];
 
-/// Understands what a scenario calls `sizes`: a name of [`BUILT_IN`], `fixed 1 MB`, `uniform 500 KB - 5 MB`, or the path
+/// Parses the value of a scenario's key `sizes`: a name of [`BUILT_IN`], `fixed 1 MB`, `uniform 500 KB - 5 MB`, or the path
 /// of a CDF file relative to `base_dir`.
 ///
+/// ```
+/// use rnic_workload::sizes;
+/// use std::path::Path;
+///
+/// let sizes = sizes::parse("uniform 500 KB - 5 MB", Path::new("."))?;
+/// assert_eq!(sizes.mean(), 2_750_000.0);
+/// # Ok::<(), String>(())
+/// ```
+///
 /// # Errors
-/// One sentence that says what is wrong, where (file and line for CDF files) and what would be accepted.
+/// One sentence that says what is wrong, where (file and line in a CDF file), and what is accepted.
 pub fn parse(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     let text = text.trim();
     let named = |points| Ok(SizeDistribution { name: text.to_string(), points });
@@ -82,11 +92,11 @@ fn irn_heavy_tailed() -> Vec<(f64, f64)> {
     single_packet.into_iter().chain(IRN_UNITS.iter().map(|&(units, p)| (units * 1460.0, p))).collect()
 }
 
-/// One size inside `text`, at least 1 byte.
+/// Parses `size`, a part of `text`: at least 1 byte.
 fn bytes(text: &str, size: &str) -> Result<f64, String> {
     let size: Bytes = size.parse().map_err(|error| format!("sizes `{text}`: {error}"))?;
     if size.0 == 0 {
-        return Err(format!("sizes `{text}`: a flow has at least 1 B, write for example \"1 MB\""));
+        return Err(format!("sizes `{text}`: a flow has at least 1 B; write for example \"1 MB\""));
     }
     Ok(size.0 as f64)
 }
@@ -94,18 +104,16 @@ fn bytes(text: &str, size: &str) -> Result<f64, String> {
 /// The points of `uniform SMALLEST - LARGEST`.
 fn uniform(text: &str, range: &str) -> Result<Vec<(f64, f64)>, String> {
     let Some((smallest, largest)) = range.split_once('-') else {
-        return Err(format!("sizes `{text}`: a range is missing, write for example \"uniform 500 KB - 5 MB\""));
+        return Err(format!("sizes `{text}`: the range is missing; write for example \"uniform 500 KB - 5 MB\""));
     };
     let (smallest, largest) = (bytes(text, smallest)?, bytes(text, largest)?);
     if smallest > largest {
-        return Err(format!(
-            "sizes `{text}`: the range is upside down, write the smaller size first, for example \"uniform 500 KB - 5 MB\""
-        ));
+        return Err(format!("sizes `{text}`: the smaller size must come first, for example \"uniform 500 KB - 5 MB\""));
     }
     Ok(vec![(smallest, 0.0), (largest, 1.0)])
 }
 
-/// The CDF file `text`, or why it is neither a file nor a name.
+/// Reads the CDF file `text`; if there is no such file, the error lists the accepted names.
 fn from_file(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     let path = base_dir.join(text);
     if text.is_empty() || !path.is_file() {
@@ -117,7 +125,7 @@ fn from_file(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     Ok(SizeDistribution { name: text.to_string(), points: parse_cdf(&shown, &content)? })
 }
 
-/// Why `text` means nothing, with the name that was perhaps meant.
+/// The error for an unknown name or a missing file, with the most similar name if there is one.
 fn unknown(text: &str, path: &Path) -> String {
     if text.contains(['/', '\\', '.']) {
         return format!("{}: this CDF file does not exist; {ACCEPTED}", path.display());
@@ -146,14 +154,16 @@ fn parse_cdf(shown: &str, content: &str) -> Result<Vec<(f64, f64)>, String> {
         points.push(point.map_err(|error| format!("{shown}:{last_line}: {error}"))?);
     }
     let Some(&(_, end)) = points.last() else {
-        return Err(format!("{shown}: no points; write lines of bytes and percent, for example `10000 15`"));
+        return Err(format!(
+            "{shown}: the file has no points; write lines of bytes and percent, for example `10000 15`"
+        ));
     };
     if end != 100.0 {
-        let hint = if end == 1.0 { " (percent, not fractions)" } else { "" };
-        return Err(format!("{shown}:{last_line}: ends at {end} %; the last line must have exactly 100{hint}"));
+        let hint = if end == 1.0 { "; write percentages, not fractions" } else { "" };
+        return Err(format!("{shown}:{last_line}: the last point is at {end} %; it must be at 100 %{hint}"));
     }
     if points.iter().find(|point| point.1 == 100.0).is_some_and(|point| point.0 == 0.0) {
-        return Err(format!("{shown}:{last_line}: every flow would have 0 bytes; give at least one larger size"));
+        return Err(format!("{shown}:{last_line}: every flow would have 0 bytes; write at least one size above 0"));
     }
     Ok(points.into_iter().map(|(bytes, percent)| (bytes, percent / 100.0)).collect())
 }
@@ -175,14 +185,14 @@ fn parse_point(line: &str) -> Result<(f64, f64), String> {
     Ok((bytes, percent))
 }
 
-/// `point`, unless it lies below the previous one.
+/// `point`, or an error if one of its coordinates is below that of the previous point.
 fn rises(previous: Option<&(f64, f64)>, point: (f64, f64)) -> Result<(f64, f64), String> {
     match previous {
         Some(&(bytes, _)) if point.0 < bytes => {
-            Err(format!("bytes fall from {bytes} to {}; each line must have at least the previous line's", point.0))
+            Err(format!("bytes decrease from {bytes} to {}; they must not decrease from line to line", point.0))
         }
         Some(&(_, percent)) if point.1 < percent => {
-            Err(format!("percent fall from {percent} to {}; each line must have at least the previous line's", point.1))
+            Err(format!("percent decrease from {percent} to {}; they must not decrease from line to line", point.1))
         }
         _ => Ok(point),
     }
@@ -197,7 +207,7 @@ mod tests {
         parse(text, Path::new("")).unwrap()
     }
 
-    /// Means of `sample` and of its packets over a fine regular grid of probabilities.
+    /// Means of `sample` and of its number of packets over a fine regular grid of probabilities.
     fn grid_means(sizes: &SizeDistribution, mtu: u64) -> (f64, f64) {
         const STEPS: u32 = 1_000_000;
         let (mut bytes, mut packets) = (0.0, 0.0);
@@ -230,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn irn_heavy_tailed_is_what_the_paper_says() {
+    fn irn_heavy_tailed_agrees_with_the_paper() {
         let sizes = named("irn-heavy-tailed");
         assert!((sizes.mean() - 194_885.125).abs() < 1e-6, "{}", sizes.mean());
         assert_eq!((sizes.sample(0.0), sizes.sample(0.25)), (32, 516));
@@ -254,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_names_are_understood() {
+    fn built_in_names_are_accepted() {
         for (name, description) in BUILT_IN {
             assert_eq!(named(name).validate(), Ok(()));
             assert!(!description.contains('\n'));
@@ -262,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_names_say_what_would_be_accepted() {
+    fn errors_of_wrong_names_list_the_accepted_ones() {
         let accepted = super::ACCEPTED;
         for (text, error) in [
             ("web-search", format!("unknown sizes `web-search` (did you mean `websearch`?); {accepted}")),
@@ -278,14 +288,14 @@ mod tests {
                 "sizes `fixed 1`: `1` has no unit; use one of B, KB, MB, GB, TB, KiB, MiB, GiB, for example \"240 KB\""
                     .into(),
             ),
-            ("fixed 0 B", "sizes `fixed 0 B`: a flow has at least 1 B, write for example \"1 MB\"".into()),
+            ("fixed 0 B", "sizes `fixed 0 B`: a flow has at least 1 B; write for example \"1 MB\"".into()),
             (
                 "uniform 1 MB",
-                "sizes `uniform 1 MB`: a range is missing, write for example \"uniform 500 KB - 5 MB\"".into(),
+                "sizes `uniform 1 MB`: the range is missing; write for example \"uniform 500 KB - 5 MB\"".into(),
             ),
             (
                 "uniform 2 MB - 1 MB",
-                "sizes `uniform 2 MB - 1 MB`: the range is upside down, write the smaller size first, for example \
+                "sizes `uniform 2 MB - 1 MB`: the smaller size must come first, for example \
                  \"uniform 500 KB - 5 MB\""
                     .into(),
             ),
@@ -295,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cdf_file_is_found_beside_the_scenario() {
+    fn a_cdf_file_is_found_in_the_folder_of_the_scenario() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.cdf"), "# mine\n\n1000, 50 # half\n3000\t100\n").unwrap();
         let sizes = parse("a.cdf", folder.path()).unwrap();
@@ -304,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn bad_cdf_files_say_where_and_what() {
+    fn errors_of_bad_cdf_files_name_the_line_and_the_mistake() {
         for (content, error) in [
-            ("", "f: no points; write lines of bytes and percent, for example `10000 15`"),
-            ("# only\n", "f: no points; write lines of bytes and percent, for example `10000 15`"),
+            ("", "f: the file has no points; write lines of bytes and percent, for example `10000 15`"),
+            ("# only\n", "f: the file has no points; write lines of bytes and percent, for example `10000 15`"),
             ("1 2 3\n", "f:1: `1 2 3` is not two numbers; write bytes and percent, for example `10000 15`"),
             ("\nten 100\n", "f:2: `ten 100` is not two numbers; write bytes and percent, for example `10000 15`"),
             ("1\n", "f:1: `1` is not two numbers; write bytes and percent, for example `10000 15`"),
@@ -315,17 +325,17 @@ mod tests {
             ("1.5 100\n", "f:1: `1.5` is not a size; write whole bytes from 0 to 10^15"),
             ("nan 100\n", "f:1: `nan` is not a size; write whole bytes from 0 to 10^15"),
             ("1 101\n", "f:1: `101` is not a percentage; write a number from 0 to 100"),
-            ("5 10\n4 100\n", "f:2: bytes fall from 5 to 4; each line must have at least the previous line's"),
-            ("5 10\n6 9\n", "f:2: percent fall from 10 to 9; each line must have at least the previous line's"),
-            ("5 10\n6 90\n\n", "f:2: ends at 90 %; the last line must have exactly 100"),
-            ("5 0.1\n6 1\n", "f:2: ends at 1 %; the last line must have exactly 100 (percent, not fractions)"),
-            ("0 0\n0 100\n", "f:2: every flow would have 0 bytes; give at least one larger size"),
+            ("5 10\n4 100\n", "f:2: bytes decrease from 5 to 4; they must not decrease from line to line"),
+            ("5 10\n6 9\n", "f:2: percent decrease from 10 to 9; they must not decrease from line to line"),
+            ("5 10\n6 90\n\n", "f:2: the last point is at 90 %; it must be at 100 %"),
+            ("5 0.1\n6 1\n", "f:2: the last point is at 1 %; it must be at 100 %; write percentages, not fractions"),
+            ("0 0\n0 100\n", "f:2: every flow would have 0 bytes; write at least one size above 0"),
         ] {
             assert_eq!(parse_cdf("f", content), Err(error.to_string()), "{content}");
         }
     }
 
-    /// CDFs with gaps, point masses and a first point with a mass of its own.
+    /// CDFs with gaps, point masses, and a first point with a probability above 0.
     fn any_distribution() -> impl Strategy<Value = SizeDistribution> {
         proptest::collection::vec((0u32..5000, 0u32..50), 1..8).prop_map(|steps| {
             let total: u32 = steps.iter().map(|step| step.1).sum();
@@ -352,7 +362,7 @@ mod tests {
 
         #[test]
         fn sampling_inverts_the_cdf(sizes in any_distribution(), u in 0.0f64..1.0) {
-            // The point below the sample has no more probability than u, the one above no less.
+            // The point below the sample has a probability of at most u, the point above it of at least u.
             let size = sizes.sample(u) as f64;
             prop_assert!(sizes.points.iter().all(|&(bytes, p)| p <= u || bytes >= size - 1.0));
             prop_assert!(sizes.points.iter().all(|&(bytes, p)| p > u || bytes <= size + 1.0));

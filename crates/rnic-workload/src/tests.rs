@@ -1,4 +1,4 @@
-//! What every stream of flows promises, whatever the traffic.
+//! Properties that every stream of flows has, for all kinds of traffic.
 
 use super::*;
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ fn listed(us: u64, src: u32, dst: u32, request: u32) -> FlowSpec {
     FlowSpec { start: Time::from_us(us), src, dst, bytes: 1000, request, traffic: 9, measured: true }
 }
 
-/// Sources of every kind that fit on 8 hosts or more.
+/// Sources of every open-loop kind that are possible on 8 hosts or more.
 fn any_source() -> impl Strategy<Value = Traffic> {
     let interval = || (0u64..3).prop_map(|n| Time::from_us(n * 50));
     let pattern = prop_oneof![
@@ -76,7 +76,7 @@ fn any_source() -> impl Strategy<Value = Traffic> {
 
 proptest! {
     #[test]
-    fn streams_keep_their_promises(
+    fn streams_are_ordered_valid_and_repeatable(
         sources in proptest::collection::vec(any_source(), 0..4),
         hosts in 8u32..20,
         seed: u64,
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn a_source_ignores_the_sources_after_it(source in any_source(), other in any_source(), seed: u64) {
+    fn a_source_does_not_depend_on_later_sources(source in any_source(), other in any_source(), seed: u64) {
         let alone = flows(std::slice::from_ref(&source), &network(8), seed);
         let mut together = flows(&[source, other], &network(8), seed);
         together.retain(|flow| flow.traffic == 0);
@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// The load that the flows of each host put on its link, in order of hosts.
+/// The load of each host's link by the flows that it sends, in order of host.
 fn offered_load(flows: &[FlowSpec], network: &Network) -> Vec<f64> {
     let end = flows.last().unwrap().start.as_secs();
     let mut bytes = vec![0u128; network.hosts as usize];
@@ -157,7 +157,7 @@ fn offered_load(flows: &[FlowSpec], network: &Network) -> Vec<f64> {
 }
 
 #[test]
-fn poisson_offers_the_load_that_was_asked_for() {
+fn poisson_offers_the_given_load() {
     let mut network = network(16);
     network.host_rate[3] = BitRate::from_gbps(100);
     for (text, tolerance) in
@@ -168,7 +168,7 @@ fn poisson_offers_the_load_that_was_asked_for() {
         let loads = offered_load(&flows, &network);
         let mean = loads.iter().sum::<f64>() / 16.0;
         assert!((mean / 0.7 - 1.0).abs() < tolerance, "{text}: {mean}");
-        // Per host there is a sixteenth of the flows: four times the deviation.
+        // Each host has a sixteenth of the flows, so four times the deviation.
         assert!(loads.iter().all(|load| (load / 0.7 - 1.0).abs() < 5.0 * tolerance), "{text}: {loads:?}");
     }
 }
@@ -184,7 +184,7 @@ fn poisson_destinations_are_uniform_over_the_others() {
 }
 
 #[test]
-fn another_load_moves_the_same_flows() {
+fn another_load_only_changes_the_times_between_flows() {
     let pairs = |load| {
         let mut flows = flows(&[poisson(load, 1_000)], &network(8), 5);
         flows.retain(|flow| flow.src == 2);
@@ -194,8 +194,8 @@ fn another_load_moves_the_same_flows() {
 }
 
 #[test]
-fn poisson_keeps_one_arrival_per_host() {
-    // More flows than memory could hold: only what is asked for is made.
+fn poisson_keeps_one_pending_flow_per_host() {
+    // More flows than memory could hold: the stream creates flows on demand.
     let mut stream = generate(&[poisson(0.7, u64::MAX)], &network(1_024), 1);
     assert_eq!(stream.total(), u64::MAX);
     assert_eq!(stream.by_ref().take(10_000).count(), 10_000);
@@ -205,7 +205,7 @@ fn poisson_keeps_one_arrival_per_host() {
 fn flows_are_the_same_on_every_machine() {
     let flows = flows(&[poisson(0.7, 4)], &network(54), 1);
     let facts: Vec<_> = flows.iter().map(|f| (f.start.as_ps(), f.src, f.dst, f.bytes)).collect();
-    // Computed apart from this code, from the definitions of the generator and the distribution.
+    // Computed independently of this code, from the definitions of the generator and the distribution.
     let expected =
         [(1_608_016, 16, 50, 5_947), (1_897_494, 49, 45, 214), (1_935_191, 25, 4, 354), (3_053_969, 23, 17, 629)];
     assert_eq!(facts, expected);
@@ -267,7 +267,7 @@ fn all_to_all_repetitions_that_start_together_go_sender_by_sender() {
 }
 
 #[test]
-fn all_to_all_makes_one_flow_after_the_other() {
+fn all_to_all_creates_flows_one_by_one() {
     // More flows than memory could hold.
     let mut stream = generate(&[all_to_all(1_000, Time::from_us(7))], &network(1_000_000), 1);
     assert_eq!(stream.total(), 999_999 * 1_000_000_000);
@@ -275,7 +275,7 @@ fn all_to_all_makes_one_flow_after_the_other() {
 }
 
 #[test]
-fn lists_come_sorted_and_shifted_with_requests_of_their_own() {
+fn lists_are_sorted_and_shifted_and_have_their_own_request_ids() {
     let none = FlowSpec::NO_REQUEST;
     let unsorted = list(vec![listed(5, 1, 0, 0), listed(2, 3, 1, none), listed(2, 0, 1, 1), listed(2, 3, 2, none)]);
     let later = Traffic { start: Time::from_us(10), ..unsorted };
@@ -286,29 +286,41 @@ fn lists_come_sorted_and_shifted_with_requests_of_their_own() {
 }
 
 #[test]
-fn impossible_traffic_is_refused_and_yields_nothing() {
+fn impossible_traffic_is_refused_and_yields_no_flows() {
     let far = Time::from_ps(u64::MAX - 1);
     for (source, hosts, error) in [
-        (poisson(0.7, 10), 1, "traffic needs at least 2 hosts, the fabric has 1"),
+        (poisson(0.7, 10), 1, "traffic needs at least 2 hosts; the fabric has 1"),
         (poisson(0.0, 10), 8, "traffic `test`: load is 0; write a fraction above 0, for example 0.7"),
         (poisson(f64::NAN, 10), 8, "traffic `test`: load is NaN; write a fraction above 0, for example 0.7"),
-        (incast(8, 8_000, 1, 1), 8, "traffic `test`: senders is 8; besides the receiver there are 1 to 7 hosts"),
-        (incast(0, 8_000, 1, 1), 8, "traffic `test`: senders is 0; besides the receiver there are 1 to 7 hosts"),
+        (
+            incast(8, 8_000, 1, 1),
+            8,
+            "traffic `test`: senders is 8; accepted: 1 to 7, the number of hosts without the receiver",
+        ),
+        (
+            incast(0, 8_000, 1, 1),
+            8,
+            "traffic `test`: senders is 0; accepted: 1 to 7, the number of hosts without the receiver",
+        ),
         (
             incast(4, 7, 1, 2),
             8,
-            "traffic `test`: 4 senders with 2 connections each share 7 B; write at least 1 connection and 1 B for each",
+            "traffic `test`: 4 senders with 2 connections each share 7 B; accepted: at least 1 connection per sender and 1 B per connection",
         ),
-        (permutation(3, far), 8, "traffic `test`: the last of 3 repetitions starts later than time can be (213 days)"),
+        (
+            permutation(3, far),
+            8,
+            "traffic `test`: the last of 3 repetitions would start after 213 days, the maximum of simulated time",
+        ),
         (
             list(vec![listed(0, 2, 9, 0)]),
             8,
-            "traffic `test`: a flow of 1000 B from host 2 to host 9; it needs at least 1 B and two different hosts from 0 to 7",
+            "traffic `test`: a flow of 1000 B from host 2 to host 9 is impossible: a flow needs at least 1 B and two different hosts from 0 to 7",
         ),
         (
             list(vec![listed(0, 1, 2, FlowSpec::NO_REQUEST - 1)]),
             8,
-            "4294967295 requests are too many; at most 4294967294 are possible",
+            "4294967295 requests are too many: at most 4294967294",
         ),
     ] {
         let network = network(hosts);
@@ -321,6 +333,6 @@ fn impossible_traffic_is_refused_and_yields_nothing() {
         unreachable!()
     };
     let outside = traffic(TrafficPattern::Incast { senders, total, repeats, receiver: 8, connections, interval });
-    let error = "traffic `test`: receiver is host 8; the fabric's hosts are 0 to 7";
+    let error = "traffic `test`: receiver is host 8; accepted: 0 to 7, the hosts of the fabric";
     assert_eq!(check(&[outside], &network(8)), Err(error.to_string()));
 }

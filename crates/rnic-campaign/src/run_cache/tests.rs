@@ -1,4 +1,4 @@
-//! Kept runs: what comes back, what is refused, and what an interruption leaves.
+//! The cache of runs: valid and refused records, and interrupted scenarios.
 
 use super::*;
 use crate::executor::{RunListener, execute_remaining};
@@ -8,7 +8,7 @@ use rnic_run::{
     BufferCycle, FlowSamples, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, QueueSamples, RootKind,
     Samples, TreePort, Victim,
 };
-use rnic_run::{Cut, RunStatus};
+use rnic_run::{RunStatus, Truncation};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_transport::Time;
@@ -60,28 +60,28 @@ fn scenario(changes: &[(&str, &str)]) -> Scenario {
     from_str(&text, "a.toml", Path::new(""), &[], None).unwrap()
 }
 
-fn kept(scenario: &Scenario, folder: &Path) -> RunCache {
+fn cache(scenario: &Scenario, folder: &Path) -> RunCache {
     RunCache::of(scenario, &folder.join("unfinished"), "test")
 }
 
-/// Keeps the runs that finish, up to a number of them, and notes which.
-struct Keeping<'k> {
-    kept: &'k RunCache,
-    most: usize,
+/// Stores the first runs that finish, up to a number of them, and notes all that finish.
+struct Storing<'k> {
+    cache: &'k RunCache,
+    max: usize,
     finished: Mutex<Vec<usize>>,
 }
 
-impl<'k> Keeping<'k> {
-    fn of(kept: &'k RunCache, most: usize) -> Keeping<'k> {
-        Keeping { kept, most, finished: Mutex::new(Vec::new()) }
+impl<'k> Storing<'k> {
+    fn of(cache: &'k RunCache, max: usize) -> Storing<'k> {
+        Storing { cache, max, finished: Mutex::new(Vec::new()) }
     }
 }
 
-impl RunListener for Keeping<'_> {
+impl RunListener for Storing<'_> {
     fn finished(&self, run: usize, report: &RunRecord) {
         let mut finished = self.finished.lock().unwrap();
-        if finished.len() < self.most {
-            self.kept.put(run, report).unwrap();
+        if finished.len() < self.max {
+            self.cache.put(run, report).unwrap();
         }
         finished.push(run);
     }
@@ -104,42 +104,42 @@ fn files(scenario: &Scenario, reports: &[RunRecord]) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn what_was_interrupted_ends_with_the_same_files() {
+fn an_interrupted_scenario_ends_with_the_same_files() {
     let (scenario, folder) = (scenario(&[]), tempfile::tempdir().unwrap());
-    let kept = kept(&scenario, folder.path());
-    assert_eq!((kept.count(), kept.load().count()), (0, 0), "there is no folder yet");
-    let whole = run_remaining(&scenario, Vec::new(), &Keeping::of(&kept, 3)).unwrap();
-    assert_eq!((whole.len(), kept.count()), (6, 3));
-    let taken = kept.load();
-    assert_eq!((taken.count(), &taken.refused), (3, &vec![]));
-    let rest = Keeping::of(&kept, 6);
-    let resumed = run_remaining(&scenario, taken.records.clone(), &rest).unwrap();
+    let cache = cache(&scenario, folder.path());
+    assert_eq!((cache.count(), cache.load().count()), (0, 0), "there is no folder yet");
+    let whole = run_remaining(&scenario, Vec::new(), &Storing::of(&cache, 3)).unwrap();
+    assert_eq!((whole.len(), cache.count()), (6, 3));
+    let cached = cache.load();
+    assert_eq!((cached.count(), &cached.refused), (3, &vec![]));
+    let rest = Storing::of(&cache, 6);
+    let resumed = run_remaining(&scenario, cached.records.clone(), &rest).unwrap();
     let mut again = rest.finished.into_inner().unwrap();
     again.sort_unstable();
-    let missing: Vec<usize> = (0..6).filter(|run| taken.records[*run].is_none()).collect();
-    assert_eq!(again, missing, "what was kept is not simulated again");
+    let missing: Vec<usize> = (0..6).filter(|run| cached.records[*run].is_none()).collect();
+    assert_eq!(again, missing, "stored runs are not simulated again");
     let names: Vec<String> = files(&scenario, &whole).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), 11, "{names:?}");
     assert!(files(&scenario, &resumed) == files(&scenario, &whole));
     for (run, (resumed, whole)) in resumed.iter().zip(&whole).enumerate() {
         assert_eq!(resumed.output, whole.output, "{run}");
-        assert!(missing.contains(&run) || resumed == whole, "times too are those of the run that was kept");
+        assert!(missing.contains(&run) || resumed == whole, "a stored run keeps its times");
     }
-    assert_eq!(kept.load().records.into_iter().flatten().collect::<Vec<_>>(), {
-        let of = |run: usize| taken.records[run].clone().unwrap_or(resumed[run].clone());
+    assert_eq!(cache.load().records.into_iter().flatten().collect::<Vec<_>>(), {
+        let of = |run: usize| cached.records[run].clone().unwrap_or(resumed[run].clone());
         (0..6).map(of).collect::<Vec<_>>()
     });
-    kept.clear(true).unwrap();
-    assert!(!kept.folder().exists());
+    cache.clear(true).unwrap();
+    assert!(!cache.folder().exists());
 }
 
-/// Every field of a report, whether or not a run would have them all.
+/// A record with a value in every field.
 #[test]
-fn a_report_comes_back_as_it_was() {
+fn a_record_survives_storing_and_loading() {
     let (mut scenario, mut reports) = fixture::two_runs();
     scenario.runs[1].seed = 8;
     let (us, ps) = (Time::from_us, Time::from_ps);
-    let root = PauseRoot { kind: RootKind::Nic, port: 1, priority: 2, first: ps(3), samples: 4, most_ports: 5 };
+    let root = PauseRoot { kind: RootKind::Nic, port: 1, priority: 2, first: ps(3), samples: 4, max_ports: 5 };
     let port = TreePort {
         port: 1,
         priority: 0,
@@ -160,13 +160,13 @@ fn a_report_comes_back_as_it_was() {
             PauseRoot { kind: RootKind::Cycle, ..root },
             PauseRoot { kind: RootKind::Congestion, ..root },
         ],
-        most_paused: 4,
+        max_paused: 4,
         worst: Some(PauseTreeRecord {
             at: us(5),
             paused: 6,
             ports: vec![port, TreePort { waits_for: Some(4), root: None, ..port }],
         }),
-        cycle: Some(BufferCycle { first: us(7), ports: vec![1, 2], at_end: true, cut: false }),
+        cycle: Some(BufferCycle { first: us(7), ports: vec![1, 2], at_end: true, truncated: false }),
         victims: vec![victim, Victim { goodput: f64::MAX, ..victim }],
         victim_count: u64::MAX,
         log: vec![
@@ -184,95 +184,95 @@ fn a_report_comes_back_as_it_was() {
         queues: vec![QueueSamples { name: "s0:h1".into(), bytes: vec![0, u32::MAX] }],
         flows: vec![FlowSamples { flow: 3, first: 1, delivered: vec![u64::MAX] }],
     });
-    reports[0].output.cut = Some(Cut { at: us(600), not_started: Some(3) });
-    reports[1].output.cut = Some(Cut { at: us(600), not_started: None });
+    reports[0].output.truncated = Some(Truncation { at: us(600), not_started: Some(3) });
+    reports[1].output.truncated = Some(Truncation { at: us(600), not_started: None });
     reports[1].output.status = RunStatus::Failed("stuck: \"h0\" \u{2192} h1".into());
     reports[1].output.flows.edit(2, |flow| flow.finish = None);
     reports[1].output.flows = reports[1].output.flows.in_file();
     let folder = tempfile::tempdir().unwrap();
-    let kept = kept(&scenario, folder.path());
+    let cache = cache(&scenario, folder.path());
     for (run, report) in reports.iter().enumerate() {
-        kept.put(run, report).unwrap();
+        cache.put(run, report).unwrap();
     }
-    let taken = kept.load();
-    assert_eq!(taken.refused, []);
-    assert_eq!(taken.records.into_iter().flatten().collect::<Vec<_>>(), reports);
-    assert!(kept.put(2, &reports[0]).is_err(), "there is no such run");
+    let cached = cache.load();
+    assert_eq!(cached.refused, []);
+    assert_eq!(cached.records.into_iter().flatten().collect::<Vec<_>>(), reports);
+    assert!(cache.put(2, &reports[0]).is_err(), "there is no such run");
 }
 
 #[test]
-fn records_that_cannot_be_read_are_not_kept() {
+fn unreadable_records_are_not_stored() {
     let (scenario, mut reports) = fixture::two_runs();
     reports[0].output.flows = reports[0].output.flows.unreadable();
     let folder = tempfile::tempdir().unwrap();
-    let kept = kept(&scenario, folder.path());
-    let error = kept.put(0, &reports[0]).unwrap_err().to_string();
+    let cache = cache(&scenario, folder.path());
+    let error = cache.put(0, &reports[0]).unwrap_err().to_string();
     assert!(error.contains("cannot be read"), "{error}");
-    assert_eq!(fs::read_dir(kept.folder()).unwrap().count(), 0, "nor is a part of it");
+    assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 0, "no partial file either");
 }
 
-/// A folder with the first run of the fixture, and that run's file.
-fn one_kept() -> (tempfile::TempDir, RunCache, PathBuf) {
+/// A cache with the first run of the fixture, and the file of this run.
+fn one_stored() -> (tempfile::TempDir, RunCache, PathBuf) {
     let (mut scenario, reports) = fixture::two_runs();
     scenario.runs[1].seed = 8;
     let folder = tempfile::tempdir().unwrap();
-    let kept = kept(&scenario, folder.path());
-    kept.put(0, &reports[0]).unwrap();
-    let file = kept.store.path(&kept.headers[0].fingerprint);
-    (folder, kept, file)
+    let cache = cache(&scenario, folder.path());
+    cache.put(0, &reports[0]).unwrap();
+    let file = cache.store.path(&cache.headers[0].fingerprint);
+    (folder, cache, file)
 }
 
 #[track_caller]
-fn assert_refused(kept: &RunCache, why: &str) {
-    let taken = kept.load();
-    assert_eq!(taken.count(), 0);
-    let [(0, told)] = taken.refused.as_slice() else { panic!("{:?}", taken.refused) };
+fn assert_refused(cache: &RunCache, why: &str) {
+    let cached = cache.load();
+    assert_eq!(cached.count(), 0);
+    let [(0, told)] = cached.refused.as_slice() else { panic!("{:?}", cached.refused) };
     assert!(told.starts_with("cannot be used: `") && told.ends_with(why), "{told}");
 }
 
 #[test]
-fn damaged_and_foreign_files_are_refused_in_a_sentence() {
-    let (_folder, kept, file) = one_kept();
+fn damaged_and_foreign_files_are_refused_with_a_reason() {
+    let (_folder, cache, file) = one_stored();
     let bytes = fs::read(&file).unwrap();
     for length in [0, 7, 11] {
         fs::write(&file, &bytes[..length]).unwrap();
-        assert_refused(&kept, "` is damaged: it ends too early");
+        assert_refused(&cache, "` is damaged: the file ends too early");
     }
     for length in [12, 100, bytes.len() - 70, bytes.len() - 1] {
         fs::write(&file, &bytes[..length]).unwrap();
-        assert_refused(&kept, "` is damaged: its checksum is wrong");
+        assert_refused(&cache, "` is damaged: the checksum is wrong");
     }
     fs::write(&file, b"title = \"a scenario\"").unwrap();
-    assert_refused(&kept, "` is not the result of a run");
+    assert_refused(&cache, "` is not a file of a run's result");
     let mut later = bytes.clone();
     later[8] = 3;
     fs::write(&file, &later).unwrap();
-    assert_refused(&kept, "` is in format 3; this version of rnic reads format 2");
+    assert_refused(&cache, "` is in format 3; this version of rnic reads format 2");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    assert!(kept.load().refused[0].1.contains("cannot be used"), "{:?}", kept.load().refused);
+    assert!(cache.load().refused[0].1.contains("cannot be used"), "{:?}", cache.load().refused);
     fs::remove_dir(&file).unwrap();
     fs::write(&file, &bytes).unwrap();
-    assert_eq!((kept.load().count(), kept.load().refused.len()), (1, 0));
+    assert_eq!((cache.load().count(), cache.load().refused.len()), (1, 0));
 }
 
 proptest! {
-    /// One bit that is wrong is found wherever it is, and never a panic.
+    /// One wrong bit is detected at every position, without a panic.
     #[test]
     fn one_wrong_bit_is_found(place in any::<prop::sample::Index>(), bit in 0_u32..8) {
-        let (_folder, kept, file) = one_kept();
+        let (_folder, cache, file) = one_stored();
         let mut bytes = fs::read(&file).unwrap();
         let place = place.index(bytes.len());
         bytes[place] ^= 1_u8 << bit;
         fs::write(&file, &bytes).unwrap();
-        let taken = kept.load();
-        prop_assert_eq!((taken.count(), taken.refused.len()), (0, 1));
+        let cached = cache.load();
+        prop_assert_eq!((cached.count(), cached.refused.len()), (0, 1));
     }
 
-    /// What has the right checksum and is nonsense is refused too, and never a panic.
+    /// Nonsense with a right checksum is accepted or refused, without a panic.
     #[test]
     fn nonsense_with_a_checksum_is_refused(place in any::<prop::sample::Index>(), new in any::<[u8; 9]>()) {
-        let (_folder, kept, file) = one_kept();
+        let (_folder, cache, file) = one_stored();
         let mut bytes = fs::read(&file).unwrap();
         let end = bytes.len() - 4;
         let place = 12 + place.index(end - 12);
@@ -281,59 +281,68 @@ proptest! {
         let sum = crc32fast::hash(&bytes[..end]);
         bytes[end..].copy_from_slice(&sum.to_le_bytes());
         fs::write(&file, &bytes).unwrap();
-        let taken = kept.load();
-        prop_assert!(taken.count() + taken.refused.len() == 1);
+        let cached = cache.load();
+        prop_assert!(cached.count() + cached.refused.len() == 1);
     }
 }
 
 #[test]
-fn a_file_under_the_name_of_another_run_is_not_believed() {
-    let (_folder, kept, file) = one_kept();
-    fs::rename(&file, kept.store.path(&kept.headers[1].fingerprint)).unwrap();
-    let taken = kept.load();
-    assert_eq!(taken.count(), 0);
-    let [(1, why)] = taken.refused.as_slice() else { panic!("{:?}", taken.refused) };
-    assert!(why.starts_with("is of another run: `"), "{why}");
+fn a_renamed_file_is_refused() {
+    let (_folder, cache, file) = one_stored();
+    fs::rename(&file, cache.store.path(&cache.headers[1].fingerprint)).unwrap();
+    let cached = cache.load();
+    assert_eq!(cached.count(), 0);
+    let [(1, why)] = cached.refused.as_slice() else { panic!("{:?}", cached.refused) };
+    assert!(why.starts_with("belongs to another run: `"), "{why}");
 }
 
 #[test]
-fn what_a_scenario_changes_is_simulated_again_and_named() {
+fn changed_runs_are_refused_and_the_change_is_named() {
     let (before, folder) = (scenario(&[]), tempfile::tempdir().unwrap());
-    let old = kept(&before, folder.path());
-    run_remaining(&before, Vec::new(), &Keeping::of(&old, 6)).unwrap();
+    let old = cache(&before, folder.path());
+    run_remaining(&before, Vec::new(), &Storing::of(&old, 6)).unwrap();
     let cases = [
         ("delay = \"1 us\"", "delay = \"2 us\"", "[fabric]", 6),
         ("flows = 60", "flows = 61", "[traffic]", 6),
         ("interval = \"5 us\"", "interval = \"6 us\"", "[watch]", 6),
         ("[sweep]", "[limits]\nduration = \"1 ms\"\n[sweep]", "[limits]", 6),
         ("[fabric]", "seed = 9\n[fabric]", "seed", 6),
-        ("transport = \"irn\"", "transport = \"irn\"\nbdp_cap = 9", "transport or setting of it", 2),
-        ("transport = \"irn\"", "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.g = 0.01", "transport or setting of it", 2),
+        ("transport = \"irn\"", "transport = \"irn\"\nbdp_cap = 9", "transport or transport setting", 2),
+        (
+            "transport = \"irn\"",
+            "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.g = 0.01",
+            "transport or transport setting",
+            2,
+        ),
     ];
     for (from, to, named, refused) in cases {
-        let taken = kept(&scenario(&[(from, to)]), folder.path()).load();
-        assert_eq!((taken.count(), taken.refused.len()), (6 - refused, refused), "{to}");
-        assert!(taken.refused.iter().all(|(_, why)| *why == format!("is of another {named}")), "{:?}", taken.refused);
+        let cached = cache(&scenario(&[(from, to)]), folder.path()).load();
+        assert_eq!((cached.count(), cached.refused.len()), (6 - refused, refused), "{to}");
+        assert!(
+            cached.refused.iter().all(|(_, why)| *why == format!("has a different {named}")),
+            "{:?}",
+            cached.refused
+        );
     }
-    let two = kept(&scenario(&[cases[0], cases[4]].map(|(from, to, ..)| (from, to))), folder.path());
-    assert_eq!(two.load().refused[0].1, "is of another seed and another [fabric]");
+    let two = cache(&scenario(&[cases[0], cases[4]].map(|(from, to, ..)| (from, to))), folder.path());
+    assert_eq!(two.load().refused[0].1, "has a different seed and a different [fabric]");
     let other = RunCache::of(&before, old.folder(), "another").load();
-    assert_eq!((other.count(), other.refused[5].1.as_str()), (0, "is of another program"));
+    assert_eq!((other.count(), other.refused[5].1.as_str()), (0, "has a different program"));
 }
 
 #[test]
-fn a_run_may_be_called_otherwise_and_a_sweep_may_grow() {
+fn a_run_may_be_renamed_and_a_sweep_may_grow() {
     let (before, folder) = (scenario(&[]), tempfile::tempdir().unwrap());
-    let old = kept(&before, folder.path());
-    run_remaining(&before, Vec::new(), &Keeping::of(&old, 6)).unwrap();
+    let old = cache(&before, folder.path());
+    run_remaining(&before, Vec::new(), &Storing::of(&old, 6)).unwrap();
     let more = scenario(&[("[0.3, 0.6]", "[0.3, 0.4, 0.6]"), ("name = \"IRN\"", "name = \"ours\"")]);
-    let taken = kept(&more, folder.path()).load();
-    assert_eq!((more.runs.len(), taken.count(), taken.refused.len()), (9, 6, 0));
-    assert_eq!(run_remaining(&more, taken.records, &Keeping::of(&old, 0)).unwrap().len(), 9);
+    let cached = cache(&more, folder.path()).load();
+    assert_eq!((more.runs.len(), cached.count(), cached.refused.len()), (9, 6, 0));
+    assert_eq!(run_remaining(&more, cached.records, &Storing::of(&old, 0)).unwrap().len(), 9);
 }
 
 #[test]
-fn of_flow_lists_every_flow_counts() {
+fn a_fingerprint_depends_on_every_flow_of_a_list() {
     let list = |rows: &str| {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("flows.csv"), format!("start_us,src,dst,bytes\n{rows}")).unwrap();
@@ -345,26 +354,26 @@ fn of_flow_lists_every_flow_counts() {
         Fingerprint::of(&scenario.runs[0], "test")
     };
     let one = list("1,0,1,1000\n2,1,2,500\n");
-    assert_eq!(one, list("1,0,1,1000\n2,1,2,500\n"), "where the file is does not matter");
+    assert_eq!(one, list("1,0,1,1000\n2,1,2,500\n"), "the path of the file does not matter");
     for other in ["1,0,1,1000\n2,1,2,501\n", "1,0,1,1000\n2,1,3,500\n", "1,0,1,1000\n", "1,0,1,1000\n2.5,1,2,500\n"] {
         assert_eq!(one.differences(&list(other)), ["[traffic]"], "{other}");
     }
 }
 
 #[test]
-fn clearing_leaves_what_is_not_its_own() {
-    let (_folder, kept, file) = one_kept();
-    let (other, notes) = (kept.folder().join("0123.run"), kept.folder().join("notes.txt"));
-    let half = kept.folder().join("0123.run.77.tmp");
+fn clearing_leaves_other_files() {
+    let (_folder, cache, file) = one_stored();
+    let (other, notes) = (cache.folder().join("0123.run"), cache.folder().join("notes.txt"));
+    let half = cache.folder().join("0123.run.77.tmp");
     for path in [&other, &notes, &half] {
         fs::write(path, "?").unwrap();
     }
-    kept.clear(false).unwrap();
+    cache.clear(false).unwrap();
     assert!(!file.exists() && other.exists() && half.exists());
-    kept.clear(true).unwrap();
+    cache.clear(true).unwrap();
     assert!(!other.exists() && !half.exists() && notes.exists());
     fs::remove_file(&notes).unwrap();
-    kept.clear(true).unwrap();
-    assert!(!kept.folder().exists());
-    kept.clear(true).unwrap();
+    cache.clear(true).unwrap();
+    assert!(!cache.folder().exists());
+    cache.clear(true).unwrap();
 }

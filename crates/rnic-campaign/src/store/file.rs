@@ -4,9 +4,9 @@
 //! |---|---|
 //! | 8 | `rnic-run` |
 //! | 4 | [`FORMAT`] |
-//! | 8, and as many as they say | [`Header`], in postcard |
-//! | any | the result, as its kind writes it |
-//! | 4 | CRC-32 of all bytes before |
+//! | 8 (the length), then as many | [`Header`], in postcard |
+//! | any | the result, in the format of its kind ([`Stored`]) |
+//! | 4 | CRC-32 of all previous bytes |
 //!
 //! Integers are little-endian.
 
@@ -20,7 +20,7 @@ use std::path::Path;
 
 const MAGIC: [u8; 8] = *b"rnic-run";
 
-/// Rises with every change of the file's layout.
+/// Version of the file's layout; increases with every change of it.
 const FORMAT: u32 = 2;
 
 /// Writes the file of a result.
@@ -34,8 +34,8 @@ pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> i
     out.write_all(&sum.to_le_bytes())
 }
 
-/// A record without its flows in postcard, the number of flows in 4 bytes, and 64 bytes for each flow, as a [`FlowLog`] has them: flows are
-/// written and read one after the other, the rest is in memory at once.
+/// The record without its flows in postcard, the number of flows in 4 bytes, then 64 bytes for each flow in the format of
+/// [`FlowLog`]. Flows are written and read one by one, so their number does not matter for the memory that is needed.
 impl Stored for RunRecord {
     const ENDING: &'static str = "run";
 
@@ -54,24 +54,24 @@ impl Stored for RunRecord {
     }
 }
 
-/// The length in 8 bytes, then the value in postcard.
+/// Writes the length in 8 bytes, then the value in postcard.
 pub(crate) fn write_value(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
     out.write_all(&(bytes.len() as u64).to_le_bytes())?;
     out.write_all(&bytes)
 }
 
-/// Whose result a file has, or what is wrong with the file, in words that follow its name.
+/// Reads the header of a file. The error says what is wrong with the file, as the end of a sentence that begins with its name.
 pub(crate) fn read_header(path: &Path) -> Result<Header, String> {
     let (mut input, length) = open(path)?;
     read_value(&mut input, length).map_err(damaged)
 }
 
-/// The content of a file, or what is wrong with the file, in words that follow its name.
+/// Reads a file. The error says what is wrong with the file, as the end of a sentence that begins with its name.
 pub(crate) fn read<V: Stored>(path: &Path) -> Result<(Header, V), String> {
     let (mut input, length) = open(path)?;
     if !is_intact(&mut input).map_err(unreadable)? {
-        return Err("is damaged: its checksum is wrong".to_string());
+        return Err("is damaged: the checksum is wrong".to_string());
     }
     let (mut input, _) = open(path)?;
     let header = read_value(&mut input, length).map_err(damaged)?;
@@ -79,13 +79,13 @@ pub(crate) fn read<V: Stored>(path: &Path) -> Result<(Header, V), String> {
     Ok((header, value))
 }
 
-/// A file with a reader behind its format, and its length in bytes.
+/// Opens a file and checks its magic number and format. Returns a reader after these, and the length of the file in bytes.
 fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
     let file = File::open(path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
     let mut input = BufReader::new(file);
     if read_array(&mut input).map_err(damaged)? != MAGIC {
-        return Err("is not the result of a run".to_string());
+        return Err("is not a file of a run's result".to_string());
     }
     match u32::from_le_bytes(read_array(&mut input).map_err(damaged)?) {
         FORMAT => Ok((input, length)),
@@ -99,12 +99,12 @@ fn unreadable(error: io::Error) -> String {
 
 fn damaged(error: io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "is damaged: it ends too early".to_string(),
+        io::ErrorKind::UnexpectedEof => "is damaged: the file ends too early".to_string(),
         _ => format!("is damaged: {error}"),
     }
 }
 
-/// Whether the checksum is right.
+/// Whether the checksum at the end of the file is right.
 fn is_intact(input: &mut BufReader<File>) -> io::Result<bool> {
     input.rewind()?;
     let length = input.get_ref().metadata()?.len();
@@ -115,10 +115,10 @@ fn is_intact(input: &mut BufReader<File>) -> io::Result<bool> {
     Ok(sum == summed.sum.finalize().to_le_bytes())
 }
 
-/// `length`: of the file in bytes.
+/// Reads a value that [`write_value`] wrote; `length` is the length of the whole file in bytes.
 pub(crate) fn read_value<T: DeserializeOwned>(input: &mut impl Read, length: u64) -> io::Result<T> {
     let size = u64::from_le_bytes(read_array(input)?);
-    // No more than there can be, whatever the file says.
+    // A wrong size in a damaged file must not allocate more than the file can hold.
     if size > length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -132,7 +132,7 @@ fn read_array<const N: usize>(input: &mut impl Read) -> io::Result<[u8; N]> {
     input.read_exact(&mut bytes).map(|()| bytes)
 }
 
-/// Adds up what is written.
+/// A writer that computes the CRC-32 of the bytes written.
 struct Summed<W> {
     inner: W,
     sum: crc32fast::Hasher,

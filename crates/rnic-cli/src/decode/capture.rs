@@ -1,32 +1,32 @@
-//! Frames of a capture file, pcap or pcapng.
+//! Reading the frames of a capture file (pcap or pcapng).
 
 use pcap_parser::pcapng::InterfaceDescriptionBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use std::io::{self, Read};
 
-/// Bytes that the reader begins with; it grows for a longer block.
+/// Initial buffer size of the reader in bytes; it grows for longer blocks.
 const CAPACITY: usize = 1 << 16;
-/// A block beyond this is taken for damage.
+/// Maximum length of a block; a longer block means that the file is damaged.
 const MAX_CAPACITY: usize = 1 << 28;
 const NS_PER_S: i128 = 1_000_000_000;
 
-/// One frame.
+/// One captured frame.
 pub(super) struct Captured<'a> {
-    /// Its number in the file, from 1.
+    /// Number of the frame in the file, from 1.
     pub(super) number: u64,
-    /// When it was seen, in nanoseconds since 1970; 0 where the file does not say.
+    /// Capture time in nanoseconds since 1970; 0 if the file does not have it.
     pub(super) ns: i128,
-    /// Number of its link type.
+    /// Number of the link type.
     pub(super) link: i32,
-    /// Name of the interface that saw it, where the file says.
+    /// Name of the capturing interface, if the file has it.
     pub(super) interface: Option<&'a str>,
-    /// What was captured of it.
+    /// The captured bytes.
     pub(super) bytes: &'a [u8],
-    /// Bytes that it had.
+    /// Original length of the frame in bytes.
     pub(super) original: usize,
 }
 
-/// Link type, units of time in a second, seconds to add.
+/// An interface of the file: link type, name, resolution and offset of its timestamps.
 struct Interface {
     link: i32,
     name: Option<String>,
@@ -46,18 +46,18 @@ impl Interface {
     }
 }
 
-/// Gives each frame of `input` to `each`, until it returns an error.
+/// Calls `each` with each frame of `input`, until `each` returns an error.
 ///
 /// # Errors
-/// In a sentence, what is wrong with the file; or the error of `each`.
+/// The outer error says what is wrong with the file, the inner one is the error of `each`.
 pub(super) fn read<E>(
     input: impl Read + Send, mut each: impl FnMut(Captured) -> Result<(), E>,
 ) -> Result<Result<(), E>, String> {
     let mut reader = create_reader(CAPACITY, Patient { input, started: false }).map_err(|error| match error {
-        PcapError::Eof => "it is empty".to_string(),
-        PcapError::Incomplete(_) => "it ends inside its header".to_string(),
-        PcapError::ReadError => "it cannot be read".to_string(),
-        _ => "it is neither a pcap nor a pcapng file".to_string(),
+        PcapError::Eof => "the file is empty".to_string(),
+        PcapError::Incomplete(_) => "the file ends inside its header".to_string(),
+        PcapError::ReadError => "the file cannot be read".to_string(),
+        _ => "the file is neither pcap nor pcapng".to_string(),
     })?;
     let mut interfaces = Vec::new();
     let mut number = 0;
@@ -79,46 +79,46 @@ pub(super) fn read<E>(
             Err(PcapError::Eof) => return Ok(Ok(())),
             Err(PcapError::Incomplete(_)) => Step::More,
             Err(PcapError::BufferTooSmall) => Step::Grow,
-            Err(PcapError::UnexpectedEof) => Step::CutOff,
-            Err(_) => return Err(format!("it is damaged{}", after(number))),
+            Err(PcapError::UnexpectedEof) => Step::Truncated,
+            Err(_) => return Err(format!("the file is damaged{}", after(number))),
         };
         match step {
             Step::Consume(consumed) => reader.consume(consumed),
             Step::More if reader.reader_exhausted() => {
-                return Err(format!("it ends in the middle of a block{}", after(number)));
+                return Err(format!("the file ends in the middle of a block{}", after(number)));
             }
-            Step::CutOff => return Err(format!("it ends in the middle of a block{}", after(number))),
+            Step::Truncated => return Err(format!("the file ends in the middle of a block{}", after(number))),
             Step::More if reader.data().len() < capacity => {
-                reader.refill().map_err(|_| format!("it cannot be read any further{}", after(number)))?;
+                reader.refill().map_err(|_| format!("the file cannot be read{}", after(number)))?;
             }
-            // A full buffer without a whole block: the block is longer.
+            // The buffer is full without a complete block: the block is longer than the buffer.
             Step::More | Step::Grow => {
                 capacity *= 2;
                 if capacity > MAX_CAPACITY || !reader.grow(capacity) {
-                    return Err(format!("it is damaged{}: a block is longer than any frame", after(number)));
+                    return Err(format!("the file is damaged{}: a block is longer than 256 MiB", after(number)));
                 }
             }
         }
     }
 }
 
-/// What to do for the next block.
+/// What to do to get the next block.
 enum Step {
-    /// It has been used: this many bytes.
+    /// Remove this many bytes of the processed block.
     Consume(usize),
-    /// Read on.
+    /// Read more bytes.
     More,
-    /// It does not fit.
+    /// Enlarge the buffer.
     Grow,
-    /// There is no more.
-    CutOff,
+    /// Fail: the file ends inside a block.
+    Truncated,
 }
 
 fn after(number: u64) -> String {
     format!(" after frame {number}")
 }
 
-/// The frame that a block holds, if it holds one; its number is not set.
+/// The frame in a block, if there is one, without its number. Interface blocks update `interfaces`.
 fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> Result<Option<Captured<'a>>, String> {
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
@@ -128,19 +128,19 @@ fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> R
             interfaces.push(Interface { link, name: None, units_per_s, offset_s: 0 });
         }
         PcapBlockOwned::Legacy(packet) => {
-            let interface = interfaces.first().ok_or("its header is missing")?;
+            let interface = interfaces.first().ok_or("the header is missing")?;
             let ns = i128::from(packet.ts_sec) * NS_PER_S + interface.ns(packet.ts_usec.into());
             return Ok(Some(captured(interface, ns, packet.data, packet.caplen, packet.origlen)));
         }
         PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
         PcapBlockOwned::NG(Block::InterfaceDescription(block)) => interfaces.push(Interface::of(block)),
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
-            let interface = interfaces.get(packet.if_id as usize).ok_or("a frame names an unknown interface")?;
+            let interface = interfaces.get(packet.if_id as usize).ok_or("a frame refers to an unknown interface")?;
             let ns = interface.ns(u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low));
             return Ok(Some(captured(interface, ns, packet.data, packet.caplen, packet.origlen)));
         }
         PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
-            let interface = interfaces.first().ok_or("a frame names an unknown interface")?;
+            let interface = interfaces.first().ok_or("a frame refers to an unknown interface")?;
             return Ok(Some(captured(interface, 0, packet.data, packet.origlen, packet.origlen)));
         }
         PcapBlockOwned::NG(_) => {}
@@ -148,14 +148,15 @@ fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> R
     Ok(None)
 }
 
-/// `data` may be longer than what was captured: blocks are padded.
+/// A frame of `len` captured bytes. `data` may be longer, because blocks are padded.
 fn captured<'a>(interface: &'a Interface, ns: i128, data: &'a [u8], len: u32, original: u32) -> Captured<'a> {
     let bytes = &data[..data.len().min(len as usize)];
     let (link, interface) = (interface.link, interface.name.as_deref());
     Captured { number: 0, ns, link, interface, bytes, original: original as usize }
 }
 
-/// A reader whose first answer holds more than any header, as far as there is that much: a pipe brings less at a time.
+/// A reader whose first call returns at least 4,096 bytes if the input has them, enough for every file header. A pipe may return
+/// fewer bytes per call.
 struct Patient<R> {
     input: R,
     started: bool,

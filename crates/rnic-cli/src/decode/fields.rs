@@ -1,21 +1,21 @@
-//! Every header field of a packet by name.
+//! All header fields of a packet, by name.
 
 use super::packet::{Network, Roce};
 use rnic_wire::{Ethernet, Headers, Ip, Pfc, Service, Syndrome};
 
 /// A field's value.
 pub(super) enum Value {
-    /// A count.
+    /// A number, shown in decimal.
     Number(u64),
-    /// A key, an address, bits: of so many digits.
+    /// A key, an address or bits, shown with this number of hexadecimal digits.
     Hex(u64, usize),
     /// A bit.
     Flag(bool),
-    /// Anything else.
+    /// Text.
     Text(String),
 }
 
-/// A header with its fields.
+/// A header and its fields.
 pub(super) struct Section {
     pub(super) name: &'static str,
     pub(super) fields: Vec<(&'static str, Value)>,
@@ -132,7 +132,7 @@ fn bth(headers: &Headers) -> Section {
     Section::new("bth", fields)
 }
 
-/// What an acknowledgement says, in words.
+/// The syndrome of an acknowledgement as text.
 pub(super) fn syndrome(syndrome: Syndrome) -> String {
     match syndrome {
         Syndrome::Ack { credits } => match credits.count() {

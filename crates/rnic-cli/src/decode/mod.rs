@@ -1,4 +1,4 @@
-//! `rnic decode`: the RoCE packets of a capture file.
+//! The command `rnic decode`: prints and checks the RoCE packets of a capture file.
 
 mod capture;
 mod fields;
@@ -14,18 +14,19 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-/// What was seen.
+/// Counts of the frames of a file.
 #[derive(Default)]
 struct Counts {
     packets: u64,
     bad: u64,
-    cut: u64,
+    /// Packets of which the capture does not contain all bytes.
+    truncated: u64,
     pfc: u64,
-    /// Frames of no concern, by what they are.
+    /// Other frames, by kind.
     others: BTreeMap<String, u64>,
 }
 
-/// Prints a line for each packet; on standard error what else there was.
+/// Prints a line for each packet, and the counts on standard error.
 pub(crate) fn decode(arguments: &DecodeArgs) -> Result<(), CliError> {
     let is_stdin = arguments.file.as_os_str() == "-";
     let name = if is_stdin { "standard input".to_string() } else { format!("`{}`", arguments.file.display()) };
@@ -47,7 +48,7 @@ pub(crate) fn decode(arguments: &DecodeArgs) -> Result<(), CliError> {
             Ok(())
         })
     })?;
-    // Where standard error is gone there is nobody to tell.
+    // An error here means that standard error is closed.
     let _ = writeln!(io::stderr(), "{}", counts.sentence());
     file?;
     match counts.bad {
@@ -66,7 +67,7 @@ fn print(
             for roce in packets {
                 counts.packets += 1;
                 counts.bad += u64::from(roce.bad.is_some());
-                counts.cut += u64::from(roce.missing > 0 && roce.bad.is_none());
+                counts.truncated += u64::from(roce.missing > 0 && roce.bad.is_none());
                 match is_text {
                     true => print::text(out, captured, start, &roce, arguments.fields)?,
                     false => print::json(out, captured, &roce)?,
@@ -99,8 +100,8 @@ fn print(
 impl Counts {
     fn sentence(&self) -> String {
         let mut parts = vec![format!("RoCE packets: {}", self.packets), format!("bad: {}", self.bad)];
-        if self.cut > 0 {
-            parts.push(format!("cut off by the capture: {}", self.cut));
+        if self.truncated > 0 {
+            parts.push(format!("truncated by the capture: {}", self.truncated));
         }
         if self.pfc > 0 {
             parts.push(format!("PFC frames: {}", self.pfc));

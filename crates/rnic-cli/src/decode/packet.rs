@@ -1,28 +1,28 @@
-//! What is in a frame, and whether it is right.
+//! Parsing of frames and checks of the RoCE packets in them.
 
 use super::capture::Captured;
 use rnic_wire::{
     BthView, Content, Ethernet, Frame, Headers, ICRC_LEN, Ip, LinkType, Opcode, Packet, Pfc, RoceV1, RoceV2,
 };
 
-/// What a frame turned out to be.
+/// The contents of a frame.
 pub(super) enum Found<'a> {
-    /// RoCE packets: one, or those of a batch that the network card would have cut, or did join.
+    /// One RoCE packet, or the packets of a batch: a datagram that the NIC is to segment, or that it has merged.
     Packets(Vec<Roce<'a>>),
     /// Priority flow control.
     Pfc {
-        /// Its Ethernet header.
+        /// The Ethernet header.
         ethernet: Option<Ethernet>,
-        /// What it asks for.
+        /// The priorities and their pause times.
         pfc: Pfc,
     },
-    /// Something else; what.
+    /// Another kind of frame, by name.
     Other(String),
-    /// Something that is not what it says; why.
+    /// A malformed frame, with the reason.
     Malformed(&'static str),
 }
 
-/// The layer below the base transport header.
+/// The headers below the base transport header.
 #[derive(Clone, Copy)]
 pub(super) enum Network<'a> {
     V2(RoceV2<'a>),
@@ -30,7 +30,7 @@ pub(super) enum Network<'a> {
 }
 
 impl Network<'_> {
-    /// The header of version 1 has the layout of IPv6.
+    /// The IP header. The GRH of RoCEv1 has the layout of an IPv6 header.
     pub(super) fn ip(&self) -> Ip {
         match self {
             Network::V2(datagram) => datagram.ip,
@@ -42,16 +42,16 @@ impl Network<'_> {
 /// The ICRC of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// It is right.
+    /// The ICRC is right.
     Right(u32),
-    /// It is wrong.
+    /// The ICRC is wrong.
     Wrong {
-        /// What the packet has.
+        /// The ICRC in the packet.
         found: u32,
-        /// What it should have.
+        /// The ICRC computed from the packet.
         computed: u32,
     },
-    /// It cannot be told: bytes are missing.
+    /// The ICRC cannot be checked, because bytes are missing in the capture.
     Unknown,
 }
 
@@ -59,52 +59,52 @@ pub(super) enum Checked {
 pub(super) struct Roce<'a> {
     pub(super) ethernet: Option<Ethernet>,
     pub(super) network: Network<'a>,
-    /// Place in its batch from 1, and packets in the batch.
+    /// (index in the batch from 1, number of packets in the batch).
     pub(super) batch: Option<(usize, usize)>,
-    /// IPv4 identification: in a batch they count up.
+    /// IPv4 identification, which increases by 1 per packet of a batch.
     pub(super) id: u16,
-    /// From base transport header to ICRC, as far as captured.
+    /// The captured bytes from the base transport header to the ICRC.
     pub(super) body: &'a [u8],
-    /// As far as they can be read.
+    /// The headers; `None` if they cannot be parsed.
     pub(super) headers: Option<Headers>,
-    /// The opcode, where the headers cannot be read.
+    /// The opcode, which may be known even if the other headers cannot be parsed.
     pub(super) opcode: Option<Opcode>,
-    /// Bytes of payload, without padding; `None` if they cannot be told.
+    /// Number of payload bytes without padding; `None` if it is not known.
     pub(super) payload: Option<usize>,
     pub(super) icrc: Checked,
-    /// Bytes that the capture does not hold.
+    /// Number of bytes that the capture does not contain.
     pub(super) missing: usize,
-    /// Why it is bad.
+    /// Why the packet is bad; `None` for a valid packet.
     pub(super) bad: Option<String>,
 }
 
-/// Takes a frame apart.
+/// Parses a frame.
 pub(super) fn examine<'a>(captured: &Captured<'a>) -> Found<'a> {
     let Some(link) = LinkType::from_number(captured.link) else {
         return Found::Other(format!("link type {}", captured.link));
     };
     let frame = Frame::parse(link, captured.bytes);
-    let is_cut = captured.bytes.len() < captured.original;
+    let is_truncated = captured.bytes.len() < captured.original;
     match frame.content {
         Content::RoceV2(datagram) => {
-            let one = roce(frame.ethernet, Network::V2(datagram), datagram.body, datagram.missing, is_cut);
+            let one = roce(frame.ethernet, Network::V2(datagram), datagram.body, datagram.missing, is_truncated);
             match one.bad.is_some().then(|| batch(frame.ethernet, datagram)).flatten() {
                 Some(packets) => Found::Packets(packets),
                 None => Found::Packets(vec![one]),
             }
         }
         Content::RoceV1(packet) => {
-            Found::Packets(vec![roce(frame.ethernet, Network::V1(packet), packet.body, packet.missing, is_cut)])
+            Found::Packets(vec![roce(frame.ethernet, Network::V1(packet), packet.body, packet.missing, is_truncated)])
         }
         Content::Pfc(pfc) => Found::Pfc { ethernet: frame.ethernet, pfc },
         Content::Other(what) => Found::Other(what.to_string()),
-        Content::Malformed(_) if is_cut => Found::Other("cut off by the capture".to_string()),
+        Content::Malformed(_) if is_truncated => Found::Other("truncated by the capture".to_string()),
         Content::Malformed(why) => Found::Malformed(why),
     }
 }
 
 fn roce<'a>(
-    ethernet: Option<Ethernet>, network: Network<'a>, body: &'a [u8], missing: usize, is_cut: bool,
+    ethernet: Option<Ethernet>, network: Network<'a>, body: &'a [u8], missing: usize, is_truncated: bool,
 ) -> Roce<'a> {
     let computed = match &network {
         Network::V2(datagram) => datagram.icrc(),
@@ -129,7 +129,7 @@ fn roce<'a>(
             let around = headers.len() + usize::from(headers.bth.pad) + ICRC_LEN;
             (body.len() + missing).checked_sub(around)
         });
-        if !is_cut {
+        if !is_truncated {
             roce.bad = Some(format!("the frame is {missing} B shorter than its headers say"));
         }
         return roce;
@@ -141,7 +141,7 @@ fn roce<'a>(
     roce
 }
 
-/// Reads headers and payload, and says what is wrong.
+/// Parses headers and payload, and sets `bad` if the packet is wrong.
 fn read(roce: &mut Roce) {
     match Packet::parse(roce.body) {
         Ok(packet) => {
@@ -158,9 +158,9 @@ fn read(roce: &mut Roce) {
     }
 }
 
-/// A datagram that is no packet may be a batch: what the operating system hands to a network card that cuts it into datagrams of one
-/// size (UDP_SEGMENT), or what it joined on reception. Then the first packet's ICRC is right for one size, and so are all others', with
-/// identifications that count up.
+/// Splits a datagram into the packets of a batch, if it is one: a large datagram that the NIC is to segment into datagrams of one
+/// size (UDP_SEGMENT), or that the system has merged on reception. In a batch, there is one packet size for which the ICRC of the
+/// first packet is right, and so are all others, with IPv4 identifications that increase by 1.
 fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     let (seed, body, first) = (datagram.icrc_seed(), datagram.body, datagram.ip.id());
     let begins_alike = |at: &usize| {

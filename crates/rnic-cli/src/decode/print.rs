@@ -1,4 +1,4 @@
-//! Packets as lines of text and as lines of JSON.
+//! Printing packets as lines of text or JSON.
 
 use super::capture::Captured;
 use super::fields::{Section, Value, ecn, pfc_sections, sections, syndrome};
@@ -14,7 +14,7 @@ fn seconds(ns: i128) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// A line for a packet, and with `fields` one for each of its headers; time counts from `start`.
+/// Prints a packet as a line of text, and with `fields` a line for each header. Times are relative to `start`.
 pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: &Roce, fields: bool) -> io::Result<()> {
     let ip = roce.network.ip();
     let mut line = begin(captured, start);
@@ -33,8 +33,8 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
     if let Some(payload) = roce.payload {
         let _ = write!(line, "  len {payload}");
     }
-    if let Some((place, of)) = roce.batch {
-        let _ = write!(line, "  batch {place}/{of}");
+    if let Some((index, of)) = roce.batch {
+        let _ = write!(line, "  batch {index}/{of}");
     }
     line += match roce.icrc {
         Checked::Right(_) => "  icrc ok",
@@ -42,7 +42,7 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
         Checked::Unknown => "  icrc ?",
     };
     if roce.missing > 0 && roce.bad.is_none() {
-        let _ = write!(line, "  cut off: {} of {} B captured", captured.bytes.len(), captured.original);
+        let _ = write!(line, "  truncated: {} of {} B captured", captured.bytes.len(), captured.original);
     }
     if let Some(why) = &roce.bad {
         let _ = write!(line, "  BAD: {why}");
@@ -51,7 +51,7 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
     if fields { lines(out, &sections(roce)) } else { Ok(()) }
 }
 
-/// The same for a PFC frame.
+/// Prints a PFC frame as a line of text.
 pub(super) fn pfc_text(
     out: &mut dyn Write, captured: &Captured, start: i128, ethernet: Option<&Ethernet>, pfc: &Pfc, fields: bool,
 ) -> io::Result<()> {
@@ -71,7 +71,7 @@ pub(super) fn pfc_text(
     if fields { lines(out, &pfc_sections(ethernet, pfc)) } else { Ok(()) }
 }
 
-/// A line for a frame that is not what it says.
+/// Prints a malformed frame as a line of text.
 pub(super) fn malformed_text(out: &mut dyn Write, captured: &Captured, start: i128, why: &str) -> io::Result<()> {
     writeln!(out, "{}BAD: {why}", begin(captured, start))
 }
@@ -80,7 +80,7 @@ fn begin(captured: &Captured, start: i128) -> String {
     format!("{:>5}  {}  ", captured.number, seconds(captured.ns - start))
 }
 
-/// Opcode, queue pair, PSN, and what matters of the extension headers.
+/// Opcode, queue pair, PSN, and the main fields of the extension headers.
 fn summary(headers: &Headers) -> String {
     let bth = &headers.bth;
     let mut line = format!("{}  qp {:#x}", bth.opcode, bth.dest_qp);
@@ -136,7 +136,7 @@ fn summary(headers: &Headers) -> String {
     line
 }
 
-/// A line for each header.
+/// Prints a line for each header.
 fn lines(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
     for section in sections {
         write!(out, "       {:<14}", section.name)?;
@@ -154,12 +154,12 @@ fn lines(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
     Ok(())
 }
 
-/// A packet as a JSON document on one line.
+/// Prints a packet as a JSON document on one line.
 pub(super) fn json(out: &mut dyn Write, captured: &Captured, roce: &Roce) -> io::Result<()> {
     let kind = if matches!(roce.network, Network::V1(_)) { "RoCEv1" } else { "RoCEv2" };
     let mut document = document(captured, kind, &sections(roce));
-    if let Some((place, of)) = roce.batch {
-        document.insert("batch".to_string(), json!({"place": place, "of": of}));
+    if let Some((index, of)) = roce.batch {
+        document.insert("batch".to_string(), json!({"index": index, "of": of}));
     }
     document.insert("payload_bytes".to_string(), json!(roce.payload));
     let icrc = match roce.icrc {
@@ -175,7 +175,7 @@ pub(super) fn json(out: &mut dyn Write, captured: &Captured, roce: &Roce) -> io:
     writeln!(out, "{}", serde_json::Value::Object(document))
 }
 
-/// The same for a PFC frame.
+/// Prints a PFC frame as a JSON document on one line.
 pub(super) fn pfc_json(
     out: &mut dyn Write, captured: &Captured, ethernet: Option<&Ethernet>, pfc: &Pfc,
 ) -> io::Result<()> {
@@ -184,7 +184,7 @@ pub(super) fn pfc_json(
     writeln!(out, "{}", serde_json::Value::Object(document))
 }
 
-/// The same for a frame that is not what it says.
+/// Prints a malformed frame as a JSON document on one line.
 pub(super) fn malformed_json(out: &mut dyn Write, captured: &Captured, why: &str) -> io::Result<()> {
     let mut document = document(captured, "malformed", &[]);
     document.insert("bad".to_string(), json!(why));
@@ -202,7 +202,7 @@ fn document(captured: &Captured, kind: &str, sections: &[Section]) -> Map<String
         let fields = section.fields.iter().map(|(name, value)| {
             let value = match value {
                 Value::Number(value) => json!(value),
-                // Too long for what JSON readers make of numbers.
+                // As text, because JSON readers lose digits of 64-bit numbers.
                 Value::Hex(value, digits) => json!(format!("0x{value:0digits$x}")),
                 Value::Flag(value) => json!(value),
                 Value::Text(value) => json!(value),

@@ -1,4 +1,4 @@
-//! `rnic model buffers`.
+//! The command `rnic model buffers`.
 
 use super::{ModelFormat, aligned, number, refused};
 use crate::error::CliError;
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic model buffers\n  \
-    rnic model buffers --headroom 22.4KB                     the published thresholds\n  \
-    rnic model buffers --rate 100Gbps --buffer 32MB --classes 2 --cable 300\n  \
+    rnic model buffers --headroom 22.4KB                     # the thresholds of the DCQCN paper\n  \
+    rnic model buffers --rate 100Gbps --buffer 32MB --priorities 2 --length 300\n  \
     rnic model buffers --headroom 22.4KB --t-pfc 24.47KB --t-ecn 120KB\n  \
     rnic model buffers --emit >> scenario.toml\n\n\
-    Exit codes: 0 what was given is safe; 1 a value given, or the switch itself, is not; 2 the input is wrong.")]
+    Exit codes: 0 all given values are safe; 1 a given value or the switch itself is unsafe; 2 invalid input.")]
 pub(crate) struct BuffersArgs {
-    /// Ports of the switch (n)
+    /// Number of ports of the switch (n)
     #[arg(long, value_name = "N", default_value_t = 32)]
     ports: u32,
 
@@ -28,68 +28,68 @@ pub(crate) struct BuffersArgs {
     #[arg(long, value_name = "RATE", default_value = "40Gbps", allow_hyphen_values = true)]
     rate: BitRate,
 
-    /// Shared buffer (B)
+    /// Size of the shared buffer (B)
     #[arg(long, value_name = "BYTES", default_value = "12MB", allow_hyphen_values = true)]
     buffer: Bytes,
 
-    /// Classes that must not lose packets (k; the paper's formulas have 8)
+    /// Number of lossless priorities (k; 8 in the paper's formulas)
     #[arg(long, value_name = "K", default_value_t = 8)]
-    classes: u32,
+    priorities: u32,
 
-    /// Largest packet; frames have 22 bytes more, and 20 around them on the cable
+    /// Maximum packet size; a frame is 22 bytes larger, and occupies another 20 bytes on the link
     #[arg(long, value_name = "BYTES", default_value = "1500B", allow_hyphen_values = true)]
     mtu: Bytes,
 
-    /// Metres of cable, 5 ns each
+    /// Length of the links, with a propagation delay of 5 ns per metre
     #[arg(long, value_name = "METRES", default_value = "100", allow_hyphen_values = true, value_parser = number)]
-    cable: f64,
+    length: f64,
 
-    /// Propagation delay of the cable, one way, instead of its length
-    #[arg(long, value_name = "TIME", conflicts_with = "cable", allow_hyphen_values = true)]
+    /// One-way propagation delay of the links, instead of --length
+    #[arg(long, value_name = "TIME", conflicts_with = "length", allow_hyphen_values = true)]
     delay: Option<Time>,
 
-    /// What the peer needs to stop: a time, or a number of pause quanta (512 bit times) [default: as IEEE 802.3 allows at this rate]
+    /// Time until the peer reacts to a pause, as a time or in pause quanta (512 bit times) [default: the limit of IEEE 802.3 at this rate]
     #[arg(long, value_name = "TIME|QUANTA", allow_hyphen_values = true)]
     reaction: Option<String>,
 
-    /// Pauses end so far below their threshold [default: 2 MTU]
+    /// Distance of the XON threshold below the pause threshold [default: 2 MTU]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
-    resume_distance: Option<Bytes>,
+    xon_offset: Option<Bytes>,
 
-    /// The paper's beta: a dynamic pause threshold is beta times the free buffer, divided by the classes [default: 8]
+    /// beta of the paper: dynamic pause threshold = beta x free shared bytes / number of priorities [default: 8]
     #[arg(long, value_name = "BETA", allow_hyphen_values = true, value_parser = number)]
     beta: Option<f64>,
 
-    /// What switches call alpha: a dynamic pause threshold is alpha times the free buffer; alpha = beta / classes
+    /// alpha of switches: dynamic pause threshold = alpha x free shared bytes; alpha = beta / number of priorities
     #[arg(long, value_name = "ALPHA", conflicts_with = "beta", allow_hyphen_values = true, value_parser = number)]
     alpha: Option<f64>,
 
-    /// Headroom of a port and class to use instead of the one from first principles; judged
+    /// Headroom per port and priority to check, and to use instead of the computed headroom
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     headroom: Option<Bytes>,
 
-    /// A static pause threshold to judge
+    /// Static pause threshold to check
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     t_pfc: Option<Bytes>,
 
-    /// A marking threshold to judge: against --t-pfc, without it against dynamic pause thresholds
+    /// ECN threshold to check against --t-pfc, or against dynamic pause thresholds if --t-pfc is not given
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     t_ecn: Option<Bytes>,
 
-    /// Print the switch as a piece of a scenario file, with dynamic pause thresholds or --t-pfc, and nothing else
+    /// Print only the section [fabric.switch] of a scenario file, with dynamic pause thresholds or --t-pfc
     #[arg(long)]
     emit: bool,
 
-    /// What to print on standard output
+    /// Format of the standard output
     #[arg(long, value_enum, default_value_t = ModelFormat::Table)]
     format: ModelFormat,
 }
 
-/// What the paper states for its switch, in KB.
+/// The thresholds that the DCQCN paper states for its switch.
 const PUBLISHED: [(&str, &str); 4] =
     [("t_flight", "22.4 KB"), ("t_pfc", "24.47 KB"), ("static_t_ecn", "0.85 KB"), ("dynamic_t_ecn", "21.75 KB")];
 
-/// Computes, judges, prints.
+/// Computes the thresholds, checks the given values and prints the result.
 pub(crate) fn buffers(arguments: &BuffersArgs) -> Result<(), CliError> {
     let switch = switch(arguments)?;
     let given = Given { t_pfc: arguments.t_pfc, t_ecn: arguments.t_ecn, headroom: arguments.headroom };
@@ -108,15 +108,15 @@ pub(crate) fn buffers(arguments: &BuffersArgs) -> Result<(), CliError> {
 }
 
 fn switch(arguments: &BuffersArgs) -> Result<Switch, CliError> {
-    let cable = || {
-        let metres = arguments.cable;
+    let propagation = || {
+        let metres = arguments.length;
         if (0.0..=1e6).contains(&metres) {
             return Ok(Time::from_ps((metres * PS_PER_METRE as f64).round() as u64));
         }
-        Err(CliError::Input(format!("a cable of {metres} m is impossible; 0 to 1,000,000 m")))
+        Err(CliError::Input(format!("--length {metres} is out of range; accepted: 0 to 1,000,000 m")))
     };
     let reaction = match &arguments.reaction {
-        None if arguments.rate.as_bps() == 0 => Time::ZERO, // which the check refuses
+        None if arguments.rate.as_bps() == 0 => Time::ZERO, // `check` refuses a rate of 0
         None => reaction(arguments.rate),
         Some(text) => match text.trim().trim_end_matches("quanta").trim().parse::<u32>() {
             Ok(quanta) if arguments.rate.as_bps() > 0 => arguments.rate.time_for(u64::from(quanta) * QUANTUM),
@@ -130,18 +130,18 @@ fn switch(arguments: &BuffersArgs) -> Result<Switch, CliError> {
         ports: arguments.ports,
         rate: arguments.rate,
         buffer: arguments.buffer,
-        classes: arguments.classes,
+        priorities: arguments.priorities,
         mtu: arguments.mtu,
-        delay: arguments.delay.map_or_else(cable, Ok)?,
+        delay: arguments.delay.map_or_else(propagation, Ok)?,
         reaction,
-        resume_distance: arguments.resume_distance.unwrap_or(Bytes(arguments.mtu.0.saturating_mul(2))),
-        beta: arguments.alpha.map_or(arguments.beta.unwrap_or(8.0), |alpha| alpha * f64::from(arguments.classes)),
+        xon_offset: arguments.xon_offset.unwrap_or(Bytes(arguments.mtu.0.saturating_mul(2))),
+        beta: arguments.alpha.map_or(arguments.beta.unwrap_or(8.0), |alpha| alpha * f64::from(arguments.priorities)),
     };
     switch.check().map_err(refused)?;
     Ok(switch)
 }
 
-/// The static pause threshold: as given, else the largest.
+/// The static pause threshold: the given one, else the maximum safe one.
 fn pause_threshold(limits: &Thresholds, given: &Given) -> Option<Bytes> {
     given.t_pfc.or((limits.t_pfc >= 1.0).then_some(Bytes(limits.t_pfc as u64)))
 }
@@ -151,22 +151,22 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
         Some((_, value)) if switch.is_published() => (*value).to_string(),
         _ => String::new(),
     };
-    let Switch { ports, rate, buffer, classes, mtu, .. } = switch;
+    let Switch { ports, rate, buffer, priorities, mtu, .. } = switch;
     let mut text = format!(
-        "{ports} ports of {rate}, a shared buffer of {buffer}, {classes} lossless classes, MTU {} B\n\n",
+        "{ports} ports of {rate}, a shared buffer of {buffer}, {priorities} lossless priorities, MTU {} B\n\n",
         mtu.0
     );
     let row = |name: &str, formula: &str, value: &str, stated: &str| {
         [name, formula, value, stated].map(str::to_string).to_vec()
     };
     let said = if switch.is_published() { "published" } else { "" };
-    let mut rows = vec![row("Headroom of a port and class, t_flight", "", "", said)];
+    let mut rows = vec![row("Headroom per port and priority, t_flight", "", "", said)];
     for term in switch.headroom_terms() {
         rows.push(row(&format!("  {}", term.name), &term.formula, &kilobytes(term.bytes as f64), ""));
     }
-    rows.push(row("from first principles", "sum", &kilobytes(switch.headroom().0 as f64), &published("t_flight")));
+    rows.push(row("total", "sum", &kilobytes(switch.headroom().0 as f64), &published("t_flight")));
     if let Some(headroom) = given.headroom {
-        rows.push(row("used below", "--headroom", &kilobytes(headroom.0 as f64), ""));
+        rows.push(row("given", "--headroom", &kilobytes(headroom.0 as f64), ""));
     }
     rows.push(row("", "", "", ""));
     let bound = |value: f64, frame: f64| match value {
@@ -177,25 +177,25 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
     let packet = mtu.0 as f64;
     rows.push(row("Static thresholds", "", "", ""));
     rows.push(row(
-        "  pauses, t_PFC at most",
+        "  pause threshold t_PFC, at most",
         "(B - k n t_flight)/(k n)",
         &bound(limits.t_pfc, 0.0),
         &published("t_pfc"),
     ));
-    let resume = pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.resume_distance.0));
+    let resume = pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.xon_offset.0));
     let resume = resume.map_or("infeasible".to_string(), |xon| kilobytes(xon as f64));
-    rows.push(row("  resume", &format!("t_PFC - {}", switch.resume_distance), &resume, ""));
+    rows.push(row("  XON threshold", &format!("t_PFC - {}", switch.xon_offset), &resume, ""));
     let before = given.t_pfc.map_or(limits.static_t_ecn, |t_pfc| t_pfc.0 as f64 / f64::from(*ports));
-    rows.push(row("  marks before pauses, t_ECN below", "t_PFC/n", &bound(before, packet), &published("static_t_ecn")));
+    rows.push(row("  ECN threshold t_ECN, below", "t_PFC/n", &bound(before, packet), &published("static_t_ecn")));
     rows.push(row("Dynamic thresholds", "", "", ""));
     rows.push(row(
-        "  pauses in an empty switch, t_PFC",
+        "  pause threshold t_PFC, empty switch",
         "beta (B - k n t_flight)/k",
         &bound(limits.dynamic_t_pfc, 0.0),
         "",
     ));
     rows.push(row(
-        "  marks before pauses, t_ECN below",
+        "  ECN threshold t_ECN, below",
         "beta (B - k n t_flight)/(k n (beta + 1))",
         &bound(limits.dynamic_t_ecn, packet),
         &published("dynamic_t_ecn"),
@@ -203,10 +203,10 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
     text += &aligned(&rows, 2);
     text.push('\n');
     if rows.iter().any(|row| row[2].starts_with("infeasible")) {
-        text += "Infeasible: no bytes are left, or less than one packet.\n";
+        text += "Infeasible: the threshold would be 0, or less than one packet.\n";
     }
     text += &format!(
-        "beta is {} and alpha, beta/k, is {}: a dynamic pause threshold is alpha times the shared bytes that are free.\n",
+        "beta = {}, alpha = beta/k = {}: dynamic pause threshold = alpha x free shared bytes.\n",
         switch.beta, limits.alpha
     );
     if switch.is_published() {
@@ -218,25 +218,25 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
     text
 }
 
-/// How the paper's figures relate to these.
+/// A comparison of the paper's numbers with the computed ones.
 fn remark(switch: &Switch, limits: &Thresholds) -> String {
     let published = Bytes(22_400);
     let mut text = match switch.delay_for(published) {
         Some(delay) => format!(
-            "Published: 22.4 KB of headroom, without the cable or the reaction time behind it. With {} quanta ({}) to react it would be a delay of {delay}, {:.0} m of cable.\n",
+            "The paper states a headroom of 22.4 KB, without the length of the links and the reaction time. With a reaction time of {} quanta ({}), it corresponds to a delay of {delay}, or links of {:.0} m.\n",
             (switch.reaction.as_secs() * switch.rate.as_bps() as f64 / 512.0).round(),
             switch.reaction,
             delay.as_ps() as f64 / PS_PER_METRE as f64
         ),
         None => format!(
-            "Published: 22.4 KB of headroom, without the cable or the reaction time behind it. With {} to react no cable is short enough for it.\n",
+            "The paper states a headroom of 22.4 KB, without the length of the links and the reaction time. With a reaction time of {}, it is too small for links of any length.\n",
             switch.reaction
         ),
     };
     text += if limits.headroom == published {
-        "From it 24.47 KB and 21.75 KB follow, cut off after two decimals, with KB and MB as powers of 1,000; 0.85 KB does not: 24.47 KB/32 is 0.76 KB, below one packet too.\n"
+        "The paper's 24.47 KB and 21.75 KB follow from it, truncated to two decimals, with 1 KB = 1,000 B. Its 0.85 KB does not: 24.47 KB/32 is 0.76 KB, which is also less than one packet.\n"
     } else {
-        "--headroom 22.4KB computes the other published figures.\n"
+        "The paper's other numbers follow with --headroom 22.4KB.\n"
     };
     text
 }
@@ -248,12 +248,12 @@ fn document(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Fin
             "ports": switch.ports,
             "rate_bps": switch.rate.as_bps(),
             "buffer_bytes": switch.buffer.0,
-            "classes": switch.classes,
+            "priorities": switch.priorities,
             "mtu_bytes": switch.mtu.0,
             "delay_us": switch.delay.as_us(),
             "reaction_us": switch.reaction.as_us(),
             "reaction_quanta_802_3": reaction_quanta(switch.rate),
-            "resume_distance_bytes": switch.resume_distance.0,
+            "xon_offset_bytes": switch.xon_offset.0,
             "beta": switch.beta,
             "alpha": limits.alpha,
         },
@@ -263,8 +263,8 @@ fn document(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Fin
         "headroom_from_first_principles_bytes": switch.headroom().0,
         "headroom_bytes": limits.headroom.0,
         "static": {
-            "t_pfc_at_most_bytes": bound(limits.t_pfc),
-            "resume_bytes": pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.resume_distance.0)),
+            "t_pfc_max_bytes": bound(limits.t_pfc),
+            "resume_bytes": pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.xon_offset.0)),
             "t_ecn_below_bytes": bound(limits.static_t_ecn),
             "t_ecn_is_feasible": limits.static_t_ecn >= switch.mtu.0 as f64,
         },
@@ -288,9 +288,9 @@ fn csv(switch: &Switch, limits: &Thresholds) -> String {
         text += &format!("headroom: {},{}\n", term.name, term.bytes);
     }
     for (name, value) in [
-        ("headroom from first principles", switch.headroom().0 as f64),
+        ("headroom total", switch.headroom().0 as f64),
         ("headroom", limits.headroom.0 as f64),
-        ("static t_pfc at most", limits.t_pfc),
+        ("static t_pfc max", limits.t_pfc),
         ("static t_ecn below", limits.static_t_ecn),
         ("dynamic t_pfc in an empty switch", limits.dynamic_t_pfc),
         ("dynamic t_ecn below", limits.dynamic_t_ecn),
@@ -300,8 +300,8 @@ fn csv(switch: &Switch, limits: &Thresholds) -> String {
     text
 }
 
-/// The switch as `[fabric.switch]` of a scenario, with dynamic pause thresholds unless a static one is given; `None` where nothing is left
-/// to share.
+/// The section `[fabric.switch]` of a scenario, with dynamic pause thresholds unless a static one is given; `None` if the headrooms
+/// take the whole buffer.
 fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<String> {
     pause_threshold(limits, given)?;
     let marking = deployed_marking(switch.rate);
@@ -310,16 +310,16 @@ fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<Strin
         Some(xoff) => format!("xoff = \"{xoff}\""),
         None => format!("beta = {}", switch.beta),
     };
-    let Switch { ports, rate, buffer, classes, resume_distance, .. } = switch;
+    let Switch { ports, rate, buffer, priorities, xon_offset, .. } = switch;
     Some(format!(
         "# For {ports} ports of {rate}.\n\
          [fabric.switch]\n\
          queueing = \"shared\"\n\
          buffer = \"{buffer}\"\n\
-         priorities = {classes}\n\
+         priorities = {priorities}\n\
          headroom = \"{}\"\n\
          {threshold}\n\
-         xon_offset = \"{resume_distance}\"\n\
+         xon_offset = \"{xon_offset}\"\n\
          ecn = {{ kmin = \"{kmin}\", kmax = \"{}\", pmax = {} }}\n",
         limits.headroom,
         marking.kmax.max(kmin),

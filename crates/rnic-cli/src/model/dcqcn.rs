@@ -1,4 +1,4 @@
-//! `rnic model dcqcn`.
+//! The command `rnic model dcqcn`.
 
 use super::figures::{self, FigureName};
 use super::report::{Fixed, Report};
@@ -16,19 +16,19 @@ pub(super) struct DcqcnArgs {
     #[command(flatten)]
     flows: FlowArgs,
 
-    /// Rate of the bottleneck and of every flow's own link
+    /// Rate of the bottleneck and of every host's link
     #[arg(long, value_name = "RATE", default_value = "40Gbps", allow_hyphen_values = true)]
     rate: BitRate,
 
-    /// Control delay: how old marks and rates are when they act
+    /// Control delay: age of ECN marks and of rates when they take effect
     #[arg(long, value_name = "TIME", default_value = "50us", allow_hyphen_values = true)]
     delay: Time,
 
-    /// Bytes of a packet, which marks are counted by
+    /// Packet size, the unit of marking
     #[arg(long, value_name = "BYTES", default_value = "1000B", allow_hyphen_values = true)]
     packet: Bytes,
 
-    /// Begin with the parameters of QCN and DCTCP (B 150 KB, T 1.5 ms, Kmin = Kmax = 40 KB, Pmax 1, g 1/16)
+    /// Use the parameters of QCN and DCTCP as defaults (B 150 KB, T 1.5 ms, Kmin = Kmax = 40 KB, Pmax 1, g 1/16)
     #[arg(long)]
     strawman: bool,
 
@@ -36,11 +36,11 @@ pub(super) struct DcqcnArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
 
-    /// Solve for each of these values of a parameter, and compare
+    /// Solve for each of these values of a parameter, and compare the solutions
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_setting)]
     sweep: Option<(String, String)>,
 
-    /// Solve what a figure of the paper shows
+    /// Solve the cases of a figure of the paper
     #[arg(long, value_enum, value_name = "FIGURE", conflicts_with_all = ["sweep", "set", "strawman", "flows", "start", "begin", "check_step"])]
     figure: Option<FigureName>,
 
@@ -48,7 +48,7 @@ pub(super) struct DcqcnArgs {
     pub(super) solve: SolveArgs,
 }
 
-/// Short names, as in the paper, and the keys for which they stand.
+/// Symbols of the paper, and the keys for which they stand.
 const LETTERS: [(&str, &str); 9] = [
     ("B", "dcqcn.byte_counter"),
     ("T", "dcqcn.rate_timer"),
@@ -64,15 +64,15 @@ const LETTERS: [(&str, &str); 9] = [
 fn help() -> String {
     let mut text = "Parameters of --set and --sweep, named as in scenarios, and their defaults:\n".to_string();
     for parameter in Algorithm::PARAMETERS.iter().filter(|parameter| PARAMETERS.contains(&parameter.name)) {
-        let default = parameter.default.map_or(String::new(), |value| value.to_string());
+        let default = parameter.default_value().map_or(String::new(), |value| value.to_string());
         let key = format!("dcqcn.{}", parameter.name);
         text += &format!("  {key:21}  {default}: {}\n", parameter.about.split(';').next().unwrap_or_default());
     }
     let marking = Dcqcn::deployed(BitRate::from_gbps(40)).marking;
-    text += &format!("  {:21}  {}: no marks up to this queue\n", "ecn.kmin", marking.kmin);
-    text += &format!("  {:21}  {}: every packet is marked above it\n", "ecn.kmax", marking.kmax);
+    text += &format!("  {:21}  {}: no packet is marked up to this queue length\n", "ecn.kmin", marking.kmin);
+    text += &format!("  {:21}  {}: every packet is marked above this queue length\n", "ecn.kmax", marking.kmax);
     text += &format!("  {:21}  {}: marking probability at kmax\n", "ecn.pmax", marking.pmax);
-    text += "A sweep may also be over flows, rate, delay and packet. Letters are known too: B, T, F, g, R_AI, Kmin, Kmax, Pmax, N.\n\n\
+    text += "--sweep also accepts flows, rate, delay and packet. Both accept the symbols of the paper: B, T, F, g, R_AI, Kmin, Kmax, Pmax, N.\n\n\
         Examples:\n  \
         rnic model dcqcn -N 8\n  \
         rnic model dcqcn --start 40Gbps,0Gbps --plot rates.svg\n  \
@@ -82,16 +82,16 @@ fn help() -> String {
     text
 }
 
-/// A model and who sends.
+/// A model and its number of flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) model: Dcqcn,
-    /// As given.
+    /// Number of flows, if given.
     pub(super) flows: Option<u32>,
 }
 
 impl Setup {
-    /// Changes what `key` names.
+    /// Sets the parameter or quantity `key`.
     pub(super) fn set(&mut self, key: &str, text: &str) -> Result<(), CliError> {
         let key = LETTERS.iter().find(|(letter, _)| *letter == key).map_or(key, |(_, name)| name);
         let wrong = |why: String| CliError::Input(format!("{key}: {why}"));
@@ -126,17 +126,17 @@ impl Setup {
 fn unknown(key: &str) -> String {
     let name = key.strip_prefix("dcqcn.").unwrap_or(key);
     let known: Vec<String> = PARAMETERS.iter().map(|name| format!("dcqcn.{name}")).collect();
-    let known = format!("there are: {}, ecn.kmin, ecn.kmax, ecn.pmax, flows, rate, delay, packet", known.join(", "));
+    let known = format!("accepted: {}, ecn.kmin, ecn.kmax, ecn.pmax, flows, rate, delay, packet", known.join(", "));
     if PARAMETERS.contains(&name) {
-        format!("there is no parameter `{key}`; write `dcqcn.{name}`")
+        format!("unknown parameter `{key}`; write `dcqcn.{name}`")
     } else if Algorithm::PARAMETERS.iter().any(|parameter| parameter.name == name) {
         format!("DCQCN has `{name}`, but its fluid model does not; {known}")
     } else {
-        format!("there is no parameter `{key}`; {known}")
+        format!("unknown parameter `{key}`; {known}")
     }
 }
 
-/// Solves and prints.
+/// Solves the model and prints the result.
 pub(super) fn dcqcn(arguments: &DcqcnArgs) -> Result<(), CliError> {
     let run = arguments.solve.run()?;
     let base = if arguments.strawman { Dcqcn::strawman(arguments.rate) } else { Dcqcn::deployed(arguments.rate) };
@@ -189,7 +189,7 @@ fn groups(arguments: &DcqcnArgs, setup: &Setup) -> Result<Vec<Group>, CliError> 
     arguments.flows.groups(setup.flows, setup.model.rate)
 }
 
-/// Parameters with their names in scenarios.
+/// The parameters with their scenario keys.
 pub(super) fn parameters(model: &Dcqcn) -> Vec<(&'static str, String)> {
     vec![
         ("dcqcn.g", model.g.to_string()),
@@ -205,18 +205,22 @@ pub(super) fn parameters(model: &Dcqcn) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// For how many flows the fixed point holds.
+/// A sentence about the number of flows for which the fixed point is valid.
 fn range(model: &Dcqcn) -> Result<String, CliError> {
-    const MOST: u32 = 2_000;
+    const MAX_FLOWS: u32 = 2_000;
     if model.marking.kmin == model.marking.kmax {
-        return Ok("Kmin = Kmax is a step: the queue stays around it, and marks come and go.".to_string());
+        return Ok(
+            "With Kmin = Kmax, marking is a step function: the queue oscillates around this threshold.".to_string()
+        );
     }
-    Ok(match model.first_above_kmax(MOST).map_err(refused)? {
+    Ok(match model.first_above_kmax(MAX_FLOWS).map_err(refused)? {
         Some(2) => "With these parameters the fixed point is above Kmax for any number of flows.".to_string(),
         Some(flows) => format!(
-            "With these parameters the fixed point is below Kmax for up to {} flows, and above it, not valid, from {flows} on.",
+            "With these parameters the fixed point is below Kmax for up to {} flows; from {flows} flows on it is above Kmax and not valid.",
             flows - 1
         ),
-        None => format!("With these parameters the fixed point is below Kmax for up to {MOST} flows and maybe more."),
+        None => format!(
+            "With these parameters the fixed point is below Kmax for up to {MAX_FLOWS} flows, and perhaps for more."
+        ),
     })
 }

@@ -1,4 +1,4 @@
-//! Sweeps of the DCQCN model, free and as in the paper's figures.
+//! Sweeps of the DCQCN model, with given values or as in the paper's figures.
 
 use super::dcqcn::Setup;
 use super::report::{queue_panel, spread_panel};
@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::output;
 use clap::ValueEnum;
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
-use rnic_model::series::{Group, Run, Series, Stretch};
+use rnic_model::series::{Group, Run, Series, Statistics};
 use rnic_results::report::figure::{Axis, Line, Lines, Point, Scale, Unit, View};
 use rnic_results::report::svg::{Panel, svg};
 use rnic_results::text::round6;
@@ -18,24 +18,24 @@ use serde_json::{Value, json};
 /// A figure of "Congestion Control for Large-Scale RDMA Deployments".
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FigureName {
-    /// Two flows that start at line rate and at 0: how far apart they stay, by B, T, Kmax and Pmax
+    /// Rate difference of two flows that start at line rate and at 0, for values of B, T, Kmax and Pmax
     Fig11,
-    /// The queue by g, for 2, 4, 8 and 16 flows
+    /// Queue length of 2, 4, 8 and 16 flows, for values of g
     Fig12,
 }
 
 /// One solution of a sweep.
 struct Solved {
-    /// The sweep it belongs to.
+    /// Name of the swept parameter.
     sweep: String,
     /// Value of the swept parameter.
     value: String,
     flows: u32,
     point: FixedPoint,
     series: Series,
-    queue: Stretch,
-    /// Fastest minus slowest flow after the time left out, and in the last tenth; none with one group.
-    spread: Option<(Stretch, Stretch)>,
+    queue: Statistics,
+    /// Rate of the fastest minus rate of the slowest flow, after `--skip` and in the last tenth; `None` if all flows are identical.
+    spread: Option<(Statistics, Statistics)>,
 }
 
 impl Solved {
@@ -48,23 +48,25 @@ impl Solved {
         let series = setup.model.solve(groups, run).map_err(at)?;
         let from = series.from(solve.skip.as_secs());
         let last = series.from(run.duration.as_secs() * 0.9);
-        let queue = Stretch::of(&series.queue[from..]);
+        let queue = Statistics::of(&series.queue[from..]);
         let spread = (groups.len() > 1).then(|| {
             let spread = series.spread();
-            (Stretch::of(&spread[from..]), Stretch::of(&spread[last..]))
+            (Statistics::of(&spread[from..]), Statistics::of(&spread[last..]))
         });
         Ok(Solved { sweep: sweep.to_string(), value: value.to_string(), flows, point, series, queue, spread })
     }
 }
 
-/// Solves for each value and prints.
+/// Solves the model for each value and prints the results.
 pub(super) fn sweep(
     setup: &Setup, key: &str, values: &[&str], groups: &dyn Fn(&Setup) -> Result<Vec<Group>, CliError>,
     solve: &SolveArgs,
 ) -> Result<(), CliError> {
     let run = solve.run()?;
     if solve.check_step {
-        return Err(CliError::Input("--check-step is for one solution, not for a sweep".to_string()));
+        return Err(CliError::Input(
+            "--check-step cannot be used with --sweep: it checks a single solution".to_string(),
+        ));
     }
     let mut solved = Vec::new();
     for value in values {
@@ -84,8 +86,8 @@ pub(super) fn sweep(
     give(&solved, solve, &[])
 }
 
-/// A panel of curves over time, without the time that statistics leave out: flows that all start at line rate make a queue beside which
-/// no other is seen.
+/// A panel of curves over time, without the time before `--skip`: flows that all start at line rate cause an initial queue that would
+/// hide the rest.
 fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     let from = format!("from {} to {}", solve.skip, solve.duration);
     let caption = &mut panel.figure.caption;
@@ -96,7 +98,7 @@ fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     panel
 }
 
-/// Solves what a figure shows, and prints.
+/// Solves the cases of a figure and prints the results.
 pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     match name {
         FigureName::Fig11 => fig11(deployed, solve),
@@ -104,7 +106,7 @@ pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Re
     }
 }
 
-/// Two flows, one at line rate and one at 0. The paper's sweeps, with values of our choice between the strawman's and the deployed ones.
+/// The paper's sweeps of two flows that start at line rate and at 0, with our choice of values between strawman and deployment.
 fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     let run = solve.run()?;
     let strawman = Dcqcn { delay: deployed.delay, packet: deployed.packet, ..Dcqcn::strawman(deployed.rate) };
@@ -166,7 +168,7 @@ fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     give(&solved, solve, &notes)
 }
 
-/// Incasts of flows that start at line rate, by g.
+/// Incasts of flows that start at line rate, for values of g.
 fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     const GAINS: [&str; 5] = ["1/16", "1/32", "1/64", "1/128", "1/256"];
     let run = solve.run()?;
@@ -189,7 +191,7 @@ fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
                 .collect();
             after(queue_panel(&format!("{flows}:1 incast"), &curves, None), solve)
         };
-        let by_gain = |title: &str, of: fn(&Stretch) -> f64| {
+        let by_gain = |title: &str, of: fn(&Statistics) -> f64| {
             let line = |(series, flows): (usize, &u32)| {
                 let points = solved
                     .iter()
@@ -233,7 +235,7 @@ fn give(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> Result<(), Cl
 
 fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
     let spreads = solved.iter().any(|one| one.spread.is_some());
-    let mut head = vec!["", "flows", "fixed queue", "queue", "deviation", "least", "most"];
+    let mut head = vec!["", "flows", "fixed queue", "queue", "deviation", "min", "max"];
     if spreads {
         head.extend(["difference", "in the last tenth"]);
     }
@@ -242,13 +244,17 @@ fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
         let fixed = if one.point.is_valid() { size(one.point.queue) } else { "above Kmax".to_string() };
         let mut row = vec![format!("{} = {}", one.sweep, one.value), one.flows.to_string(), fixed];
         let queue = &one.queue;
-        row.extend([queue.mean, queue.deviation, queue.least, queue.most].map(size));
+        row.extend([queue.mean, queue.deviation, queue.min, queue.max].map(size));
         if let Some((spread, end)) = &one.spread {
             row.extend([gbps(spread.mean), gbps(end.mean)]);
         }
         rows.push(row);
     }
-    let what = if spreads { "; difference is that between the fastest and the slowest flow, on average" } else { "" };
+    let what = if spreads {
+        "; difference is the mean difference between the rates of the fastest and the slowest flow"
+    } else {
+        ""
+    };
     let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
     format!("{}From {} to {}{what}.\n{notes}", aligned(&rows, 1), solve.skip, solve.duration)
 }
@@ -256,11 +262,10 @@ fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
 fn csv(solved: &[Solved]) -> String {
     let mut text =
         "parameter,value,flows,fixed_p,fixed_queue_bytes,fixed_valid,queue_mean_bytes,queue_deviation_bytes,\
-        queue_least_bytes,queue_most_bytes,difference_mean_bps,difference_last_tenth_bps\n"
+        queue_min_bytes,queue_max_bytes,difference_mean_bps,difference_last_tenth_bps\n"
             .to_string();
     for one in solved {
-        let queue =
-            [one.queue.mean, one.queue.deviation, one.queue.least, one.queue.most].map(|v| round6(v).to_string());
+        let queue = [one.queue.mean, one.queue.deviation, one.queue.min, one.queue.max].map(|v| round6(v).to_string());
         let spread = one.spread.as_ref().map_or([String::new(), String::new()], |(spread, end)| {
             [spread.mean, end.mean].map(|value| round6(value).to_string())
         });
@@ -280,7 +285,7 @@ fn csv(solved: &[Solved]) -> String {
 }
 
 fn document(one: &Solved) -> Value {
-    let stretch = |s: &Stretch| json!({"mean": round6(s.mean), "deviation": round6(s.deviation), "least": round6(s.least), "most": round6(s.most)});
+    let stretch = |s: &Statistics| json!({"mean": round6(s.mean), "deviation": round6(s.deviation), "min": round6(s.min), "max": round6(s.max)});
     json!({
         "parameter": one.sweep,
         "value": one.value,

@@ -1,4 +1,4 @@
-//! `rnic model`.
+//! The command `rnic model`: models that need no simulation.
 
 mod buffers;
 mod dcqcn;
@@ -21,15 +21,15 @@ pub(crate) struct ModelArgs {
 
 #[derive(Subcommand, Debug)]
 enum Model {
-    /// Headroom, pause and marking thresholds of a switch with a shared buffer
+    /// Compute headroom, PFC thresholds and ECN thresholds of a switch with a shared buffer
     Buffers(buffers::BuffersArgs),
-    /// The fluid model of DCQCN: fixed point, rates and queue over time, sweeps
+    /// Solve the fluid model of DCQCN: fixed point, rates and queue over time, sweeps
     Dcqcn(Box<dcqcn::DcqcnArgs>),
-    /// The fluid model of TIMELY, or of patched TIMELY with its fixed point
+    /// Solve the fluid model of TIMELY, or of patched TIMELY with its fixed point
     Timely(Box<timely::TimelyArgs>),
 }
 
-/// What a model prints.
+/// Output formats of a model.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ModelFormat {
     /// Tables for people
@@ -40,14 +40,14 @@ pub(crate) enum ModelFormat {
     Csv,
 }
 
-/// How a fluid model is solved and shown.
+/// How to solve a fluid model and show the solution.
 #[derive(Args, Debug)]
 struct SolveArgs {
     /// Solve from 0 to this time
     #[arg(long, value_name = "TIME", default_value = "200ms", allow_hyphen_values = true)]
     duration: Time,
 
-    /// Longest step; the one that is taken divides the delay
+    /// Maximum step of the solver; the actual step is a divisor of the delay
     #[arg(long, value_name = "TIME", default_value = "1us", allow_hyphen_values = true)]
     step: Time,
 
@@ -55,19 +55,19 @@ struct SolveArgs {
     #[arg(long, value_name = "TIME", default_value = "100us", allow_hyphen_values = true)]
     sample: Time,
 
-    /// Leave out this much from the start in statistics
+    /// Exclude this much time from the start in statistics
     #[arg(long, value_name = "TIME", default_value = "10ms", allow_hyphen_values = true)]
     skip: Time,
 
-    /// Solve by half and a quarter of the step too, and print how much the results differ
+    /// Also solve with a half and a quarter of the step, and print the differences
     #[arg(long)]
     check_step: bool,
 
-    /// Also draw the curves into this file (SVG)
+    /// Also plot the curves to this file (SVG)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 
-    /// What to print on standard output
+    /// Format of the standard output
     #[arg(long, value_enum, default_value_t = ModelFormat::Table)]
     format: ModelFormat,
 }
@@ -76,30 +76,32 @@ impl SolveArgs {
     fn run(&self) -> Result<Run, CliError> {
         if self.skip >= self.duration {
             let Self { skip, duration, .. } = self;
-            return Err(CliError::Input(format!("--skip {skip} leaves nothing of the duration of {duration}")));
+            return Err(CliError::Input(format!(
+                "--skip {skip} is too long: it must be less than --duration, which is {duration}"
+            )));
         }
         Ok(Run { duration: self.duration, step: self.step, sample: self.sample })
     }
 }
 
-/// Who sends.
+/// The flows.
 #[derive(Args, Debug)]
 struct FlowArgs {
-    /// Flows; alike, so one set of equations stands for all, unless --start or --begin tells them apart [default: 2, or what these have]
+    /// Number of flows; flows are identical unless --start or --begin has several values [default: that number, else 2]
     #[arg(short = 'N', long, value_name = "N")]
     flows: Option<u32>,
 
-    /// Rate at which each flow starts, or one for all [default: line rate]
+    /// Initial rate of each flow, or one rate for all flows [default: line rate, TIMELY: fair share]
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', allow_hyphen_values = true)]
     start: Vec<BitRate>,
 
-    /// Time at which each flow starts, or one for all [default: 0]
+    /// Start time of each flow, or one time for all flows [default: 0]
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', allow_hyphen_values = true)]
     begin: Vec<Time>,
 }
 
 impl FlowArgs {
-    /// How many values tell flows apart; 0 if none does.
+    /// Number of flows with their own values; 0 if all flows are identical.
     fn apart(&self) -> usize {
         match self.start.len().max(self.begin.len()) {
             0 | 1 => 0,
@@ -107,18 +109,18 @@ impl FlowArgs {
         }
     }
 
-    /// The number of flows, if `flows` does not say.
+    /// The number of flows: `flows` if given.
     fn count(&self, flows: Option<u32>) -> u32 {
         flows.unwrap_or(if self.apart() > 0 { self.apart() as u32 } else { 2 })
     }
 
-    /// The flows, in groups of those that are alike. `default`: the rate at which they start if that is not given.
+    /// The flows in groups of identical flows. `default` is the initial rate if none is given.
     fn groups(&self, flows: Option<u32>, default: BitRate) -> Result<Vec<Group>, CliError> {
         let count = self.count(flows);
         for (what, values) in [("--start", self.start.len()), ("--begin", self.begin.len())] {
             if values > 1 && values != count as usize {
                 return Err(CliError::Input(format!(
-                    "{what} has {values} values for {count} flows; give one for each flow, or one for all"
+                    "{what} has {values} values for {count} flows; write one value per flow, or one for all"
                 )));
             }
         }
@@ -131,7 +133,7 @@ impl FlowArgs {
     }
 }
 
-/// Computes and prints.
+/// Computes the model and prints the result.
 pub(crate) fn model(arguments: &ModelArgs) -> Result<(), CliError> {
     match &arguments.what {
         Model::Buffers(arguments) => buffers::buffers(arguments),
@@ -144,13 +146,14 @@ fn refused(error: ModelError) -> CliError {
     CliError::Input(error.to_string())
 }
 
-/// Splits `key=value`.
+/// Splits `key=value` at the first equals sign.
 fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("there is no `=`; write for example dcqcn.g=0.0625")?;
+    let (key, value) =
+        text.split_once('=').ok_or("there is no `=`; write a key and a value, for example dcqcn.g=0.0625")?;
     Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
-/// A number; `1/256` is one too.
+/// Parses a number or a fraction such as `1/256`.
 fn number(text: &str) -> Result<f64, String> {
     let parse = |text: &str| text.trim().parse::<f64>().ok().filter(|value| value.is_finite());
     let value = match text.split_once('/') {
@@ -167,7 +170,7 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::Io { doing: format!("cannot write the plot into `{}`", path.display()), error })
 }
 
-/// Rows of cells as text: the first `names` columns begin at the left, the others end at the right.
+/// Formats rows of cells as text; the first `names` columns are left-aligned, the others right-aligned.
 fn aligned(rows: &[Vec<String>], names: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -187,7 +190,7 @@ fn aligned(rows: &[Vec<String>], names: usize) -> String {
     text
 }
 
-/// Bytes for people: `20.2 KB`.
+/// A number of bytes as text: `20.200 KB`.
 fn size(bytes: f64) -> String {
     match bytes.abs() {
         b if b >= 999_950.0 => format!("{:.3} MB", bytes / 1e6),
@@ -195,7 +198,7 @@ fn size(bytes: f64) -> String {
     }
 }
 
-/// Bits per second for people.
+/// A rate in bit/s as text in Gbps.
 fn gbps(bps: f64) -> String {
     format!("{:.4} Gbps", bps / 1e9)
 }
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_differ_are_apart() {
+    fn flows_with_different_values_are_separate_groups() {
         let args = |start: &[u64], begin: &[u64]| FlowArgs {
             flows: None,
             start: start.iter().map(|gbps| BitRate::from_gbps(*gbps)).collect(),
@@ -233,7 +236,7 @@ mod tests {
         assert_eq!(groups(args(&[40, 0], &[7]), None).unwrap(), [(1, 40, Time::from_us(7)), (1, 0, Time::from_us(7))]);
         assert_eq!(groups(args(&[1, 2, 3], &[]), None).unwrap().len(), 3);
         let error = groups(args(&[1, 2, 3], &[]), Some(4)).unwrap_err().to_string();
-        assert_eq!(error, "--start has 3 values for 4 flows; give one for each flow, or one for all");
+        assert_eq!(error, "--start has 3 values for 4 flows; write one value per flow, or one for all");
         assert!(groups(args(&[1, 2, 3], &[1, 2]), None).is_err());
     }
 

@@ -1,26 +1,26 @@
-//! What a fluid model yielded, as a table, JSON, CSV or a plot.
+//! The solution of a fluid model as a table, JSON, CSV or a plot.
 
 use super::{ModelFormat, SolveArgs, aligned, gbps, size, write};
 use crate::error::CliError;
 use crate::output;
-use rnic_model::series::{Series, StepCheck, Stretch};
+use rnic_model::series::{Series, Statistics, StepCheck};
 use rnic_results::report::figure::{Axis, Line, Lines, Point, Reference, Scale, Unit, View};
 use rnic_results::report::svg::{Panel, svg};
 use rnic_results::text::round6;
 use serde_json::{Value, json};
 
-/// Points of a plotted curve, at most.
-const MOST_POINTS: usize = 1_500;
-/// Flows with a line of their own in a table.
-const MOST_FLOWS: usize = 16;
+/// Maximum number of points of a plotted curve.
+const MAX_POINTS: usize = 1_500;
+/// Maximum number of flows with their own line in a table.
+const MAX_FLOWS: usize = 16;
 
-/// Everything to tell of one solution.
+/// A solution and everything that is printed with it.
 pub(super) struct Report<'a> {
     pub(super) title: String,
     /// Parameters: name and value.
     pub(super) parameters: Vec<(&'static str, String)>,
     pub(super) fixed_point: Option<Fixed>,
-    /// What to say where there is no fixed point, or more of it.
+    /// Sentences about the fixed point.
     pub(super) remarks: Vec<String>,
     pub(super) series: &'a Series,
     pub(super) check: Option<StepCheck>,
@@ -29,16 +29,16 @@ pub(super) struct Report<'a> {
 
 /// A fixed point.
 pub(super) struct Fixed {
-    /// Bytes.
+    /// Queue length in bytes.
     pub(super) queue: f64,
-    /// Name in tables, key in JSON, value, text.
+    /// (name in tables, key in JSON, value, value as text).
     pub(super) values: Vec<(&'static str, &'static str, f64, String)>,
     pub(super) residuals: Vec<(&'static str, f64)>,
     pub(super) limits: Vec<String>,
 }
 
 impl Report<'_> {
-    /// Prints and plots it.
+    /// Prints and plots the solution.
     pub(super) fn give(&self) -> Result<(), CliError> {
         if let Some(path) = &self.solve.plot {
             write(path, &self.picture())?;
@@ -55,20 +55,20 @@ impl Report<'_> {
         self.series.from(self.solve.skip.as_secs())
     }
 
-    /// Statistics after the time left out, by name.
-    fn statistics(&self) -> Vec<(String, &'static str, Stretch)> {
+    /// (name, unit, statistics after `--skip`).
+    fn statistics(&self) -> Vec<(String, &'static str, Statistics)> {
         let from = self.skipped();
-        let mut rows = vec![("queue".to_string(), "bytes", Stretch::of(&self.series.queue[from..]))];
-        for (i, flow) in self.series.flows.iter().enumerate().take(MOST_FLOWS) {
+        let mut rows = vec![("queue".to_string(), "bytes", Statistics::of(&self.series.queue[from..]))];
+        for (i, flow) in self.series.flows.iter().enumerate().take(MAX_FLOWS) {
             let name = match self.series.flows.len() {
                 1 if flow.count == 1 => "rate".to_string(),
                 1 => "rate of each flow".to_string(),
                 _ => format!("rate of flow {}", i + 1),
             };
-            rows.push((name, "bps", Stretch::of(&flow.rate[from..])));
+            rows.push((name, "bps", Statistics::of(&flow.rate[from..])));
         }
         if self.series.flows.len() > 1 {
-            rows.push(("fastest minus slowest".to_string(), "bps", Stretch::of(&self.series.spread()[from..])));
+            rows.push(("fastest minus slowest".to_string(), "bps", Statistics::of(&self.series.spread()[from..])));
         }
         rows
     }
@@ -78,11 +78,11 @@ impl Report<'_> {
         let parameters: Vec<String> = self.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let mut text = format!("{}\n{}\n", self.title, parameters.join(", "));
         if let Some(fixed) = &self.fixed_point {
-            let valid = if fixed.limits.is_empty() { "" } else { ", which the model cannot reach" };
+            let valid = if fixed.limits.is_empty() { "" } else { " (not valid)" };
             text += &format!("\nFixed point{valid}\n");
             let mut rows: Vec<Vec<String>> =
                 fixed.values.iter().map(|(name, _, _, value)| cells(&[name, value])).collect();
-            rows.push(cells(&["what is left of each equation, relative to its largest term", ""]));
+            rows.push(cells(&["residual of each equation, relative to its largest term", ""]));
             for (equation, residual) in &fixed.residuals {
                 rows.push(cells(&[&format!("  {equation}"), &format!("{residual:.1e}")]));
             }
@@ -95,15 +95,15 @@ impl Report<'_> {
             text += &format!("{remark}\n");
         }
         text += &format!("\nSolution from {} to {}\n", self.solve.skip, self.solve.duration);
-        let mut rows = vec![cells(&["", "mean", "deviation", "least", "most", "at the end"])];
+        let mut rows = vec![cells(&["", "mean", "deviation", "min", "max", "at the end"])];
         let last = self.series.time.len() - 1;
         let ends: Vec<f64> = std::iter::once(self.series.queue[last])
-            .chain(self.series.flows.iter().take(MOST_FLOWS).map(|flow| flow.rate[last]))
+            .chain(self.series.flows.iter().take(MAX_FLOWS).map(|flow| flow.rate[last]))
             .chain(self.series.spread().last().copied())
             .collect();
         for ((name, unit, stretch), end) in self.statistics().into_iter().zip(ends) {
             let show = if unit == "bytes" { size } else { gbps };
-            let values = [stretch.mean, stretch.deviation, stretch.least, stretch.most, end].map(show);
+            let values = [stretch.mean, stretch.deviation, stretch.min, stretch.max, end].map(show);
             rows.push(std::iter::once(name).chain(values).collect());
         }
         text += &aligned(&rows, 1);
@@ -138,7 +138,7 @@ impl Report<'_> {
             }),
             "remarks": self.remarks,
             "statistics": self.statistics().iter().map(|(name, unit, s)| json!({
-                "of": name, "unit": unit, "mean": round6(s.mean), "deviation": round6(s.deviation), "least": round6(s.least), "most": round6(s.most),
+                "of": name, "unit": unit, "mean": round6(s.mean), "deviation": round6(s.deviation), "min": round6(s.min), "max": round6(s.max),
             })).collect::<Vec<_>>(),
             "step_check": self.check.as_ref().map(|check| json!({
                 "step_us": check.step * 1e6,
@@ -178,7 +178,7 @@ impl Report<'_> {
     }
 }
 
-/// How a solution changes with its step, for people.
+/// The differences between solutions with different steps, as text.
 fn step_text(check: &StepCheck) -> String {
     let step = |parts: f64| format!("{} us", round6(check.step * 1e6 / parts));
     let order = |differences| StepCheck::order(differences).map_or("-".to_string(), |order| format!("{order:.2}"));
@@ -196,12 +196,12 @@ fn step_text(check: &StepCheck) -> String {
         row("rate", check.rate.map(|value| format!("{value:.3e} bps")), order(check.rate)),
     ];
     format!(
-        "\nSteps\n{}The order is 4 where the model is smooth, about 1 where a threshold is passed between two points.\n",
+        "\nSteps\n{}The order is 4 if the model is smooth, and about 1 if a threshold is crossed within a step.\n",
         aligned(&rows, 1)
     )
 }
 
-/// Time, queue and what else there is, a line for each kept value.
+/// The solution as CSV: time, queue, marking probability, and the state of each flow.
 fn csv(series: &Series) -> String {
     let mut text = "time_us,queue_bytes".to_string();
     if !series.marking.is_empty() {
@@ -231,9 +231,9 @@ fn csv(series: &Series) -> String {
     text
 }
 
-/// A curve over time in milliseconds, thinned out if there are many values.
+/// A curve over time in milliseconds, with at most [`MAX_POINTS`] points.
 pub(super) fn line(series: usize, time: &[f64], values: &[f64], scale: f64) -> Line {
-    let every = time.len().div_ceil(MOST_POINTS).max(1);
+    let every = time.len().div_ceil(MAX_POINTS).max(1);
     let points = time.iter().zip(values).step_by(every).map(|(time, value)| Point::at(time * 1e3, value * scale));
     Line { series, points: points.collect() }
 }
@@ -242,7 +242,7 @@ pub(super) fn time_axis() -> Axis {
     Axis { name: "time (ms)".to_string(), unit: Unit::Number, scale: Scale::Linear }
 }
 
-/// Queues over time, and the fixed point's across.
+/// Queue lengths over time, with the queue length of the fixed point as a line.
 pub(super) fn queue_panel(title: &str, curves: &[(String, &Series)], fixed: Option<f64>) -> Panel {
     Panel {
         series: curves.iter().map(|(name, _)| name.clone()).collect(),
@@ -264,7 +264,7 @@ pub(super) fn queue_panel(title: &str, curves: &[(String, &Series)], fixed: Opti
     }
 }
 
-/// Differences between the fastest and the slowest flow over time.
+/// Difference between the rates of the fastest and the slowest flow over time.
 pub(super) fn spread_panel(title: &str, caption: &str, curves: &[(String, &Series)]) -> Panel {
     Panel {
         series: curves.iter().map(|(name, _)| name.clone()).collect(),

@@ -1,4 +1,4 @@
-//! `rnic model timely`.
+//! The command `rnic model timely`.
 
 use super::report::{Fixed, Report};
 use super::{FlowArgs, SolveArgs, gbps, number, parse_setting, refused, size};
@@ -14,19 +14,19 @@ pub(super) struct TimelyArgs {
     #[command(flatten)]
     flows: FlowArgs,
 
-    /// The patched algorithm, which has a fixed point
+    /// Use patched TIMELY, which has a fixed point
     #[arg(long)]
     patched: bool,
 
-    /// Rate of the bottleneck and of every flow's own link
+    /// Rate of the bottleneck and of every host's link
     #[arg(long, value_name = "RATE", default_value = "10Gbps", allow_hyphen_values = true)]
     rate: BitRate,
 
-    /// Age of a round-trip time beside queue and packet: propagation [default: min_rtt]
+    /// Propagation part of the feedback delay, in addition to queueing and serialisation [default: min_rtt]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<Time>,
 
-    /// Bytes of a packet
+    /// Packet size
     #[arg(long, value_name = "BYTES", default_value = "1000B", allow_hyphen_values = true)]
     packet: Bytes,
 
@@ -44,8 +44,9 @@ fn help() -> String {
             .to_string();
     for parameter in Algorithm::PARAMETERS.iter().filter(|parameter| PARAMETERS.contains(&parameter.name)) {
         let patched = PatchedTimely::PARAMETERS.iter().find(|other| other.name == parameter.name);
-        let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
-        let other = patched.and_then(|other| other.default).filter(|value| Some(*value) != parameter.default);
+        let default = parameter.default_value().map_or("derived".to_string(), |value| value.to_string());
+        let own = parameter.default_value();
+        let other = patched.and_then(|other| other.default_value()).filter(|value| Some(value) != own.as_ref());
         let other = other.map_or(String::new(), |value| format!(", patched {value}"));
         let key = format!("timely.{}", parameter.name);
         text += &format!("  {key:15}  {default}{other}: {}\n", parameter.about.split(';').next().unwrap_or_default());
@@ -57,7 +58,7 @@ fn help() -> String {
     text
 }
 
-/// Solves and prints.
+/// Solves the model and prints the result.
 pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
     let run = arguments.solve.run()?;
     let name = if arguments.patched { PatchedTimely::NAME } else { Algorithm::NAME };
@@ -77,7 +78,7 @@ pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
     let mut remarks = Vec::new();
     if point.is_none() {
         remarks.push(
-            "TIMELY has no fixed point: while the gradient is 0 rates grow, and no queue tells what they should be. --patched has one."
+            "TIMELY has no fixed point: rates grow while the RTT gradient is 0, and do not depend on the queue length. Patched TIMELY (--patched) has one."
                 .to_string(),
         );
     }
@@ -116,7 +117,7 @@ pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
     .give()
 }
 
-/// Changes what `key` names.
+/// Sets the parameter `key`.
 fn set(model: &mut Timely, algorithm: &str, key: &str, text: &str) -> Result<(), CliError> {
     let wrong = |why: String| CliError::Input(format!("{key}: {why}"));
     let time = || text.parse::<Time>().map_err(|error| wrong(error.to_string()));
@@ -135,7 +136,7 @@ fn set(model: &mut Timely, algorithm: &str, key: &str, text: &str) -> Result<(),
         }
         _ => {
             let known: Vec<String> = PARAMETERS.iter().map(|name| format!("{algorithm}.{name}")).collect();
-            return Err(CliError::Input(format!("there is no parameter `{key}`; there are: {}", known.join(", "))));
+            return Err(CliError::Input(format!("unknown parameter `{key}`; accepted: {}", known.join(", "))));
         }
     }
     Ok(())

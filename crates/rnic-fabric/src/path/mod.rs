@@ -15,6 +15,8 @@ use spray::Spray;
 
 /// Which of several shortest paths packets take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Paths {
     /// Equal-cost multipath: all packets with the same [`flow_hash`](Packet::flow_hash) take the same path.
     #[default]

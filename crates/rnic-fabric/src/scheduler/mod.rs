@@ -21,6 +21,8 @@ pub type Weights = [u32; 8];
 
 /// Which priority an output serves next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields))]
 pub enum SchedulerSpec {
     /// The highest priority that has a packet.
     Strict {

@@ -1,18 +1,18 @@
-//! A board's static part: legend, frames of its figures, and their numbers as tables.
+//! The static HTML of a board: its legend, the frames of its figures, and tables of their values.
 
 use super::figure::{Board, Figure, Unit};
 use super::html::{escape, inline, row, table};
 use std::fmt::Write;
 
-/// Colours that the style sheet defines (`--c0` ...).
+/// Number of colours that the style sheet defines (`--c0` ...).
 const COLOURS: usize = 8;
-/// With more series than this the legend does not stay on the screen.
+/// Maximum number of series for a legend that stays visible while scrolling.
 const STICKY: usize = 6;
-/// Rows that a table of one curve has at most.
+/// Maximum number of rows for one curve in a table of values.
 const ROWS: usize = 12;
 
-/// The frame that the script fills: `number` is the board's index in the page's data. `numbers` adds a table to each
-/// figure, for pages that do not show its values elsewhere.
+/// The frame of a board, in which the script draws. `number` is the index of the board in the page's data. `numbers` adds a
+/// table of values to each figure, for pages that do not have these values elsewhere.
 pub(super) fn frame(number: usize, board: &Board, numbers: bool) -> String {
     let mut html = format!("<div class=\"board\" data-board=\"{number}\">\n{}", legend(board));
     let mut index = 0;
@@ -35,7 +35,7 @@ pub(super) fn frame(number: usize, board: &Board, numbers: bool) -> String {
     html + "</div>\n"
 }
 
-/// One switch per series.
+/// The legend: a button per series that shows or hides the series.
 fn legend(board: &Board) -> String {
     let items: String = board
         .series
@@ -74,7 +74,7 @@ fn numbers_of(board: &Board, figure: &Figure) -> String {
         Figure::Spans(spans) => {
             let of = |wanted: &super::figure::SpanRow| wanted.spans.iter().map(|span| span.to - span.from).sum::<f64>();
             let rows = spans.rows.iter().map(|line| row(&escape(&line.name), &[value(spans.x.unit, Some(of(line)))]));
-            (["", "In all"].map(String::from).to_vec(), rows.collect())
+            (["", "Total"].map(String::from).to_vec(), rows.collect())
         }
         Figure::Lines(lines) => {
             let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Tables of detail: by size, by source of traffic, counts of the fabric, ports that paused or dropped most.
+//! Tables of details: statistics by flow size and by traffic source, packet counts, ports with most pauses and drops.
 
 use super::super::stats::Distribution;
 use super::super::summary::{Group, RunSummary, ScenarioSummary, Utilisation};
@@ -8,11 +8,11 @@ use super::settings::ROWS_FROM;
 use rnic_run::PortRecord;
 use rnic_run::RunRecord;
 
-/// How many ports a list shows.
+/// Maximum number of ports in a list.
 const TOP: usize = 8;
-/// How many where there are many runs.
+/// Maximum number of ports in a list if there are many runs.
 const TOP_OF_MANY: usize = 3;
-/// More rows than this are folded.
+/// Maximum number of rows of a table that is open at first.
 const LONG: usize = 60;
 
 const GROUP_HEAD: [&str; 8] = [
@@ -26,7 +26,7 @@ const GROUP_HEAD: [&str; 8] = [
     "99.9th perc. FCT",
 ];
 
-/// Slowdown and FCT by class of sizes, runs side by side.
+/// Slowdown and FCT by flow size, one row per size class and run.
 pub(super) fn sizes(summary: &ScenarioSummary) -> String {
     let classes = |run: &RunSummary| {
         run.sizes.iter().map(|c| (c.min_bytes, c.name.replace("<=", "\u{2264}"), c.group)).collect::<Vec<_>>()
@@ -34,12 +34,12 @@ pub(super) fn sizes(summary: &ScenarioSummary) -> String {
     groups("sizes", "By flow size", "Size", summary, classes)
 }
 
-/// The same by source of traffic; nothing where there is only one.
+/// Slowdown and FCT by traffic source; empty if there is only one source.
 pub(super) fn traffic(summary: &ScenarioSummary) -> String {
     let classes = |run: &RunSummary| {
         run.traffic.iter().enumerate().map(|(i, c)| (i as u64, c.name.clone(), c.group)).collect::<Vec<_>>()
     };
-    groups("traffic", "By source of traffic", "Source", summary, classes)
+    groups("traffic", "By traffic source", "Source", summary, classes)
 }
 
 fn groups(
@@ -78,7 +78,7 @@ fn groups(
     )
 }
 
-/// A table of many rows waits to be opened.
+/// Puts a table with many rows into an element that is closed at first.
 fn folded(rows: usize, table: String) -> String {
     if rows <= LONG { table } else { format!("<details><summary>{rows} rows</summary>\n{table}</details>\n") }
 }
@@ -105,10 +105,10 @@ fn cell(value: Option<f64>, show: fn(f64) -> String, unit: &str) -> String {
     value.map_or("&ndash;".to_string(), |v| format!("<span data-tip=\"{}\">{}</span>", exact(v, unit), show(v)))
 }
 
-/// What it is called, and how a run's is written.
+/// Name of a quantity, and its text for a run.
 type Quantity = (&'static str, fn(&RunSummary) -> String);
 
-/// Counts of the fabric: a row per quantity and a column per run, or the other way round.
+/// Packet counts of the fabric: a row per quantity and a column per run; with many runs, a row per run.
 pub(super) fn counts(summary: &ScenarioSummary) -> String {
     let mut quantities: Vec<Quantity> = vec![
         ("Transport", |r| escape(&r.transport)),
@@ -116,15 +116,15 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
         ("PFC", |r| if r.pfc { "on" } else { "off" }.to_string()),
         ("Flows measured", |r| count(r.flows.measured)),
         ("Data packets sent", |r| count(r.totals.data)),
-        ("of them sent again", |r| count(r.totals.retransmitted)),
+        ("Data packets retransmitted", |r| count(r.totals.retransmitted)),
         ("Control packets sent", |r| count(r.totals.control)),
         ("Packets dropped at full buffers", |r| count(r.totals.dropped)),
-        ("Packets lost on cables", |r| count(r.totals.lost)),
-        ("Packets marked (ECN)", |r| count(r.totals.marked)),
+        ("Packets lost on links", |r| count(r.totals.lost)),
+        ("Packets CE-marked (ECN)", |r| count(r.totals.marked)),
         ("Timeouts", |r| count(r.timeouts)),
         ("Pause frames", |r| count(r.totals.pause_frames)),
-        ("Host links busy: mean, busiest", |r| utilisation(r.host_utilisation)),
-        ("All links busy: mean, busiest", |r| utilisation(r.link_utilisation)),
+        ("Utilisation of host links: mean, maximum", |r| utilisation(r.host_utilisation)),
+        ("Utilisation of all links: mean, maximum", |r| utilisation(r.link_utilisation)),
         ("Simulated time", |r| time(r.sim_time.as_us())),
     ];
     if summary.runs.iter().any(|run| run.totals.trimmed > 0) {
@@ -154,7 +154,7 @@ fn utilisation(of: Option<Utilisation>) -> String {
     of.map_or("&ndash;".to_string(), |u| format!("{}, {}", escape(&percent(u.mean)), escape(&percent(u.max))))
 }
 
-/// The ports of each run that stood still longest and that dropped most.
+/// The ports of each run that were paused longest, and the ports that dropped most packets.
 pub(super) fn ports(summary: &ScenarioSummary, reports: &[RunRecord]) -> String {
     let many = summary.runs.len() >= ROWS_FROM;
     let top = if many { TOP_OF_MANY } else { TOP };
@@ -167,15 +167,31 @@ pub(super) fn ports(summary: &ScenarioSummary, reports: &[RunRecord]) -> String 
         body += &format!(
             "<h3>{}</h3><div class=\"row of2\">{}{}</div>\n",
             escape(&run.name),
-            list("Longest paused", "No port was paused.", ["Paused", "of the run"], ports, top, paused_ps, paused),
-            list("Most drops", "No port dropped a packet.", ["Dropped", "of all"], ports, top, drops, dropped),
+            list(
+                "Paused longest",
+                "No port was paused.",
+                ["Paused", "Share of the run"],
+                ports,
+                top,
+                paused_ps,
+                paused
+            ),
+            list(
+                "Most drops",
+                "No port dropped a packet.",
+                ["Dropped", "Share of all drops"],
+                ports,
+                top,
+                drops,
+                dropped
+            ),
         );
     }
     if body.is_empty() {
         return String::new();
     }
     if many {
-        body = format!("<details><summary>Of {} runs</summary>\n{body}</details>\n", summary.runs.len());
+        body = format!("<details><summary>Ports of {} runs</summary>\n{body}</details>\n", summary.runs.len());
     }
     format!("<section id=\"ports\"><h2>Ports</h2>\n{body}</section>\n")
 }
@@ -188,7 +204,7 @@ fn drops(port: &PortRecord) -> u64 {
     port.priorities.iter().map(|p| p.drops).sum()
 }
 
-/// The `top` ports by `value`, with a bar relative to the first; ties in the order of the ports.
+/// The `top` ports with the largest values, with bars relative to the first one. Equal values keep the order of the ports.
 fn list(
     title: &str, none: &str, columns: [&str; 2], ports: &[PortRecord], top: usize, value: fn(&PortRecord) -> u64,
     show: impl Fn(u64) -> (String, String),
@@ -206,7 +222,7 @@ fn list(
         row(&name, &[bar, text, escape(&share)])
     };
     let rows: Vec<String> = ranked.iter().take(top).map(line).collect();
-    let head = [format!("Port ({} in all)", count(ranked.len() as u64)), String::new()]
+    let head = [format!("Port ({} affected)", count(ranked.len() as u64)), String::new()]
         .into_iter()
         .chain(columns.map(String::from))
         .collect::<Vec<_>>();

@@ -1,56 +1,56 @@
-//! Figures as plain data: what the page's script draws, and nothing about how.
+//! Figures as plain data, without any drawing code.
 //!
-//! A [`Board`] is a legend and the figures that share it. Rust says what is shown (`to_json`), `script.js` draws it; the
-//! run report and the study have no other way to draw.
+//! A [`Board`] is a legend and the figures that share it. Rust decides what a figure shows (`to_json`), `script.js` draws it.
+//! The reports of scenarios and of studies both draw their figures this way.
 
 use super::super::text::{self, round6};
 use serde_json::{Value, json};
 
-/// Figures that share a legend. A reader can hide each of its series in all of them at once.
+/// Figures that share a legend. Readers can hide a series in all of these figures with one click.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Board {
-    /// Names in the legend; bars and lines refer to them by index, which also picks the colour.
+    /// Names in the legend. Bars and lines refer to a series by its index, which also determines the colour.
     pub series: Vec<String>,
-    /// How many of them, from the first, are visible at first; 0: all.
+    /// Number of series that are visible at first, counted from the first series; 0 for all.
     pub shown: usize,
-    /// Rows of figures: those of one row stand side by side where the page is wide enough.
+    /// Rows of figures. Figures of one row stand side by side if the page is wide enough.
     pub rows: Vec<Vec<Figure>>,
 }
 
 /// One figure.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Figure {
-    /// Values side by side.
+    /// Vertical bars.
     Bars(Bars),
-    /// Curves over a numeric axis.
+    /// Curves on numeric axes.
     Lines(Lines),
-    /// Stretches of time, in rows.
+    /// Intervals of time, in rows.
     Spans(Spans),
 }
 
-/// Vertical bars from zero, in groups.
+/// Vertical bars that start at zero, in groups.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bars {
     /// Heading.
     pub title: String,
-    /// A line below it, for example `lower is better`.
+    /// Line below the heading, for example `lower is better`.
     pub caption: String,
-    /// Of every value.
+    /// Unit of all values.
     pub unit: Unit,
-    /// From left to right.
+    /// Groups of bars from left to right.
     pub groups: Vec<BarGroup>,
-    /// A value to compare with, drawn across.
+    /// A value for comparison, drawn as a horizontal line.
     pub reference: Option<Reference>,
 }
 
 /// Bars next to each other.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BarGroup {
-    /// Below the axis; may be empty.
+    /// Label below the axis; may be empty.
     pub name: String,
-    /// From left to right.
+    /// Bars from left to right.
     pub bars: Vec<Bar>,
-    /// Smallest and largest value that a source states for the group, drawn as a band behind the bars.
+    /// Minimum and maximum that a paper states for the group, drawn as a band behind the bars.
     pub stated: Option<[f64; 2]>,
 }
 
@@ -59,11 +59,11 @@ pub struct BarGroup {
 pub struct Bar {
     /// Index into [`Board::series`].
     pub series: usize,
-    /// In the tooltip instead of the series' name; empty: that name.
+    /// Name in the tooltip; if empty, the name of the series.
     pub name: String,
-    /// `None` is a cross on the axis: there is no result.
+    /// The value; `None` (no result) is drawn as a cross on the axis.
     pub value: Option<f64>,
-    /// Ends of the whisker, for example of a 95 % confidence interval.
+    /// Ends of the whisker, for example a 95 % confidence interval.
     pub interval: Option<[f64; 2]>,
     /// One more line of the tooltip; may be empty.
     pub note: String,
@@ -74,80 +74,80 @@ pub struct Bar {
 pub struct Lines {
     /// Heading.
     pub title: String,
-    /// A line below it.
+    /// Line below the heading.
     pub caption: String,
     /// Horizontal axis.
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Whether each point has a dot.
+    /// Whether a dot marks each point.
     pub dots: bool,
-    /// What a reader chooses from, all on the same axes; one view needs no choice.
+    /// Views from which readers choose, all on the same axes. A single view has no choice.
     pub views: Vec<View>,
-    /// Number of the view to begin with.
+    /// Index of the view that is visible at first.
     pub first: usize,
-    /// A value of `y` to compare with, drawn across.
+    /// A value of `y` for comparison, drawn as a horizontal line.
     pub reference: Option<Reference>,
-    /// Smallest and largest value of `y` that a source states, drawn as a band across.
+    /// Minimum and maximum of `y` that a paper states, drawn as a horizontal band.
     pub stated: Option<[f64; 2]>,
 }
 
-/// Stretches of time: a row for each thing that they are of.
+/// Intervals of time in rows, for example the pauses of each port.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Spans {
     /// Heading.
     pub title: String,
-    /// A line below it.
+    /// Line below the heading.
     pub caption: String,
     /// Horizontal axis: time.
     pub x: Axis,
-    /// Where it begins and ends at least.
+    /// Range that the horizontal axis covers at least.
     pub reach: [f64; 2],
-    /// From top to bottom.
+    /// Rows from top to bottom.
     pub rows: Vec<SpanRow>,
-    /// Instants to mark, drawn from top to bottom.
+    /// Instants to mark with a vertical line.
     pub marks: Vec<Reference>,
 }
 
 /// A row of [`Spans`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SpanRow {
-    /// What it is of.
+    /// Name of the row.
     pub name: String,
-    /// The series whose root it is, if it is one: drawn apart.
+    /// The series of which this row is the root (the cause), if it is one; drawn differently.
     pub root: Option<usize>,
-    /// In order of time.
+    /// Intervals in order of time.
     pub spans: Vec<Span>,
 }
 
-/// A stretch of time.
+/// An interval of time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Span {
     /// Index into [`Board::series`].
     pub series: usize,
-    /// Where it begins.
+    /// Start, in the unit of the axis.
     pub from: f64,
-    /// Where it ends.
+    /// End, in the unit of the axis.
     pub to: f64,
 }
 
 /// One axis.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Axis {
-    /// Its title.
+    /// Title of the axis.
     pub name: String,
-    /// Of its values.
+    /// Unit of the values.
     pub unit: Unit,
-    /// How values become places.
+    /// Mapping of values to positions.
     pub scale: Scale,
 }
 
 /// One choice of a [`Lines`] figure.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
-    /// What the choice is called; empty where there is only one.
+    /// Name of the view; empty for a single view.
     pub name: String,
-    /// Its curves.
+    /// The curves of the view.
     pub lines: Vec<Line>,
 }
 
@@ -156,43 +156,43 @@ pub struct View {
 pub struct Line {
     /// Index into [`Board::series`].
     pub series: usize,
-    /// In the order in which they are joined.
+    /// Points in the order in which the curve connects them.
     pub points: Vec<Point>,
 }
 
 /// One point of a curve.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Point {
-    /// Place on the horizontal axis.
+    /// Value on the horizontal axis.
     pub x: f64,
-    /// Place on the vertical axis.
+    /// Value on the vertical axis.
     pub y: f64,
-    /// Where the curve's band begins and ends at this `x`.
+    /// Ends of the curve's band at this `x`, for example a confidence interval.
     pub interval: Option<[f64; 2]>,
     /// One more line of the tooltip; may be empty.
     pub note: String,
 }
 
 impl Point {
-    /// A point without band and note.
+    /// A point without a band and a note.
     pub fn at(x: f64, y: f64) -> Point {
         Point { x, y, ..Point::default() }
     }
 }
 
-/// A value with a name.
+/// A value with a name, drawn as a line across the figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reference {
-    /// Where.
+    /// The value.
     pub value: f64,
-    /// What.
+    /// Its name.
     pub name: String,
 }
 
-/// What numbers are of.
+/// Units of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
-    /// Nothing: a count or a slowdown.
+    /// No unit: a count or a slowdown.
     #[default]
     Number,
     /// Microseconds, shown as ns, µs, ms or s.
@@ -205,19 +205,19 @@ pub enum Unit {
     Factor,
 }
 
-/// How values become places on an axis.
+/// Mappings of values to positions on an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scale {
-    /// Logarithmic where the values span a factor of five or more, else linear.
+    /// Logarithmic if the values span a factor of five or more, else linear.
     #[default]
     Auto,
-    /// Linear, only as long as the values need; each value has a tick where there are few.
+    /// Linear over the range of the values; if there are few values, each has a tick.
     Linear,
     /// Linear from zero.
     Zero,
     /// Logarithmic; values must be positive.
     Log,
-    /// Percentiles by their distance from 100: 90, 99 and 99.9 are equally far apart.
+    /// Percentiles by their distance from 100: 90, 99 and 99.9 are equidistant.
     Nines,
 }
 
@@ -232,7 +232,7 @@ impl Unit {
         }
     }
 
-    /// Three digits with the unit, for people.
+    /// The value with three digits and its unit.
     pub fn text(self, value: f64) -> String {
         match self {
             _ if !value.is_finite() => "\u{2013}".to_string(),
@@ -244,7 +244,7 @@ impl Unit {
         }
     }
 
-    /// Six digits with the unit.
+    /// The value with six digits and its unit.
     pub fn exact(self, value: f64) -> String {
         let unit = match self {
             Unit::Number => "",
@@ -280,12 +280,12 @@ impl Scale {
 }
 
 impl Board {
-    /// Its figures from the first row to the last.
+    /// All figures, from the first row to the last.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.rows.iter().flatten()
     }
 
-    /// As the script reads it: figures in one list. Values have six significant digits, as in `summary.json`.
+    /// The board as JSON for the script. Values have six significant digits, as in `summary.json`.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "series": self.series,
@@ -296,7 +296,7 @@ impl Board {
 }
 
 impl Figure {
-    /// Its heading.
+    /// The heading.
     pub fn title(&self) -> &str {
         match self {
             Figure::Bars(bars) => &bars.title,
@@ -370,7 +370,7 @@ fn bar(bar: &Bar) -> Value {
     })
 }
 
-/// `[x, y]`, and where there is more to say `[x, y, [low, high] or null, note]`.
+/// `[x, y]`; with a band or a note, `[x, y, [low, high] or null, note]`.
 fn point(point: &Point) -> Value {
     let (x, y) = (round6(point.x), round6(point.y));
     match (point.interval, point.note.as_str()) {
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_null() {
+    fn values_that_are_not_finite_are_null() {
         let none = Bar { value: Some(f64::NAN), ..Bar::default() };
         assert_eq!(bar(&none)["value"], Value::Null);
         assert_eq!(point(&Point::at(f64::INFINITY, 1.0)), json!([null, 1.0]));

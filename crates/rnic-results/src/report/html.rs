@@ -1,10 +1,10 @@
-//! Bits of HTML.
+//! HTML elements and escaping.
 
 use super::super::compare::Change;
 use super::super::text;
 use serde_json::Value;
 
-/// `text` as content or as an attribute's value in double quotes.
+/// Escapes `text` for use as content, or as an attribute value in double quotes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -20,7 +20,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// `text` as content; what stands between two backquotes becomes code.
+/// Escapes `text` for use as content. Text between two backquotes becomes code.
 pub(super) fn inline(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     let closed = parts.len() % 2 == 1;
@@ -29,7 +29,7 @@ pub(super) fn inline(text: &str) -> String {
         let last = index + 1 == parts.len();
         match index % 2 {
             1 if closed || !last => html += &format!("<code>{}</code>", escape(part)),
-            // A single backquote stays one.
+            // A backquote without a partner stays a backquote.
             1 => html += &format!("`{}", escape(part)),
             _ => html += &escape(part),
         }
@@ -37,22 +37,22 @@ pub(super) fn inline(text: &str) -> String {
     html
 }
 
-/// JSON that cannot end the script element that holds it: every `<` is written `\u003c`.
+/// JSON for a script element. Every `<` is written as `\u003c`, so that the text cannot end the element.
 pub(super) fn script_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
 
-/// A time in microseconds, for people: `217 µs`.
+/// A time, given in microseconds, with three digits in a suitable unit: `217 µs`.
 pub(super) fn time(us: f64) -> String {
     text::duration(us).replace(" us", " \u{b5}s")
 }
 
-/// A value with all its digits, for a tooltip.
+/// A value with six significant digits, for a tooltip.
 pub(super) fn exact(value: f64, unit: &str) -> String {
     format!("{}{unit}", text::round6(value))
 }
 
-/// How a value compares with the first run's, coloured as well as said.
+/// A comparison with the first run, as coloured text.
 pub(super) fn change(change: Change) -> String {
     let class = match change {
         Change::Same => "same",
@@ -62,8 +62,7 @@ pub(super) fn change(change: Change) -> String {
     format!("<small class=\"{class}\">{}</small>", change.to_string().replace('x', "\u{d7}"))
 }
 
-/// A table in a frame that scrolls where the screen is narrower; `head` and `rows` are HTML, the first cell of each row
-/// its title.
+/// A table in a frame that scrolls on narrow screens. `head` and `rows` are HTML; the first cell of each row is its title.
 pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) -> String {
     let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
     format!(
@@ -74,7 +73,7 @@ pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) 
     )
 }
 
-/// A row of a [`table()`]: cells are HTML.
+/// A row of a [`table()`]. `title` and `cells` are HTML.
 pub(super) fn row(title: &str, cells: &[String]) -> String {
     let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
     format!("<tr><th scope=\"row\">{title}</th>{cells}</tr>\n")

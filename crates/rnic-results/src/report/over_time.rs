@@ -1,4 +1,4 @@
-//! What was sampled, as curves over time.
+//! Samples of queues and flows as curves over time.
 
 use super::super::samples::goodput;
 use super::super::summary::ScenarioSummary;
@@ -7,14 +7,14 @@ use rnic_run::FlowLog;
 use rnic_run::RunRecord;
 use rnic_run::Samples;
 
-/// Of more runs than this only the first are drawn.
+/// Maximum number of runs with figures; further runs have none.
 const RUNS: usize = 8;
-/// More curves than this are not drawn.
+/// Maximum number of curves in a figure; further curves are not drawn.
 const CURVES: usize = 24;
-/// A curve has at most so many points.
+/// Maximum number of points of a curve.
 const POINTS: usize = 600;
 
-/// A board for each watched run: its queues and its flows.
+/// The boards of the watched runs: one for the queues of a run, one for its flows.
 pub(super) fn boards(summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
     let runs = summary.runs.iter().zip(reports).take(RUNS);
     let boards = runs.flat_map(|(run, report)| {
@@ -37,7 +37,7 @@ fn queues(samples: &Samples) -> Option<Board> {
         rows: vec![vec![figure(
             "Queues",
             format!(
-                "what a switch holds for an output, sampled every {}{}",
+                "bytes queued for an output of a switch, sampled every {}{}",
                 samples.interval,
                 more(samples.queues.len())
             ),
@@ -62,16 +62,16 @@ fn flows(samples: &Samples, records: &FlowLog) -> Option<Board> {
         shown: 0,
         rows: vec![vec![figure(
             "Goodput of each flow",
-            format!("payload delivered in each {}{}", samples.interval, more(samples.flows.len())),
+            format!("payload delivered in intervals of {}{}", samples.interval, more(samples.flows.len())),
             Axis { name: "Goodput, Gbps".into(), unit: Unit::Number, scale: Scale::Zero },
             flows().enumerate().map(line).collect(),
         )]],
     })
 }
 
-/// Says that curves are left out.
+/// A note for the caption if curves are left out.
 fn more(all: usize) -> String {
-    if all > CURVES { format!("; the first {CURVES} of {all}") } else { String::new() }
+    if all > CURVES { format!("; only the first {CURVES} of {all} are shown") } else { String::new() }
 }
 
 fn figure(title: &str, caption: String, y: Axis, lines: Vec<Line>) -> Figure {
@@ -85,7 +85,8 @@ fn figure(title: &str, caption: String, y: Axis, lines: Vec<Line>) -> Figure {
     })
 }
 
-/// A point for each so many samples, at the time of the last; `stand_in` stands for their values.
+/// Reduces the samples to at most [`POINTS`] points. A point has the time of the last sample of its group, and the value
+/// that `stand_in` computes from the group.
 fn thin(samples: &Samples, values: impl Iterator<Item = (u32, f64)>, stand_in: impl Fn(&[f64]) -> f64) -> Vec<Point> {
     let values: Vec<(u32, f64)> = values.collect();
     let size = (samples.count as usize).div_ceil(POINTS).max(1);

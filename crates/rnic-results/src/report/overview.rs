@@ -1,8 +1,8 @@
-//! What a reader sees first: title, results against the first run, failures, definitions.
+//! The main parts of the report: title, results compared with the first run, failures, definitions.
 
 use super::super::compare::{self, Metric};
 use super::super::summary::{RunSummary, ScenarioSummary};
-use super::super::table::{cuts, warnings};
+use super::super::table::{truncations, warnings};
 use super::super::text::{count, percent, three_digits};
 use super::html::{change, escape, exact, inline, row, table, time};
 use super::page::NO_SCRIPT;
@@ -23,7 +23,7 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
     )
 }
 
-/// The table with factors against the first run, the same in sentences, and warnings.
+/// The table of results with comparisons to the first run, the comparisons in sentences, and warnings.
 pub(super) fn results(summary: &ScenarioSummary) -> String {
     let mut metrics = Metric::OF_FLOWS.to_vec();
     if summary.runs.iter().any(|run| run.requests.is_some()) {
@@ -31,17 +31,21 @@ pub(super) fn results(summary: &ScenarioSummary) -> String {
     }
     let mut head = vec!["Run".to_string()];
     head.extend(metrics.iter().map(|metric| title(*metric).to_string()));
-    head.extend(["Dropped", "Sent again", "Pauses", "Flows finished"].map(String::from));
+    head.extend(["Dropped", "Retransmitted", "Pauses", "Flows finished"].map(String::from));
     let first = summary.runs.first();
     let rows: Vec<String> = summary.runs.iter().filter_map(|run| Some(result_row(first?, run, &metrics))).collect();
+    let compared = match summary.runs.as_slice() {
+        [first, _, ..] => format!("<p class=\"tally\">Compared with the first run, {}.</p>\n", escape(&first.name)),
+        _ => String::new(),
+    };
     format!(
-        "<section id=\"results\"><h2>Results</h2>\n{}{}</section>\n",
+        "<section id=\"results\"><h2>Results</h2>\n{compared}{}{}</section>\n",
         table("results", "Results of each run", &head, &rows),
         sentences(summary),
     )
 }
 
-/// A metric as a column or figure is titled.
+/// Title of the column or figure of a metric.
 pub(super) fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::AverageSlowdown => "Average slowdown",
@@ -51,7 +55,7 @@ pub(super) fn title(metric: Metric) -> &'static str {
     }
 }
 
-/// A metric's value for people, and with all digits.
+/// The value of a metric with three digits, and with six.
 pub(super) fn shown(metric: Metric, value: f64) -> (String, String) {
     match metric {
         Metric::AverageSlowdown => (three_digits(value), exact(value, "")),
@@ -62,10 +66,10 @@ pub(super) fn shown(metric: Metric, value: f64) -> (String, String) {
 fn result_row(first: &RunSummary, run: &RunSummary, metrics: &[Metric]) -> String {
     let mut cells: Vec<String> = metrics.iter().map(|metric| metric_cell(*metric, first, run)).collect();
     let totals = &run.totals;
-    let again =
+    let retransmitted =
         (run.failure.is_none() && totals.data > 0).then(|| percent(totals.retransmitted as f64 / totals.data as f64));
     cells.push(run.drop_rate.map_or("&ndash;".to_string(), |rate| escape(&percent(rate))));
-    cells.push(again.map_or("&ndash;".to_string(), |share| escape(&share)));
+    cells.push(retransmitted.map_or("&ndash;".to_string(), |share| escape(&share)));
     cells.push(match totals.pause_frames {
         0 => "0".to_string(),
         frames => format!("{}<small>{}</small>", count(frames), time(totals.paused_ps as f64 / 1e6)),
@@ -93,8 +97,8 @@ pub(super) fn failures(summary: &ScenarioSummary) -> String {
     failed
         .map(|(run, reason)| {
             format!(
-                "<p class=\"notice failed\"><strong>{} FAILED:</strong> {} Its flows that did finish are counted, \
-                 but no statistic is made of them.</p>\n",
+                "<p class=\"notice failed\"><strong>{} FAILED:</strong> {} The report counts its finished flows, but has no \
+                 statistics of them.</p>\n",
                 escape(&run.name),
                 inline(&end_sentence(reason)),
             )
@@ -108,14 +112,14 @@ fn end_sentence(text: &str) -> String {
 
 fn sentences(summary: &ScenarioSummary) -> String {
     let mut items = Vec::new();
-    // Of many runs the table says it better.
+    // Many runs have too many sentences: the table has the same comparisons.
     if let Some((first, others)) = summary.runs.split_first()
         && others.len() < ROWS_FROM
     {
         let compared = others.iter().filter_map(|run| compare::sentence(first, run));
         items.extend(compared.map(|sentence| format!("<li>{}.</li>", escape(&sentence))));
     }
-    items.extend(cuts(summary).iter().map(|sentence| format!("<li>{}.</li>", escape(sentence))));
+    items.extend(truncations(summary).iter().map(|sentence| format!("<li>{}.</li>", escape(sentence))));
     let warned = warnings(summary).into_iter().map(|(runs, warning)| {
         format!(
             "<li class=\"warning\"><strong>Warning, {}:</strong> {}</li>",
@@ -127,19 +131,19 @@ fn sentences(summary: &ScenarioSummary) -> String {
     if items.is_empty() { String::new() } else { format!("<ul class=\"notes\">{}</ul>\n", items.concat()) }
 }
 
-/// The words that the report uses.
+/// Definitions of the terms in the report.
 pub(super) fn definitions() -> String {
     "<section id=\"definitions\"><h2>Definitions</h2>\n<dl>\
-     <dt>FCT</dt><dd>Flow completion time: from handing a flow to the NIC until its last byte has arrived, and all \
-     before it.</dd>\
-     <dt>Slowdown</dt><dd>FCT divided by the time the flow needs alone on an empty fabric at line rate.</dd>\
-     <dt>Percentile</dt><dd>By nearest rank: the smallest value that at least that share of the flows does not \
-     exceed.</dd>\
-     <dt>Measured flows</dt><dd>All statistics are over these: flows outside warm-up and cool-down.</dd>\
-     <dt>Dropped, sent again</dt><dd>Data packets dropped at full buffers, and sent once more, as a share of all data \
-     packets sent.</dd>\
-     <dt>Pauses</dt><dd>PFC pause (XOFF) frames, and the time for which transmitters stood still because of them, \
-     summed over ports and priorities.</dd>\
+     <dt>FCT</dt><dd>Flow completion time: the time from handing a flow to the NIC until all its bytes have arrived at the \
+     receiver.</dd>\
+     <dt>Slowdown</dt><dd>FCT divided by the FCT of the flow alone on an empty fabric at line rate.</dd>\
+     <dt>Percentile</dt><dd>By nearest rank: the smallest value such that the given percentage of the flows does not \
+     exceed it.</dd>\
+     <dt>Measured flows</dt><dd>Flows outside warm-up and cool-down. All statistics cover measured flows only.</dd>\
+     <dt>Dropped, retransmitted</dt><dd>Data packets dropped at full buffers, and data packets retransmitted, as a \
+     percentage of all data packets sent.</dd>\
+     <dt>Pauses</dt><dd>Number of PFC pause (XOFF) frames, and the time for which they paused transmitters, summed over \
+     ports and priorities.</dd>\
      </dl></section>\n"
         .to_string()
 }

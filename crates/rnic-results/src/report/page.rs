@@ -1,4 +1,4 @@
-//! The shell of every page.
+//! The frame of every page.
 
 use super::html::{escape, script_json};
 use serde_json::Value;
@@ -6,11 +6,11 @@ use serde_json::Value;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// What a reader without JavaScript is told.
-pub(super) const NO_SCRIPT: &str = "<noscript><p class=\"notice\">The figures need JavaScript; the tables hold their \
+/// The notice for readers without JavaScript.
+pub(super) const NO_SCRIPT: &str = "<noscript><p class=\"notice\">The figures need JavaScript; the tables have their \
      numbers.</p></noscript>\n";
 
-/// One file that needs nothing else: `body` is HTML, `data` what the script draws from.
+/// A page in one file: `body` is HTML, `data` is what the script draws.
 pub(super) fn page(title: &str, body: &str, data: &Value) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

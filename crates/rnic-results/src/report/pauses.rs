@@ -1,4 +1,4 @@
-//! Pauses over time: which ports stood still, and for what.
+//! The figure of paused ports over time, and the tables of pause roots, victims and pause trees.
 
 use super::super::pauses::{PauseSummary, host_name, port_name, root_name};
 use super::super::summary::{RunSummary, ScenarioSummary};
@@ -10,18 +10,18 @@ use rnic_run::{RunSpec, Scenario};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Of more runs than this only the first are drawn.
+/// Maximum number of runs with figures and tables; further runs have none.
 const RUNS: usize = 8;
-/// Rows of a picture.
+/// Maximum number of paused ports in a figure.
 const ROWS: usize = 40;
-/// Roots with a colour of their own.
+/// Maximum number of roots with their own colour.
 const ROOTS: usize = 6;
-/// Rows of the table of roots.
+/// Maximum number of rows of the table of roots.
 const TOP: usize = 8;
-/// Gaps shorter than this part of the picture are not drawn.
+/// Gaps shorter than the length of the figure divided by this number are not drawn.
 const FINEST: u64 = 1_200;
 
-/// A board for each run that recorded its pauses and had some.
+/// The boards of the runs that watched pauses and had some.
 pub(super) fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
     let runs = scenario.runs.iter().zip(&summary.runs).zip(reports).take(RUNS);
     let board = |((spec, run), report): ((&RunSpec, &RunSummary), &RunRecord)| {
@@ -31,7 +31,7 @@ pub(super) fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[
     runs.filter_map(board).collect()
 }
 
-/// Which series a root has: its own, or one that it shares with all others.
+/// The series (colour) of each root: its own, or one that all other roots share.
 struct Colours {
     names: Vec<String>,
     of_root: BTreeMap<u32, usize>,
@@ -49,7 +49,7 @@ impl Colours {
         let of_root = (0..).zip(&order).map(|(series, (root, _))| (*root, series)).collect();
         let others = names.len();
         if records.spans.iter().any(|span| !Self::known(&of_root, span.root)) {
-            names.push("anything else, or a resume on its way".to_string());
+            names.push("another root, or an XON frame on its way".to_string());
         }
         Colours { names, of_root, others }
     }
@@ -99,15 +99,19 @@ fn board(spec: &RunSpec, records: &PauseRecords, report: &RunRecord) -> Board {
     let mut rows: Vec<SpanRow> = roots.collect();
     rows.sort_by_key(|row| row.root);
     rows.extend(paused);
-    let shown = if all > ROWS { format!(", the {ROWS} of {all} that were paused longest") } else { String::new() };
+    let shown = if all > ROWS {
+        format!(", the others the {ROWS} of {all} ports that were paused longest")
+    } else {
+        String::new()
+    };
     Board {
         series: colours.names,
         shown: 0,
         rows: vec![vec![Figure::Spans(Spans {
             title: "Paused ports".to_string(),
             caption: format!(
-                "a bar where the transmitter was paused at a sample, every {}, in the colour of what it waited for in the end; \
-                 on top the roots{shown}",
+                "a bar where the port was paused, sampled every {}, in the colour of the root of the pause; the first rows are the \
+                 roots{shown}",
                 records.interval
             ),
             x: Axis { name: "Time".into(), unit: Unit::Time, scale: Scale::Linear },
@@ -118,7 +122,7 @@ fn board(spec: &RunSpec, records: &PauseRecords, report: &RunRecord) -> Board {
     }
 }
 
-/// Stretches of the same series with nothing visible between them become one.
+/// Joins intervals of the same series if the gap between them is too short to be visible.
 fn joined(pieces: impl Iterator<Item = (usize, Time, Time)>, gap: Time) -> Vec<Span> {
     let mut joined: Vec<(usize, Time, Time)> = Vec::new();
     for (series, from, to) in pieces {
@@ -130,7 +134,7 @@ fn joined(pieces: impl Iterator<Item = (usize, Time, Time)>, gap: Time) -> Vec<S
     joined.iter().map(|(series, from, to)| Span { series: *series, from: from.as_us(), to: to.as_us() }).collect()
 }
 
-/// Storms, and the first cycle.
+/// Instants to mark in the figure: starts of pause storms, and the first cycle.
 fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time) -> Vec<Reference> {
     let storms = spec.fabric.storms.iter().filter(|storm| spec.transport.pfc && storm.start <= end);
     let mut marks: Vec<Reference> = storms
@@ -140,17 +144,17 @@ fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time
         })
         .collect();
     if let Some(cycle) = &records.cycle {
-        let name = match (cycle.at_end, cycle.cut) {
+        let name = match (cycle.at_end, cycle.truncated) {
             (true, false) => "deadlock: the cycle is closed",
-            (true, true) => "a cycle that lasts until the end",
-            (false, _) => "a cycle that dissolved",
+            (true, true) => "a cycle until the end of the run",
+            (false, _) => "a cycle, which dissolved",
         };
         marks.push(Reference { value: cycle.first.as_us(), name: name.to_string() });
     }
     marks
 }
 
-/// Roots, victims and the worst pause tree of every run that recorded them.
+/// The tables of roots, victims and the largest pause tree of each run that watched pauses.
 pub(super) fn section(summary: &ScenarioSummary) -> String {
     let runs = summary.runs.iter().take(RUNS).filter_map(|run| Some((run, run.pauses.as_ref()?)));
     let parts: String = runs.map(|(run, pauses)| part(&run.name, pauses)).collect();
@@ -165,21 +169,24 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
     let sentences = pauses.sentences();
     let items: String = sentences.iter().map(|sentence| format!("<li>{}.</li>", escape(sentence))).collect();
     html += &format!("<ul class=\"notes\">{items}</ul>\n");
-    let head = ["Root", "First seen", "Paused others for", "Most at once"].map(String::from);
+    let head = ["Root", "First seen", "Kept ports paused for", "Max. ports paused"].map(String::from);
     let rows: Vec<String> = pauses
         .roots
         .iter()
         .take(TOP)
         .map(|root| {
-            row(&escape(&root.name), &[time(root.first.as_us()), time(root.held.as_us()), root.most_ports.to_string()])
+            row(&escape(&root.name), &[time(root.first.as_us()), time(root.held.as_us()), root.max_ports.to_string()])
         })
         .collect();
     html += &table("counts", "Roots of pauses", &head, &rows);
     if pauses.roots.len() > TOP {
-        html += &format!("<p class=\"tally\">{} more held others for a shorter time.</p>\n", pauses.roots.len() - TOP);
+        html += &format!(
+            "<p class=\"tally\">{} more roots kept ports paused for a shorter time.</p>\n",
+            pauses.roots.len() - TOP
+        );
     }
     if !pauses.longest.is_empty() {
-        let head = ["Victim", "Held up for", "By", "Goodput, Gbps"].map(String::from);
+        let head = ["Victim", "Delayed for", "By", "Goodput, Gbps"].map(String::from);
         let rows: Vec<String> = pauses
             .longest
             .iter()
@@ -197,16 +204,16 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
     html + &tree(pauses)
 }
 
-/// The worst tree: each port below the one that it waits for.
+/// The table of the largest pause tree, ordered by root and distance from the root.
 fn tree(pauses: &PauseSummary) -> String {
     let Some(worst) = &pauses.worst else { return String::new() };
-    let head = ["Port", "Waits for", "Distance", "Root", "Paused since", "Held for it"].map(String::from);
+    let head = ["Port", "Waits for", "Hops from root", "Root", "Paused since", "Queued at its peer"].map(String::from);
     let mut ports: Vec<_> = worst.ports.iter().collect();
     ports.sort_by_key(|port| (port.root.clone(), port.depth));
     let rows: Vec<String> = ports
         .iter()
         .map(|port| {
-            let since = if port.paused { time(port.since.as_us()) } else { "not now".to_string() };
+            let since = if port.paused { time(port.since.as_us()) } else { "not paused".to_string() };
             row(
                 &escape(&port.port),
                 &[
@@ -220,9 +227,9 @@ fn tree(pauses: &PauseSummary) -> String {
         })
         .collect();
     let more =
-        if worst.paused as usize > ports.len() { format!(", {} of them shown", ports.len()) } else { String::new() };
+        if worst.paused as usize > ports.len() { format!(", {} ports shown", ports.len()) } else { String::new() };
     format!(
-        "<details><summary>The pause tree at its worst: {} transmitters at {}{more}</summary>\n{}</details>\n",
+        "<details><summary>Largest pause tree: {} paused transmitters at {}{more}</summary>\n{}</details>\n",
         worst.paused,
         time(worst.at.as_us()),
         table("counts", "Pause tree", &head, &rows)

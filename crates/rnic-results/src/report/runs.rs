@@ -13,12 +13,12 @@ use rnic_run::FlowLog;
 use rnic_run::RunRecord;
 use rnic_run::{RunSpec, Scenario};
 
-/// With more runs than this, bars take their colour from the transport, and curves are shown for the first few only.
+/// With more runs than this, bars are coloured by transport, and the curves of the first [`FEW`] runs are visible at first.
 const MANY: usize = 8;
-/// How many.
+/// Number of runs whose curves are visible at first if there are many runs.
 const FEW: usize = 8;
 
-/// Headings and boards of a scenario's runs: what the report of `rnic run` shows. Empty where nothing was measured.
+/// Headings and boards of the report of a scenario's runs. Empty if no flow was measured.
 pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
     if summary.runs.iter().all(|run| run.fct_us.is_none()) {
         return Vec::new();
@@ -51,7 +51,7 @@ pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReco
     boards
 }
 
-/// The three metrics of every run, and the request time where there are requests.
+/// The three metrics of every run, and the request completion time if there are requests.
 fn metrics(summary: &ScenarioSummary) -> Vec<Metric> {
     let mut metrics = Metric::OF_FLOWS.to_vec();
     if summary.runs.iter().any(|run| run.requests.is_some()) {
@@ -67,7 +67,7 @@ fn unit(metric: Metric) -> Unit {
     }
 }
 
-/// One metric of every run. A run of many has the colour of its kind.
+/// One metric of every run. With many runs, the colour shows the kind of run.
 fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
     let kinds = kinds(summary);
     let many = summary.runs.len() > MANY;
@@ -91,7 +91,7 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
     }
 }
 
-/// Transport, congestion control and PFC, which tell kinds of runs apart.
+/// Kind of a run: transport, congestion control, PFC.
 type Kind<'a> = (&'a str, &'a str, bool);
 
 fn kind(run: &RunSummary) -> Kind<'_> {
@@ -109,7 +109,7 @@ fn kinds(summary: &ScenarioSummary) -> Vec<Kind<'_>> {
     kinds
 }
 
-/// What to call them.
+/// Names of the kinds of runs.
 fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
     let runs_of = |wanted: &Kind<'_>| {
         let runs = summary.runs.iter().enumerate().filter(|(_, run)| kind(run) == *wanted);
@@ -119,7 +119,7 @@ fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
     sweep::names(summary, &groups)
 }
 
-/// Request completion time against fan-in, and its ratio to that of the first series.
+/// Request completion time against fan-in, and its ratio to the first series.
 fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let x = || Axis { name: "Senders (fan-in)".into(), unit: Unit::Number, scale: Scale::Linear };
     let value = |run: usize| Metric::AverageRct.value(&summary.runs[run]);
@@ -133,7 +133,7 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
         ..Lines::default()
     })];
     if sweep.series.len() > 1 {
-        // The first series is the scenario's first run's: the reference at every fan-in that it has.
+        // The first series contains the scenario's first run. It is the reference at each of its fan-ins.
         let reference = |x: f64| sweep.series[0].iter().find(|(at, _)| *at == x).and_then(|(_, run)| value(*run));
         let mut ratios = view(summary, sweep, |x, run| Some(value(run)? / reference(x)?));
         ratios.lines.retain(|line| line.series != 0);
@@ -151,7 +151,7 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
 }
 
-/// Every metric against the number that is swept.
+/// Every metric against the varying setting.
 fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let name = if sweep.unit.is_empty() { sweep.key.clone() } else { format!("{}, {}", sweep.key, sweep.unit) };
     let lines = |metric: Metric| {
@@ -169,7 +169,7 @@ fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
 }
 
-/// The curves of a sweep; runs without the value are left out.
+/// The curves of a sweep, without the runs that have no value.
 fn view(summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(f64, usize) -> Option<f64>) -> View {
     let line = |(series, points): (usize, &Vec<(f64, usize)>)| Line {
         series,
@@ -183,10 +183,10 @@ fn view(summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(f64, usize) -> 
     View { name: String::new(), lines: sweep.series.iter().enumerate().map(line).collect() }
 }
 
-/// Tail of the completion time of single-packet messages, a curve per run from the 90th to the 99.9th percentile; `None`
-/// where no run has one.
+/// Tail of the completion time of single-packet messages: a curve per run, from the 90th to the 99.9th percentile. `None` if
+/// no run has such messages.
 pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
-    // Up to the 99th percentile a file of many curves does with every fifth point.
+    // With many curves, every fifth point is enough up to the 99th percentile.
     let many = summary.runs.len() > MANY;
     let kept = |point: &Point| !many || point.y >= 99.0 || (point.y * 2.0).fract() == 0.0;
     let line = |(series, (spec, report)): (usize, (&RunSpec, &RunRecord))| Line {
@@ -207,7 +207,7 @@ pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecor
     })
 }
 
-/// Median, 95th and 99th percentile of the slowdown by flow size, a curve per run; `None` where no flow was measured.
+/// Median, 95th and 99th percentile of the slowdown by flow size, a curve per run. `None` if no flow was measured.
 pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     let points: Vec<Vec<SizePoint>> = summary
         .runs
@@ -234,12 +234,12 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Opt
     };
     let views =
         vec![view("Median", |p| Some(p.p50)), view("95th percentile", |p| p.p95), view("99th percentile", |p| p.p99)];
-    // The highest percentile that most of the sizes have enough flows for.
+    // The highest percentile for which most sizes have enough flows.
     let filled = |view: &View| view.lines.iter().map(|line| line.points.len()).sum::<usize>();
     let first = views.iter().rposition(|view| 2 * filled(view) > filled(&views[0])).unwrap_or(0);
     points.iter().any(|points| !points.is_empty()).then(|| Lines {
         title: "Slowdown by flow size".into(),
-        caption: "over the flows of similar size; lower is better".into(),
+        caption: "over flows of similar size; lower is better".into(),
         x: Axis { name: "Flow size".into(), unit: Unit::Bytes, scale: Scale::Log },
         y: Axis { name: "Slowdown".into(), unit: Unit::Number, scale: Scale::Auto },
         dots: true,
@@ -249,8 +249,8 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Opt
     })
 }
 
-/// From the 90th percentile in steps of 0.1 % while at least one flow in the mean lies beyond. By the same rule as every
-/// percentile of the summary, so that the curve goes through its 99th and 99.9th.
+/// Percentiles from the 90th on in steps of 0.1 %, as long as there is at least one flow above the percentile on average. The
+/// rule is that of the summary, so the curve passes through the summary's 99th and 99.9th percentiles.
 fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
     let per_mille: Vec<u32> = (900..=999).collect();
     let fct = ranked(flows, &[&per_mille], |flow, add| {
@@ -267,7 +267,7 @@ fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
         .collect()
 }
 
-/// The slowdown of the flows of similar size; percentiles that fewer than 20 and 100 flows cannot tell are `None`.
+/// Slowdown of flows of similar size. The 95th percentile needs at least 20 flows, the 99th at least 100; else it is `None`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct SizePoint {
     /// Median of the sizes.
@@ -278,10 +278,10 @@ struct SizePoint {
     p99: Option<f64>,
 }
 
-/// In ranges of sizes that end at 1, 2, 5, 10, 20, 50, ... bytes.
+/// The slowdown in ranges of flow sizes that end at 1, 2, 5, 10, 20, 50, ... bytes.
 fn by_size(flows: &FlowLog) -> Vec<SizePoint> {
     let ends: Vec<u64> = range_ends().collect();
-    // Of each range the sizes and the slowdowns.
+    // Two series for each range: sizes and slowdowns.
     let wanted: Vec<&[u32]> = ends.iter().flat_map(|_| [&[500][..], &[500, 950, 990]]).collect();
     let values = ranked(flows, &wanted, |flow, add| {
         if let Some(slowdown) = stats::slowdown(flow).filter(|_| flow.measured) {
@@ -296,11 +296,11 @@ fn by_size(flows: &FlowLog) -> Vec<SizePoint> {
 fn size_point(sizes: &Ranked, slowdowns: &Ranked) -> Option<SizePoint> {
     let [p50, p95, p99] = *slowdowns.at.as_slice() else { return None };
     let flows = slowdowns.count;
-    let told = |value, enough| (flows >= enough).then_some(value);
-    Some(SizePoint { bytes: *sizes.at.first()?, flows, p50, p95: told(p95, 20), p99: told(p99, 100) })
+    let known = |value, enough| (flows >= enough).then_some(value);
+    Some(SizePoint { bytes: *sizes.at.first()?, flows, p50, p95: known(p95, 20), p99: known(p99, 100) })
 }
 
-/// 1, 2, 5, 10, 20, 50, ... up to the largest number.
+/// 1, 2, 5, 10, 20, 50, ... up to `u64::MAX`.
 fn range_ends() -> impl Iterator<Item = u64> {
     let decades = std::iter::successors(Some(1_u64), |decade| decade.checked_mul(10));
     decades.flat_map(|decade| [1, 2, 5].map(|digit| decade.saturating_mul(digit)))
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_that_few_flows_cannot_tell_are_missing() {
+    fn percentiles_need_enough_flows() {
         let twenty = flows(20);
         let points = by_size(&twenty);
         assert_eq!(points, [SizePoint { bytes: 1_000.0, flows: 20, p50: 2.0, p95: Some(3.8), p99: None }]);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn many_runs_take_their_colours_from_the_transport() {
+    fn many_runs_are_coloured_by_transport() {
         let (scenario, reports) = incasts(&[10, 20, 30, 40, 50, 60, 70]);
         let found = boards(&scenario, &summarise(&scenario, &reports), &reports);
         assert_eq!(

@@ -1,23 +1,23 @@
 "use strict";
-// Draws the boards of the page's data into the frames that stand in the HTML. What is shown is decided in figure.rs.
+// Draws the boards in the page's data into their frames in the HTML. figure.rs decides what they show.
 (() => {
   document.documentElement.classList.add("js");
   const { boards } = JSON.parse(document.getElementById("data").textContent);
   const colour = (series) => `var(--c${series % 8})`;
   // Series beyond the palette repeat its colours with dashes.
   const dash = (series) => ["", "6 4", "2 4", "8 3 2 3"][Math.floor(series / 8) % 4];
-  // Width of a printed page, and how many figures of a row stand side by side on it.
+  // Width of a printed page, and the number of figures side by side on it.
   const PAPER = 690;
   const side = [1, 1, 2, 3, 2];
 
   // ---- Numbers with units -------------------------------------------------------------------------------------
-  // Three digits are always shown as three, as in the tables; six without trailing zeros.
+  // Three digits keep their trailing zeros, as in the tables; six digits do not.
   const digits = (v, n) => (n === 3 && v !== 0
     ? v.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 })
     : v.toLocaleString("en", { maximumSignificantDigits: n }));
   const scaled = (units) => (v, n) => {
     if (v === 0) return "0";
-    // Compared after rounding, or 999.9 would become 1,000 of the smaller unit.
+    // Compared after rounding: 999.9 must not become 1,000 of the smaller unit.
     const size = Number(Math.abs(v).toPrecision(n));
     const [factor, unit] = units.find(([f]) => size >= f) || units[units.length - 1];
     return `${digits(v / factor, n)}\u00a0${unit}`;
@@ -88,7 +88,7 @@
     const pad = high > low ? (high - low) * 0.06 : Math.max(Math.abs(high), 1) * 0.1;
     return linearScale(low >= 0 ? Math.max(0, low - pad) : low - pad, high + pad, kind === "linear" && distinct.length <= 10 ? distinct : null);
   };
-  // The finest set whose labels do not touch, as [value, text].
+  // The finest set of ticks whose labels do not overlap, as [value, text].
   const fitting = (sets, unit, place, size) => {
     let best = [];
     for (const set of sets) {
@@ -120,12 +120,12 @@
       if (lines[last] && lines[last].length + 1 + word.length > room) lines.push(word);
       else lines[last] += (lines[last] ? " " : "") + word;
     }
-    const cut = (line) => (line.length > room ? `${line.slice(0, room - 1)}\u2026` : line);
+    const shorten = (line) => (line.length > room ? `${line.slice(0, room - 1)}\u2026` : line);
     if (lines.length > most) lines[most - 1] += " \u2026";
-    return lines.slice(0, most).map(cut);
+    return lines.slice(0, most).map(shorten);
   };
 
-  // The empty figure: axes with labels. Returns where values go.
+  // The empty figure: axes with labels. Returns the functions that map values to positions.
   const canvas = (box, { label, height, width, x, y, yUnit, xUnit, yTitle, xTitle, below = 0, key = [] }) => {
     const keys = key.filter(Boolean);
     const frame = { top: (yTitle ? 26 : 14) + (keys.length ? 20 : 0), right: width - 10, bottom: height - (xTitle ? 44 : 8) - below };
@@ -177,7 +177,7 @@
   const drawBars = (box, figure, board, width) => {
     const bars = figure.groups.flatMap((g) => g.bars);
     const stated = figure.groups.flatMap((g) => g.stated || []);
-    // The visible bars take the whole height: hiding a giant shows what it dwarfs.
+    // The axis fits the visible bars, so hiding a very large bar makes the others readable.
     const reach = bars.filter((b) => !board.hidden.has(b.series)).flatMap((b) => [b.value || 0, ...(b.interval || [])]).concat(stated, figure.reference ? figure.reference.value : 0);
     const shown = figure.groups.map((g) => g.bars.filter((b) => !board.hidden.has(b.series)));
     const named = figure.groups.some((g) => g.name);
@@ -243,7 +243,7 @@
 
   const drawLines = (box, figure, board, width) => {
     const all = figure.views.flatMap((v) => v.lines.flatMap((l) => l.points)).filter((p) => p[0] !== null && p[1] !== null);
-    // All views share their axes; like the bars they are as long as the visible series need.
+    // All views share their axes, which fit the visible series.
     const visible = figure.views.flatMap((v) => v.lines.filter((l) => !board.hidden.has(l.series)).flatMap((l) => l.points)).filter((p) => p[0] !== null && p[1] !== null);
     const reach = visible.length ? visible : all;
     const xs = reach.map((p) => p[0]);
@@ -289,7 +289,7 @@
     hover(svg, spots, (spot, x, y) => { const d = Math.hypot(spot.x - x, spot.y - y); return d < 70 ? d : Infinity; });
   };
 
-  // A row for each port, its stretches of time as bars; rows of roots are thinner.
+  // A row for each port, with its intervals of time as bars; rows of roots are thinner.
   const drawSpans = (box, figure, board, width) => {
     const size = 17;
     const rows = figure.rows.filter((row) => row.root === null || !board.hidden.has(row.root));
@@ -302,7 +302,7 @@
     const high = ends.reduce((a, b) => Math.max(a, b), -Infinity);
     const x = linearScale(low, high > low ? high : low + 1);
     const px = (v) => left + (right - left) * x.at(v);
-    const svg = node("svg", { viewBox: `0 0 ${width} ${bottom + 44}`, tabindex: 0, role: "group", "aria-label": `${figure.title}: stretches of time. Arrow keys move between them.` }, box);
+    const svg = node("svg", { viewBox: `0 0 ${width} ${bottom + 44}`, tabindex: 0, role: "group", "aria-label": `${figure.title}: intervals of time. Arrow keys move between them.` }, box);
     for (const [v, text] of fitting(x.ticks, figure.x.unit, px, (t) => textWidth(t) + 12)) {
       node("line", { x1: px(v), x2: px(v), y1: top, y2: bottom, class: "grid" }, svg);
       const end = px(v) + textWidth(text) / 2 > width;
@@ -320,7 +320,7 @@
         if (board.hidden.has(series)) continue;
         const [x1, x2, half] = [px(from), Math.max(px(to), px(from) + 1), root ? 2 : 6];
         node("rect", { x: x1, y: middle - half, width: x2 - x1, height: 2 * half, fill: colour(series), class: "mark", "data-series": series, "data-name": row.name, "data-from": from, "data-to": to }, svg);
-        const what = root ? `${row.name} holds others up` : `${row.name} is paused\nby ${board.series[series]}`;
+        const what = root ? `${row.name} keeps others paused` : `${row.name} is paused\nby ${board.series[series]}`;
         spots.push({ x: (x1 + x2) / 2, y: middle, x1, x2, series, tip: `${what}\n${exact(figure.x.unit, from)} \u2013 ${exact(figure.x.unit, to)}` });
       }
     });
@@ -353,7 +353,8 @@
     tip.classList.remove("on");
   };
 
-  // Marks and tells the spot nearest to the pointer or reached by keys. `distance` is infinite where nothing is meant.
+  // Highlights the spot nearest to the pointer, or selected by keys, and shows its tooltip. `distance` is infinite for a
+  // pointer that is too far away.
   const hover = (svg, spots, distance) => {
     const halo = node("circle", { r: 5, class: "halo", visibility: "hidden" }, svg);
     const owner = { leave: () => halo.setAttribute("visibility", "hidden") };
@@ -384,7 +385,7 @@
     };
     svg.addEventListener("pointermove", point);
     svg.addEventListener("pointerdown", point);
-    // A finger that is lifted leaves the figure too, but what it pointed at is to be read.
+    // Lifting a finger also leaves the figure, but the tooltip must stay readable.
     svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hideTip(); });
     svg.addEventListener("blur", hideTip);
     svg.addEventListener("keydown", (event) => {

@@ -1,13 +1,13 @@
-//! The settings of the runs, and in which of them the runs differ.
+//! The settings of the runs, and the settings in which the runs differ.
 
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::html::{escape, row, table};
 use rnic_run::{RunSpec, Scenario, TrafficPattern};
 
-/// From this number of runs on, a run is a row of a table instead of a column.
+/// Minimum number of runs for tables with a row per run instead of a column per run.
 pub(super) const ROWS_FROM: usize = 7;
 
-/// The settings of every run by key: `values[run][key]`, `None` where a run does not have it.
+/// The settings of all runs. `values[run][key]` is `None` if the run does not have the setting.
 pub(super) struct Settings {
     pub(super) keys: Vec<String>,
     pub(super) values: Vec<Vec<Option<String>>>,
@@ -29,7 +29,7 @@ impl Settings {
         Settings { keys, values }
     }
 
-    /// Whether all runs agree on the key of this number.
+    /// Whether all runs have the same value of the setting with index `key`.
     pub(super) fn same(&self, key: usize) -> bool {
         self.values.windows(2).all(|pair| pair[0][key] == pair[1][key])
     }
@@ -60,25 +60,25 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("repeats", repeats.to_string());
                 put("connections", connections.to_string());
             }
-            TrafficPattern::Pairs { pairs, messages, think, lasting, .. } => {
+            TrafficPattern::Pairs { pairs, messages, think_time, persistent, .. } => {
                 put("pairs", pairs.to_string());
-                put("messages", messages.map_or("no end".to_string(), |messages| messages.to_string()));
-                put("think", think.to_string());
-                put("lasting_connections", lasting.to_string());
+                put("messages", messages.map_or("endless".to_string(), |messages| messages.to_string()));
+                put("think_time", think_time.to_string());
+                put("persistent_connections", persistent.to_string());
             }
-            TrafficPattern::AllToAllLoop { repeats, at_once, think, .. } => {
+            TrafficPattern::AllToAllLoop { repeats, outstanding, think_time, .. } => {
                 put("repeats", repeats.to_string());
-                put("at_once", at_once.to_string());
-                put("think", think.to_string());
+                put("outstanding", outstanding.to_string());
+                put("think_time", think_time.to_string());
             }
-            TrafficPattern::IncastLoop { incast, repeats, think, lasting } => {
+            TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } => {
                 put("senders", incast.senders.to_string());
                 put("total", incast.total.to_string());
-                put("repeats", repeats.map_or("no end".to_string(), |repeats| repeats.to_string()));
+                put("repeats", repeats.map_or("endless".to_string(), |repeats| repeats.to_string()));
                 put("connections", incast.connections.to_string());
                 put("interval", "completion".to_string());
-                put("think", think.to_string());
-                put("lasting_connections", lasting.to_string());
+                put("think_time", think_time.to_string());
+                put("persistent_connections", persistent.to_string());
             }
             _ => {}
         }
@@ -87,7 +87,7 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
     list
 }
 
-/// Two tables: what differs between the runs, and what does not. Closed at first.
+/// Two tables, closed at first: the settings in which the runs differ, and the settings that all runs share.
 pub(super) fn section(summary: &ScenarioSummary, settings: &Settings) -> String {
     if settings.keys.is_empty() || summary.runs.is_empty() {
         return String::new();
@@ -95,7 +95,7 @@ pub(super) fn section(summary: &ScenarioSummary, settings: &Settings) -> String 
     let (same, differ): (Vec<usize>, Vec<usize>) = (0..settings.keys.len()).partition(|key| settings.same(*key));
     let mut body = String::new();
     if !differ.is_empty() {
-        body += "<h3>Differ between runs</h3>\n";
+        body += "<h3>Different between runs</h3>\n";
         body += &differing(summary, settings, &differ);
         if !same.is_empty() {
             body += "<h3>The same in all runs</h3>\n";

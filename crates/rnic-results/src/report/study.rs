@@ -1,4 +1,4 @@
-//! A report of several experiments: what was stated, what was measured, and the figures of each.
+//! A report of several experiments: stated and measured values, and the figures of each experiment.
 
 use super::board;
 use super::figure::Board;
@@ -7,39 +7,39 @@ use super::page;
 use super::verdict::{self, Verdict};
 use serde_json::json;
 
-/// Everything in a report on several experiments. In every text, what stands between backquotes becomes code.
+/// The contents of a report of several experiments. In all texts, text between backquotes becomes code.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Study {
     /// Heading of the page.
     pub title: String,
-    /// The command that makes this page again; may be empty.
+    /// The command that reproduces the page; may be empty.
     pub command: String,
     /// Version of rnic.
     pub version: String,
-    /// More facts for the top, for example `("seeds", "1 to 5")`. Nothing that differs from machine to machine.
+    /// Further facts in the header, for example `("seeds", "1 to 5")`; they must not depend on the machine.
     pub facts: Vec<(String, String)>,
     /// Paragraphs before the verdicts.
     pub introduction: Vec<String>,
-    /// The table on top.
+    /// The rows of the table of verdicts.
     pub verdicts: Vec<Verdict>,
-    /// One section each.
+    /// The experiments, a section each.
     pub experiments: Vec<Experiment>,
 }
 
 /// One section of a [`Study`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Experiment {
-    /// What verdicts call it, for example `Figure 1`; unique.
+    /// Unique name, to which verdicts refer, for example `Figure 1`.
     pub name: String,
     /// Heading, after the name.
     pub title: String,
-    /// Paragraphs.
+    /// Paragraphs before the figures.
     pub text: Vec<String>,
-    /// Its figures.
+    /// Figures.
     pub boards: Vec<Board>,
 }
 
-/// The whole file: offline and without anything of the machine, as [`super::render`]'s.
+/// The report of several experiments as one HTML file, like [`super::render`].
 ///
 /// ```
 /// use rnic_results::report::figure::{Bar, BarGroup, Bars, Board, Figure, Unit};
@@ -120,7 +120,7 @@ fn header(study: &Study) -> String {
     )
 }
 
-/// Links to the experiments, where there are several.
+/// Links to the experiments, if there are at least three.
 fn contents(study: &Study) -> String {
     if study.experiments.len() < 3 {
         return String::new();

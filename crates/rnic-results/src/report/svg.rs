@@ -1,16 +1,16 @@
-//! Figures of curves as one SVG picture, with the colours of the reports and nothing to point at.
+//! Line figures as one static SVG picture, in the colours of the reports.
 
 use super::super::text::round6;
 use super::figure::{Axis, Line, Lines, Scale, Unit};
 use super::html::escape;
 use std::fmt::Write;
 
-/// A figure with a legend of its own.
+/// A figure with its own legend.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Panel {
-    /// Names in the legend; lines refer to them by index. A single one has no legend.
+    /// Names in the legend; lines refer to them by index. A single series has no legend.
     pub series: Vec<String>,
-    /// The figure; its first view is drawn.
+    /// The figure, of which the first view is drawn.
     pub figure: Lines,
 }
 
@@ -27,7 +27,7 @@ const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#566172}.t{font-si
     .g{stroke:#dfe3e9}.a{stroke:#a9b2bf}.s{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}\
     .r{stroke:#566172;stroke-width:1.5;stroke-dasharray:5 4}.b{fill:#8a94a3;opacity:.2}";
 
-/// The picture: rows of panels, from top to bottom.
+/// An SVG picture of rows of panels, from top to bottom.
 pub fn svg(rows: &[Vec<Panel>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0).max(1) as f64;
     let width = columns * WIDTH + (columns + 1.0) * GAP;
@@ -50,7 +50,7 @@ pub fn svg(rows: &[Vec<Panel>]) -> String {
     )
 }
 
-/// Places of the legend's entries, and its height.
+/// Positions of the legend's entries, and the height of the legend.
 fn legend(panel: &Panel) -> (Vec<(f64, f64)>, f64) {
     if panel.series.len() < 2 {
         return (Vec::new(), 0.0);
@@ -170,7 +170,7 @@ fn curve(out: &mut String, line: &Line, dots: bool, px: impl Fn(f64) -> f64, py:
     let _ = write!(out, "<path class=\"s\" {} d=\"{path}\"/>", stroke(line.series));
 }
 
-/// An axis with its ends.
+/// An axis and its range.
 struct Placed {
     scale: Scale,
     unit: Unit,
@@ -211,13 +211,13 @@ impl Placed {
         }
     }
 
-    /// 0 at the low end, 1 at the high one.
+    /// Position of a value: 0 at the low end of the axis, 1 at the high end.
     fn at(&self, value: f64) -> f64 {
         let (low, high) = (self.shaped(self.low), self.shaped(self.high));
         (self.shaped(value) - low) / (high - low)
     }
 
-    /// Sets of ticks, the finest first.
+    /// Candidate sets of ticks, the finest first.
     fn ticks(&self) -> Vec<Vec<f64>> {
         let inside = |set: Vec<f64>| -> Vec<f64> {
             set.into_iter().filter(|v| *v >= self.low * 0.999_999 && *v <= self.high * 1.000_001).collect()
@@ -259,7 +259,7 @@ impl Placed {
         }
     }
 
-    /// The finest set whose labels do not touch.
+    /// The finest set of ticks whose labels do not overlap.
     fn labels(&self, place: impl Fn(f64) -> f64, size: impl Fn(&str) -> f64) -> Vec<(f64, String)> {
         let mut best = Vec::new();
         for set in self.ticks() {
@@ -287,7 +287,7 @@ impl Placed {
     }
 }
 
-/// A round number at or above `value`, which is positive.
+/// The smallest round number that is at least `value`; `value` must be positive.
 fn above(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];

@@ -1,31 +1,31 @@
-//! Finds the number that a scenario's runs sweep over, such as the senders of an incast.
+//! Detection of the numeric setting that varies between the runs of a scenario, such as the senders of an incast.
 
 use super::super::summary::ScenarioSummary;
 use super::settings::Settings;
 use std::collections::BTreeSet;
 
-/// More series than this make no figure.
+/// Maximum number of series of a figure.
 const SERIES: usize = 8;
 
-/// Runs as curves over one number.
+/// The runs of a scenario as curves over one numeric setting.
 #[derive(PartialEq, Debug)]
 pub(super) struct Sweep {
-    /// Key of the swept setting.
+    /// Key of the varying setting.
     pub(super) key: String,
-    /// Unit that follows the number; may be empty.
+    /// Unit of the setting; may be empty.
     pub(super) unit: String,
     /// Names of the series.
     pub(super) names: Vec<String>,
-    /// Per series its runs as (value of the setting, index of the run), ascending.
+    /// For each series, its runs as (value of the setting, index of the run), ascending.
     pub(super) series: Vec<Vec<(f64, usize)>>,
 }
 
-/// The sweep over the setting `wanted`, or without it over the one that leaves the fewest series; `None` where the runs
-/// do not vary one number in a regular way.
+/// The sweep over the setting among those that `wanted` accepts that gives the fewest series; `None` if the runs do not vary
+/// such a setting regularly.
 pub(super) fn find(summary: &ScenarioSummary, settings: &Settings, wanted: impl Fn(&str) -> bool) -> Option<Sweep> {
     let differ: Vec<usize> = (0..settings.keys.len()).filter(|key| !settings.same(*key)).collect();
     let sweeps = differ.iter().filter(|key| wanted(&settings.keys[**key]));
-    // The first of equally good ones: traffic comes before the fabric's settings that follow from it.
+    // Of equal numbers of series the first one: traffic settings come before the derived settings of the fabric.
     sweeps.filter_map(|key| over(summary, settings, &differ, *key)).min_by_key(|sweep| sweep.series.len())
 }
 
@@ -37,7 +37,8 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     if parsed.iter().any(|(_, other)| *other != unit) {
         return None;
     }
-    // The transport always tells series apart; of the rest what does not follow from the swept number.
+    // Runs with different transports are different series. So are runs that differ in another setting, unless this setting
+    // follows from the varying one.
     let kind = |run: usize| {
         let run = &summary.runs[run];
         (run.transport.as_str(), run.cc.as_str(), run.pfc)
@@ -62,7 +63,7 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     }
     for points in &mut series {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Two runs of the same settings are no curve.
+        // Two runs with the same settings are not a curve.
         if points.len() < 2 || points.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return None;
         }
@@ -75,14 +76,14 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     Some(Sweep { key: settings.keys[key].clone(), unit: unit.to_string(), names, series })
 }
 
-/// `240 KB` as 240 and `KB`.
+/// Splits `240 KB` into 240 and `KB`.
 fn number(text: &str) -> Option<(f64, &str)> {
     let (value, unit) = text.split_once(' ').unwrap_or((text, ""));
     let value: f64 = value.parse().ok()?;
     value.is_finite().then_some((value, unit))
 }
 
-/// What the names of each group of runs have in common, or their transport where that says nothing or the same of two.
+/// A name for each group of runs: the common part of the runs' names, or the transport if these parts are empty or equal.
 pub(super) fn names(summary: &ScenarioSummary, groups: &[Vec<usize>]) -> Vec<String> {
     let of = |split: fn(&str) -> Vec<&str>, joint: &str| -> Option<Vec<String>> {
         let common = |runs: &Vec<usize>| {
@@ -115,7 +116,7 @@ mod tests {
     use super::super::super::{fixture, summarise};
     use super::*;
 
-    /// RoCE and IRN with each of these buffers; `xoff` follows from the buffer, `seed` is as given.
+    /// RoCE and IRN with each of these buffers. `xoff` follows from the buffer, `other` is given.
     fn sweep(runs: &[(u32, &str)]) -> Option<Sweep> {
         let (scenario, reports) = fixture::two_runs();
         let (mut specs, mut outputs) = (Vec::new(), Vec::new());
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_follow_make_no_series() {
+    fn derived_settings_do_not_make_series() {
         let found = sweep(&[(240, "a"), (120, "a"), (480, "a")]).unwrap();
         assert_eq!((found.key.as_str(), found.unit.as_str()), ("buffer", "KB"));
         assert_eq!(found.names, ["RoCE + PFC, a", "IRN, a"]);
@@ -147,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_do_not_follow_make_series() {
+    fn independent_settings_make_series() {
         let found = sweep(&[(120, "a"), (240, "a"), (120, "b"), (240, "b")]).unwrap();
         assert_eq!(found.names, ["RoCE + PFC, a", "IRN, a", "RoCE + PFC, b", "IRN, b"]);
         assert_eq!(found.series[3], [(120.0, 5), (240.0, 7)]);
     }
 
     #[test]
-    fn no_number_no_sweep() {
+    fn runs_without_a_regular_number_are_no_sweep() {
         assert_eq!(sweep(&[(120, "a"), (120, "b")]), None);
         assert_eq!(sweep(&[(120, "a")]), None);
         assert_eq!(sweep(&[(120, "a"), (240, "a"), (120, "a")]), None, "two runs of the same settings");

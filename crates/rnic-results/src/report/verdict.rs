@@ -1,34 +1,34 @@
-//! What a source states against what was measured.
+//! Verdicts: claims of a paper compared with measurements.
 
 use super::html::{escape, inline, table};
 
-/// One claim and what became of it.
+/// One claim of a paper, compared with a measurement. In all texts, text between backquotes becomes code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// Which experiment; links to the [`super::Experiment`] of that name where there is one.
+    /// Name of the experiment; links to the [`super::Experiment`] with this name, if there is one.
     pub experiment: String,
-    /// Which quantity.
+    /// Name of the quantity.
     pub metric: String,
-    /// What the source states, in words or numbers.
+    /// The paper's claim, in words or numbers.
     pub stated: String,
-    /// What was measured.
+    /// The measured value.
     pub measured: String,
-    /// Whether that is inside what is stated.
+    /// Whether the measurement is inside the stated range.
     pub within: Within,
-    /// What a reader should know; may be empty. Text between backquotes becomes code, here as in the other fields.
+    /// A remark; may be empty.
     pub note: String,
 }
 
-/// Whether a measurement is inside what is stated.
+/// Whether a measurement is inside the range that the paper states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Within {
-    /// It is.
+    /// The measurement is inside the stated range.
     Inside,
-    /// It is not.
+    /// The measurement is outside the stated range.
     Outside,
-    /// Its interval allows either answer.
+    /// The confidence interval of the measurement allows both.
     Inconclusive,
-    /// The source gives no number to hold it against.
+    /// The paper states no number.
     NotStated,
     /// There is no measurement.
     NoResult,
@@ -46,13 +46,13 @@ impl Within {
     }
 }
 
-/// The section; nothing without verdicts. `anchor` gives the identifier of an experiment's section by its name.
+/// The section of verdicts; empty without verdicts. `anchor` returns the HTML id of an experiment's section by its name.
 pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<String>) -> String {
     if verdicts.is_empty() {
         return String::new();
     }
     let count = |within| verdicts.iter().filter(|v| v.within == within).count();
-    let mut tally = format!("{} inside what is stated, {} outside", count(Within::Inside), count(Within::Outside));
+    let mut tally = format!("{} inside the stated range, {} outside", count(Within::Inside), count(Within::Outside));
     for (within, text) in [
         (Within::Inconclusive, "inconclusive"),
         (Within::NotStated, "without a stated number"),
@@ -70,7 +70,7 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
     let mut last = None;
     let mut rows = Vec::new();
     for verdict in verdicts {
-        // The name of the experiment once for all its rows.
+        // The name of the experiment is visible in the first of its rows only.
         let again = last == Some(&verdict.experiment);
         last = Some(&verdict.experiment);
         let name = inline(&verdict.experiment);
@@ -84,7 +84,7 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
         if noted {
             cells.push(inline(&verdict.note));
         }
-        // On a phone the labels stand before the cells.
+        // On a phone, the label stands before each cell.
         let cell = |(cell, label): (&String, &String)| match cell.as_str() {
             "" => "<td></td>".to_string(),
             cell => format!("<td data-label=\"{label}\"><span>{cell}</span></td>"),
@@ -94,7 +94,7 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
         rows.push(format!("<tr{first}><th scope=\"row\">{name}</th>{cells}</tr>\n"));
     }
     format!(
-        "<section id=\"verdicts\"><h2>Verdict</h2>\n<p class=\"tally\">{tally}</p>\n{}</section>\n",
-        table("verdicts", "Verdict", &head, &rows)
+        "<section id=\"verdicts\"><h2>Verdicts</h2>\n<p class=\"tally\">{tally}</p>\n{}</section>\n",
+        table("verdicts", "Verdicts", &head, &rows)
     )
 }

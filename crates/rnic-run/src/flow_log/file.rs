@@ -1,4 +1,4 @@
-//! Records of flows in a file, the record of flow n at n times its size.
+//! Flow records in a file: the record of flow n is at offset n times the size of a record.
 
 use crate::record::FlowRecord;
 use rnic_transport::Time;
@@ -7,25 +7,25 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Bytes of a record in the file.
+/// Size of a record in the file, in bytes.
 pub(super) const SIZE: usize = 64;
-/// Records that wait to be written together.
+/// Number of records that are buffered and then written together.
 const BATCH: usize = 16_384;
-/// Records that are read together.
+/// Number of records that are read together.
 const CHUNK: usize = 4_096;
 
-/// Bits of a record's last byte. A record that was not written is zeros.
+/// Flags in the last byte of a record. A record that was never written is all zeros.
 const PRESENT: u8 = 1;
 const FINISHED: u8 = 2;
 const MEASURED: u8 = 4;
 
-/// Its clones share the file until one of them writes.
+/// A file of flow records. Clones share the file until one of them writes.
 #[derive(Clone)]
 pub(super) struct RecordFile {
     file: Arc<File>,
-    /// Records that are not in the file yet.
+    /// Buffered records, not yet written to the file.
     waiting: Vec<FlowRecord>,
-    /// One more than the largest number of a flow.
+    /// The largest flow id plus one.
     end: u64,
 }
 
@@ -40,7 +40,7 @@ impl RecordFile {
         if self.waiting.len() < BATCH { Ok(()) } else { self.write() }
     }
 
-    /// Writes what waits: neighbours at once.
+    /// Writes the buffered records; records with consecutive ids go out in one write.
     pub(super) fn write(&mut self) -> io::Result<()> {
         if Arc::get_mut(&mut self.file).is_none() {
             self.file = Arc::new(self.copy()?);
@@ -56,7 +56,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// The file once more.
+    /// A copy of the file.
     fn copy(&self) -> io::Result<File> {
         let copy = tempfile::tempfile()?;
         let mut bytes = vec![0; CHUNK * SIZE];
@@ -76,13 +76,13 @@ impl RecordFile {
         Ok(decode(id, &bytes))
     }
 
-    /// The records of the flows `from` to `to`.
+    /// The records of the flows `from..=to`.
     pub(super) fn range(&self, from: u32, to: u32) -> Range<'_> {
         let end = self.end.min(u64::from(to) + 1);
         Range { file: self, next: u64::from(from), end, chunk: Vec::new(), first: u64::from(from) }
     }
 
-    /// Reads what the file has of flow `id` and those that follow; zeros beyond its end.
+    /// Fills `bytes` with the file's records from flow `id` on, and with zeros beyond the end of the file.
     fn read(&self, bytes: &mut [u8], id: u32) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -98,19 +98,19 @@ impl RecordFile {
     }
 }
 
-/// Records in order of their numbers; ends with the first error.
+/// Iterator over records in order of flow id; ends after the first error.
 pub(super) struct Range<'f> {
     file: &'f RecordFile,
-    /// Number of the next flow.
+    /// Id of the next flow.
     next: u64,
     end: u64,
-    /// Flows from `first` on, as in the file.
+    /// Encoded records of the flows from `first` on.
     chunk: Vec<u8>,
     first: u64,
 }
 
 impl Range<'_> {
-    /// Reads the records from number `next` on, with what still waits in its place.
+    /// Reads the records from id `next` on into `chunk`, and adds the buffered ones.
     fn fill(&mut self) -> io::Result<()> {
         let records = (self.end - self.next).min(CHUNK as u64);
         self.chunk.resize(records as usize * SIZE, 0);
@@ -152,7 +152,7 @@ fn offset(id: u32) -> u64 {
     u64::from(id) * SIZE as u64
 }
 
-/// Little-endian, all but the number, which the place tells.
+/// Encodes a record in little-endian order, without its id: the offset in the file gives the id.
 pub(super) fn encode(record: &FlowRecord) -> [u8; SIZE] {
     let FlowRecord { id: _, src, dst, bytes, start, finish, ideal, delivered, .. } = *record;
     let FlowRecord { retransmitted, timeouts, request, traffic, measured, .. } = *record;
@@ -171,7 +171,7 @@ pub(super) fn encode(record: &FlowRecord) -> [u8; SIZE] {
     to
 }
 
-/// What [`encode`] made of the record of flow `id`; `None` where none was written.
+/// Decodes the record of flow `id`; `None` if it was never written.
 pub(super) fn decode(id: u32, from: &[u8; SIZE]) -> Option<FlowRecord> {
     let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| from[8 * at + byte]));
     let short = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| from[40 + 4 * at + byte]));
@@ -195,7 +195,7 @@ pub(super) fn decode(id: u32, from: &[u8; SIZE]) -> Option<FlowRecord> {
 
 #[cfg(any(test, feature = "testing"))]
 impl RecordFile {
-    /// From now on neither reading nor writing works: a folder is no file.
+    /// Makes every later read and write fail, by replacing the file with a directory.
     pub(super) fn make_unreadable(&mut self) {
         self.file = Arc::new(File::open(std::env::temp_dir()).unwrap());
     }
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_comes_back_as_it_was(record in record()) {
+        fn a_record_survives_encoding_and_decoding(record in record()) {
             prop_assert_eq!(decode(record.id, &encode(&record)), Some(record));
         }
     }

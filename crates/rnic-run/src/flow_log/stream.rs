@@ -1,14 +1,14 @@
-//! The records of a log one after the other, as in its file, for whoever keeps them elsewhere.
+//! Writing a log to a stream and reading it back, in the format of the log's file.
 
 use super::FlowLog;
 use super::file::{SIZE, decode, encode};
 use std::io::{self, Read, Write};
 
 impl FlowLog {
-    /// Writes the records in order of their numbers, 64 bytes each.
+    /// Writes the records in order of flow id, 64 bytes each.
     ///
     /// # Errors
-    /// `out` takes no more, or a record of the log is missing.
+    /// `out` cannot be written, or a record of the log is missing.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         let mut written = 0;
         for record in self {
@@ -25,10 +25,10 @@ impl FlowLog {
         }
     }
 
-    /// Reads `flows` records that [`FlowLog::write_to`] wrote.
+    /// Reads `flows` records, written by [`FlowLog::write_to`].
     ///
     /// # Errors
-    /// `input` ends before, or holds something else, or the log cannot keep them.
+    /// `input` ends early or contains other data, or the log cannot store the records.
     pub fn read_from(input: &mut impl Read, flows: u32) -> io::Result<FlowLog> {
         let mut log = FlowLog::new();
         let mut bytes = [0; SIZE];
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_comes_back_from_memory_and_from_its_file() {
+    fn a_log_survives_writing_and_reading() {
         for flows in [0, 1, 3] {
             let log: FlowLog = (0..flows).map(|id| flow(id, 1_000 + u64::from(id))).collect();
             let bytes = written(&log).unwrap();
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_read_goes_to_a_file_when_it_is_long() {
+    fn a_long_log_is_read_into_a_file() {
         let log: FlowLog = (0..super::super::IN_MEMORY as u32 + 1).map(|id| flow(id, 7)).collect();
         let again = read(&written(&log).unwrap(), log.len() as u32).unwrap();
         assert!(again.is_in_file() && again == log);
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn missing_records_are_errors() {
         let mut gap = FlowLog::new();
         gap.extend([flow(0, 1), flow(2, 1)]);
         assert_eq!(written(&gap).unwrap_err().to_string(), "flow 1 has no record");

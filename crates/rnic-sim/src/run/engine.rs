@@ -8,7 +8,7 @@ use crate::resolve::Resolved;
 use crate::storm::Storms;
 use crate::watch::Recorder;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, Watcher, pause_tree};
-use rnic_run::{Cut, RunOutput, RunStatus, Totals};
+use rnic_run::{RunOutput, RunStatus, Totals, Truncation};
 use rnic_transport::Time;
 
 /// Runs the hosts on the fabric until they are done or the run's duration is over.
@@ -36,19 +36,19 @@ pub(super) fn run_hosts<H: RunHosts>(
     if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
-    let cut = (ending == Ending::TimeUp).then_some(Cut { at: end, not_started: None });
-    if cut.is_some() {
+    let truncated = (ending == Ending::TimeUp).then_some(Truncation { at: end, not_started: None });
+    if truncated.is_some() {
         warnings
             .extend(cycle_of_pauses(fabric).map(|ports| format!("a cycle of pauses at the end of the run: {ports}")));
     }
     let flows = hosts.take_records();
     let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
-    let pauses = pauses.map(|watch| watch.finish(fabric, end, cut.is_some(), &flows, &mut warnings));
+    let pauses = pauses.map(|watch| watch.finish(fabric, end, truncated.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     RunOutput {
         status,
         offered: flows.len() as u64,
-        cut,
+        truncated,
         flows,
         ports,
         totals,

@@ -4,30 +4,64 @@ use super::Job;
 use super::engine::run_hosts;
 use crate::host::{FlowTable, MessageHosts, MessageSegment};
 use crate::in_band::InBand;
-use crate::resolve::message::{MessagePlan, Program};
+use crate::resolve::message::MessagePlan;
 use rnic_nano::{NicParameters, P4Pipeline};
 use rnic_run::{P4Program, RunOutput};
 use rnic_transport::message::Pipeline;
-use rnic_transport::message::nic::NicConfig;
-use rnic_transport::message::programs::{Homa, Hpcc, Ndp};
+use rnic_transport::registry::visit_transports;
 use rnic_transport::telemetry::Telemetry;
+use rnic_transport::transports::{FlowTransport, MessageTransport, ProgramVisitor, TransportVisitor};
 
 /// Simulates a run by the code compiled for its program.
 pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutput {
-    let NicConfig { mtu, rtt_pkts, .. } = plan.nic;
-    match &plan.program {
-        Program::Ndp(paced) => simulate::<_, ()>(plan, job, |ip| {
-            let ndp = Ndp::new(ip, mtu, rtt_pkts);
-            if *paced { ndp.with_paced_nacks() } else { ndp }
-        }),
-        Program::Homa(settings) => simulate::<_, ()>(plan, job, |ip| Homa::new(ip, *settings)),
-        Program::Hpcc(settings) => simulate::<_, Telemetry>(plan, job, |ip| Hpcc::new(ip, *settings)),
-        Program::P4(p4, nic) => match (p4.program.header_room(), p4.telemetry) {
+    if let Some((p4, nic)) = &plan.p4 {
+        return match (p4.program.header_room(), p4.telemetry) {
             (64, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<64>(p4, nic, ip)),
             (..=192, true) => simulate::<_, Telemetry>(plan, job, |ip| p4_pipeline::<192>(p4, nic, ip)),
             (_, false) => simulate::<_, ()>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
             (_, true) => simulate::<_, Telemetry>(plan, job, |ip| p4_pipeline::<256>(p4, nic, ip)),
-        },
+        };
+    }
+    let name = job.resolved.transport.declaration.name;
+    let mut choice = Choice { plan, job: Some(job), output: None };
+    visit_transports(&mut choice);
+    choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
+}
+
+/// Simulates a run with the transport that it names.
+struct Choice<'a, 'o> {
+    plan: &'a MessagePlan,
+    /// Until its transport comes.
+    job: Option<Job<'a, 'o>>,
+    output: Option<RunOutput>,
+}
+
+impl TransportVisitor for Choice<'_, '_> {
+    fn flow_transport<F: FlowTransport>(&mut self) {}
+
+    fn message_transport<M: MessageTransport>(&mut self) {
+        if let Some(job) = self.job.take_if(|job| job.resolved.transport.declaration.name == M::NAME) {
+            let settings = &job.resolved.transport.settings;
+            self.output = Some(M::select(settings, &self.plan.facts, Messages { plan: self.plan, job }));
+        }
+    }
+}
+
+/// A run of messages, ready but for the program.
+struct Messages<'a, 'o> {
+    plan: &'a MessagePlan,
+    job: Job<'a, 'o>,
+}
+
+impl ProgramVisitor for Messages<'_, '_> {
+    type Output = RunOutput;
+
+    fn visit<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> RunOutput {
+        simulate::<_, ()>(self.plan, self.job, program)
+    }
+
+    fn visit_with_telemetry<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> RunOutput {
+        simulate::<_, Telemetry>(self.plan, self.job, program)
     }
 }
 

@@ -15,15 +15,13 @@ use crate::capture::Capture;
 use crate::events::{Events, Listener};
 use crate::resolve::Resolved;
 use cpu_time::ThreadTime;
-use rnic_run::{Cut, RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus};
+use rnic_run::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Truncation};
 use rnic_transport::Time;
-use rnic_transport::congestion::Settings;
 use rnic_workload::{FlowStream, Loops};
 
 /// What the code compiled for a transport needs to simulate a run.
-pub(crate) struct Job<'a, 'o> {
+pub struct Job<'a, 'o> {
     pub(crate) resolved: &'a Resolved,
-    pub(crate) settings: &'a Settings,
     pub(crate) seed: u64,
     pub(crate) flows: FlowStream,
     pub(crate) loops: Option<Loops>,
@@ -32,7 +30,13 @@ pub(crate) struct Job<'a, 'o> {
     pub(crate) sharing: &'a Sharing<'a>,
 }
 
-/// Simulates a run with its own traffic, by the code compiled for its transport and congestion control. `resolved` is the
+/// Simulates runs by the code compiled for their congestion controls: a [`Catalogue`](crate::Catalogue).
+pub trait Simulator {
+    /// Simulates a run.
+    fn simulate(&self, job: Job<'_, '_>) -> RunOutput;
+}
+
+/// Simulates a run with its own traffic, by the code of `simulator` compiled for its transport and congestion control. `resolved` is the
 /// result of [`resolve`](crate::resolve::resolve) for `spec`. Fills `capture` with the frames of a link, and passes the
 /// events of the run to `events`.
 ///
@@ -55,13 +59,15 @@ pub(crate) struct Job<'a, 'o> {
 /// "#;
 /// let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
 /// let spec = &scenario.runs[0];
-/// let resolved = resolve(&Catalogue::standard(), spec).unwrap();
-/// let record = run(spec, &resolved, None, &Sharing::among(1), &Events::ignored());
+/// let catalogue = Catalogue::standard();
+/// let resolved = resolve(&catalogue, spec).unwrap();
+/// let record = run(&catalogue, spec, &resolved, None, &Sharing::among(1), &Events::ignored());
 /// assert_eq!(record.output.flows.len(), 4);
 /// ```
 #[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
 pub fn run(
-    spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>, events: &Events<'_>,
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>,
+    sharing: &Sharing<'_>, events: &Events<'_>,
 ) -> RunRecord {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
     // A listener cancels a run at its progress events; the record does not depend on other results.
@@ -71,7 +77,7 @@ pub fn run(
         parameters: resolved.parameters.clone(),
         warnings: resolved.warnings.clone(),
     });
-    let output = simulate_with(spec, resolved, capture, sharing, events);
+    let output = simulate_with(simulator, spec, resolved, capture, sharing, events);
     let _ = events.tell(match &output.status {
         RunStatus::Completed => RunEvent::Finished {
             time: output.end,
@@ -97,17 +103,20 @@ fn peak_rss_bytes() -> u64 {
 }
 
 /// As [`run`], on one thread, without capture, events and measurements of the run's cost.
-pub fn simulate_run(spec: &RunSpec, resolved: &Resolved) -> RunOutput {
-    simulate_with(spec, resolved, None, &Sharing::among(1), &Events::ignored())
+pub fn simulate_run(simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved) -> RunOutput {
+    simulate_with(simulator, spec, resolved, None, &Sharing::among(1), &Events::ignored())
 }
 
 /// As [`simulate_run`], divided among threads.
-pub fn simulate_run_shared(spec: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>) -> RunOutput {
-    simulate_with(spec, resolved, None, sharing, &Events::ignored())
+pub fn simulate_run_shared(
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>,
+) -> RunOutput {
+    simulate_with(simulator, spec, resolved, None, sharing, &Events::ignored())
 }
 
 fn simulate_with(
-    spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>, sharing: &Sharing<'_>, events: &Events<'_>,
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>,
+    sharing: &Sharing<'_>, events: &Events<'_>,
 ) -> RunOutput {
     let seed = spec.seed;
     let stream = rnic_workload::generate(&spec.traffic, &resolved.network, seed);
@@ -116,13 +125,12 @@ fn simulate_with(
     let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
     let duration = resolved.hosting.duration;
     events.estimate_flows(move |progress| expected(total, duration, progress));
-    let settings = &resolved.settings;
-    let job = Job { resolved, settings, seed, flows: stream, loops, events, capture, sharing };
-    let output = (resolved.congestion.simulate)(job);
+    let job = Job { resolved, seed, flows: stream, loops, events, capture, sharing };
+    let output = simulator.simulate(job);
     let started = output.flows.len() as u64;
-    if let Some(cut) = output.cut {
-        let cut = Some(Cut { not_started: total.map(|total| total.saturating_sub(started)), ..cut });
-        return RunOutput { cut, ..output };
+    if let Some(truncation) = output.truncated {
+        let not_started = total.map(|total| total.saturating_sub(started));
+        return RunOutput { truncated: Some(Truncation { not_started, ..truncation }), ..output };
     }
     // A stream ends early if a flow would start beyond the end of time. Such a run is not complete.
     let status = match output.status {

@@ -31,7 +31,7 @@ pub(super) fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: H
         delivered: hosts.delivered,
         marked: hosts.marked,
         notifications: hosts.notifications,
-        given_up: hosts.aborted,
+        aborted: hosts.aborted,
         hops: fabric.hops(),
         in_flight: fabric.in_flight(),
         ..Totals::default()

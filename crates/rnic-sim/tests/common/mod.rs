@@ -40,7 +40,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             switch: SwitchSetup::default(),
         },
         traffic: Vec::new(),
-        transport: TransportSpec { transport: transport.to_string(), ..TransportSpec::default() },
+        transport: TransportSpec::named(transport).expect("a built-in transport"),
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
     }
@@ -98,7 +98,7 @@ pub(crate) fn outcome(run: &RunSpec, flows: &[FlowSpec]) -> RunOutput {
 /// Runs exactly these flows on resolved settings.
 pub(crate) fn outcome_of(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> RunOutput {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
-    simulate_run(&run, resolved)
+    simulate_run(&Catalogue::standard(), &run, resolved)
 }
 
 /// Runs these flows on a fabric that loses frames: (host, which of the frames that it transmits, counted from 0).
@@ -111,7 +111,7 @@ pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(
     }
     let flows = flows.iter().copied();
     let events = &Events::ignored();
-    if run.transport.transport == "irn" {
+    if run.transport.name == "irn" {
         simulate_on::<Irn, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
     } else {
         simulate_on::<GoBackN, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
@@ -147,7 +147,7 @@ pub(crate) fn assert_accounts(output: &RunOutput) {
             assert!(fct(&record) >= record.ideal.as_ps(), "faster than alone: {record:?}");
         }
     }
-    if output.status == RunStatus::Completed && output.cut.is_none() {
+    if output.status == RunStatus::Completed && output.truncated.is_none() {
         assert!(output.flows.iter().all(|f| f.finish.is_some()));
     }
 }

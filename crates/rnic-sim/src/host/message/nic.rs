@@ -123,7 +123,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
 
     #[inline]
     fn frame(&mut self, host: SlotId, out: &Outgoing<P::Header>) -> Option<Packet<MessageSegment<P::Header, T>>> {
-        let Framing { header, control, bands } = self.shared.framing;
+        let Framing { header, control, priorities } = self.shared.framing;
         let written = P::header_bytes(&out.header);
         let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
         let dst = host_of(out.dst_ip);
@@ -131,7 +131,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
             self.shared.invalid.unknown_address += 1;
             return None;
         }
-        self.shared.invalid.invalid_priority += u64::from(out.priority >= bands);
+        self.shared.invalid.invalid_priority += u64::from(out.priority >= priorities);
         let host = &mut self.hosts[host.index()];
         let src = host.id;
         let (slot, flow_hash, flags) = if out.is_control {
@@ -148,7 +148,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
             dst,
             flow_hash,
             bytes: (bytes as u16).max(MIN_FRAME),
-            priority: (bands - 1).saturating_sub(out.priority),
+            priority: (priorities - 1).saturating_sub(out.priority),
             flags,
             body: MessageSegment { src, slot, header: out.header, in_band: T::default() },
         })

@@ -52,5 +52,5 @@ pub(crate) struct Framing {
     pub(crate) control: u32,
     /// Number of priorities that the transport uses. It counts them from the most urgent one, the fabric from 0 as the
     /// least urgent one.
-    pub(crate) bands: u8,
+    pub(crate) priorities: u8,
 }
