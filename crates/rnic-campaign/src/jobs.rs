@@ -6,8 +6,8 @@
 use crate::executor::{Executor, Ignore, Outcome, RunListener, Sink};
 use crate::fingerprint::Fingerprint;
 use crate::measurement::Measurement;
+use crate::store::file::{read_value, write_value};
 use crate::store::{Header, Store, Stored};
-use crate::store_file::{read_value, write_value};
 use rnic_fabric::config::TopologySpec;
 use rnic_results::summary::summarise;
 use rnic_run::{RunEvent, RunSpec, Scenario, TrafficPattern};

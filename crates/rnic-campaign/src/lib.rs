@@ -15,7 +15,6 @@ pub mod jobs;
 pub mod measurement;
 mod run_cache;
 mod store;
-mod store_file;
 
 pub use store_file::{read_record, write_record};
 

@@ -1,4 +1,4 @@
-//! What holds for every run, on random small fabrics with random settings and traffic.
+//! Invariants of every run, on random small fabrics with random settings and traffic.
 
 mod common;
 
@@ -146,7 +146,8 @@ fn invariants_hold_on_random_runs() {
         };
         let output = outcome_of(&run, &resolved, &flows);
         let iwarp = run.transport.name == "iwarp";
-        // Conservation, sums over ports, nothing faster than alone, all flows finished if completed.
+        // Packets are conserved, ports add up to totals, no flow is faster than alone, and a completed run has finished all
+        // flows.
         assert_accounts(&output);
         prop_assert_eq!(output.flows.len(), flows.len());
         for (record, flow) in output.flows.iter().zip(&flows) {
@@ -156,11 +157,11 @@ fn invariants_hold_on_random_runs() {
         if resolved.lossless {
             count(1);
             prop_assert_eq!(output.totals.dropped, 0);
-            // TCP has timers on a lossless fabric too, and a long pause is a timeout to them.
+            // TCP has timers on a lossless fabric too, and a long pause fires them.
             let timeouts: u32 = output.flows.iter().map(|f| f.timeouts).sum();
             prop_assert!(output.totals.retransmitted == 0 || (iwarp && timeouts > 0));
         }
-        // Each flow's packets are delivered, each at least once: what arrives beyond the retransmitted ones is exactly the flows'.
+        // Each packet of a flow is delivered at least once: the arrived packets without retransmissions are the flows' packets.
         let setup = u64::from(run.transport.settings.flag("handshake") == Ok(true));
         let packets: u64 = flows.iter().map(|f| setup + f.bytes.div_ceil(run.fabric.mtu.0)).sum();
         match &output.status {
@@ -169,14 +170,14 @@ fn invariants_hold_on_random_runs() {
                 prop_assert_eq!(output.totals.data - output.totals.retransmitted, packets);
                 let lost = output.totals.dropped + output.totals.lost + output.totals.trimmed;
                 if lost == 0 && output.flows.iter().all(|f| f.timeouts == 0) {
-                    prop_assert_eq!(output.totals.retransmitted, 0, "sent again without cause");
+                    prop_assert_eq!(output.totals.retransmitted, 0, "retransmitted without cause");
                 }
             }
             RunStatus::Failed(reason) => {
                 count(3);
                 prop_assert!(!reason.contains("internal error"), "{}", reason);
                 prop_assert!(reason.contains("not finished"), "{}", reason);
-                // Nothing of a lossless fabric without cycles can fail.
+                // No run on a lossless fabric without cycles can fail.
                 prop_assert!(!resolved.lossless, "{}", reason);
             }
         }

@@ -10,7 +10,7 @@
 //!
 //! Integers are little-endian.
 
-use crate::store::{Header, Stored};
+use super::{Header, Stored};
 use rnic_run::{FlowLog, RunRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
