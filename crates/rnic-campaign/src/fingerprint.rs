@@ -8,8 +8,8 @@ use std::io;
 /// Version and hash of the code that determines results. The build script computes the hash from the sources.
 pub const CODE: &str = env!("RNIC_CODE");
 
-/// Hashes of everything that determines the result of a run: one hash for the program, and one for each part of the run's
-/// specification except its name.
+/// Hashes of everything that determines the result of a run: one hash for the program, and one for each part of the
+/// run's specification except its name.
 ///
 /// Two runs with the same fingerprint have the same result. The contents of files that a scenario names are part of the
 /// fingerprint, their paths are not.
@@ -45,8 +45,8 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues, for example
-    /// with another congestion control of the same name; it is empty for the standard catalogue.
+    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues, for
+    /// example with another congestion control of the same name; it is empty for the standard catalogue.
     pub fn of(run: &RunSpec, program: &str) -> Fingerprint {
         // Names do not influence the result of a run.
         let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, limits, watch } =

@@ -64,9 +64,9 @@ pub(crate) struct Selection {
 
     /// Change one setting; may be repeated, later changes override earlier ones
     ///
-    /// PATH is a dotted path in the scenario. Runs and traffic sources are selected by index, from 0, or by name; a name
-    /// with a dot needs quotes. VALUE is TOML, or text if it is not valid TOML, so quantities with units need no quotes.
-    /// A run's own `set` table overrides this option.
+    /// PATH is a dotted path in the scenario. Runs and traffic sources are selected by index, from 0, or by name; a
+    /// name with a dot needs quotes. VALUE is TOML, or text if it is not valid TOML, so quantities with units need no
+    /// quotes. A run's own `set` table overrides this option.
     #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<(String, String)>,
 
@@ -107,14 +107,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Number of threads; with fewer runs than threads, several threads simulate one run [default: number of processors]
+    /// Number of threads; with fewer runs than threads, several threads simulate one run [default: number of
+    /// processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
     /// Continue an interrupted scenario: simulate only the runs that had not finished
     ///
-    /// rnic stores finished runs in the folder `unfinished`, next to the result files, until it has written these. It uses
-    /// a stored run only if everything that determines the result is unchanged: settings, seed, the files that the
+    /// rnic stores finished runs in the folder `unfinished`, next to the result files, until it has written these. It
+    /// uses a stored run only if everything that determines the result is unchanged: settings, seed, the files that the
     /// scenario names, and this program. The results are the same as without the interruption.
     #[arg(long, conflicts_with = "pcap")]
     pub(crate) resume: bool,
@@ -493,7 +494,8 @@ mod tests {
 /// Arguments of `rnic pingpong`.
 ///
 /// Without HOST, the command is the server and waits for a client. The peer is `rnic pingpong`, or `ibv_rc_pingpong` of
-/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both sides.
+/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both
+/// sides.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic pingpong                        # a server\n  \

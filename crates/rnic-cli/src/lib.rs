@@ -30,7 +30,8 @@ use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::process::ExitCode;
 
-/// Runs the command with the program's arguments. Scenarios may name the congestion controls and transports in `catalogue`.
+/// Runs the command with the program's arguments. Scenarios may name the congestion controls and transports in
+/// `catalogue`.
 pub fn main(catalogue: Catalogue) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

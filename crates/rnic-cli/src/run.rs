@@ -146,7 +146,7 @@ fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
 
 fn print_files(files: &[PathBuf]) {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    // Where standard error is gone there is nobody to tell.
+    // An error here means that standard error is closed.
     let _ = writeln!(std::io::stderr(), "wrote {}", names.join(", "));
 }
 

@@ -53,8 +53,8 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among the `n`
-/// ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
+/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among
+/// the `n` ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
 ///
 /// ```
 /// use rnic_results::stats::nearest_rank;
@@ -71,7 +71,8 @@ pub fn rank(count: u64, per_mille: u32) -> u64 {
     rank.saturating_sub(1)
 }
 
-/// The flow completion time: from handing the flow to the NIC until all bytes have arrived; `None` for an unfinished flow.
+/// The flow completion time: from handing the flow to the NIC until all bytes have arrived; `None` for an unfinished
+/// flow.
 pub fn fct(flow: &FlowRecord) -> Option<Time> {
     flow.finish.map(|finish| finish.saturating_sub(flow.start))
 }
@@ -119,9 +120,9 @@ impl Goodput {
     }
 }
 
-/// Request completion times in microseconds, ordered by (traffic source, request): from the first start to the last finish
-/// among the measured flows of a request. Requests with an unfinished flow are left out. Memory grows with the number of
-/// requests, not with the number of flows.
+/// Request completion times in microseconds, ordered by (traffic source, request): from the first start to the last
+/// finish among the measured flows of a request. Requests with an unfinished flow are left out. Memory grows with the
+/// number of requests, not with the number of flows.
 pub fn request_completion_us(flows: &FlowLog) -> Vec<f64> {
     let mut spans: BTreeMap<(u16, u32), (Time, Option<Time>)> = BTreeMap::new();
     for flow in flows.iter().filter(|f| f.measured && f.request != u32::MAX) {

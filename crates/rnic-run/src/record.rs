@@ -418,7 +418,8 @@ pub struct RunRecord {
     pub wall_s: f64,
     /// CPU seconds of the threads that simulated the run.
     pub cpu_s: f64,
-    /// Maximum resident set of the whole process until the end of the run, in bytes; 0 if the system does not report it.
+    /// Maximum resident set of the whole process until the end of the run, in bytes; 0 if the system does not report
+    /// it.
     pub peak_rss_bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): the experiments of sections 2.2, 5 and 6.
+//! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): the experiments of sections 2.2, 5
+//! and 6.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each, largest, smallest};
