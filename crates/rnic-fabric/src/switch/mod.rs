@@ -179,7 +179,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         links.transmit(number, now, packet);
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue<L: EventList>(
         &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, mut packet: Packet<B>, now: u64,
     ) {
@@ -197,7 +197,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     }
 
     /// Marks a data packet by the queue of its output, if the switch marks at this end of the queue.
-    #[inline]
+    #[inline(always)]
     fn mark(&mut self, links: &mut Ports<B>, output: usize, packet: &mut Packet<B>, end: MarkOn) {
         let priority = packet.priority as usize;
         if let Some(marker) = &mut self.marker
