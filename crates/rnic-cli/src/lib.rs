@@ -8,6 +8,7 @@ mod describe;
 mod drawn;
 mod error;
 mod export;
+mod format;
 mod list;
 mod model;
 mod output;
