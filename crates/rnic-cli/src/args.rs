@@ -1,5 +1,6 @@
 //! The arguments of the command: parsing, help and errors follow from these definitions.
 
+use crate::format::Format;
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -176,15 +177,6 @@ pub(crate) enum SchemaOf {
     Spec,
     /// A line of `--events`
     Event,
-}
-
-/// Output formats of `rnic run` and `rnic reproduce`.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
-    /// A table for people
-    Table,
-    /// One JSON document
-    Json,
 }
 
 /// File formats of flow records.
@@ -514,7 +506,7 @@ pub(crate) struct PingpongArgs {
     pub(crate) address: Option<IpAddr>,
 
     /// UDP port for RDMA on both sides
-    #[arg(long, value_name = "PORT", default_value_t = crate::pingpong::DEFAULT_ROCE_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = rnic_endpoint::port::ROCE_PORT)]
     pub(crate) roce_port: u16,
 
     /// Bytes of a message

@@ -9,6 +9,7 @@ mod drawn;
 mod error;
 mod exec;
 mod export;
+mod format;
 mod list;
 mod model;
 mod output;

@@ -1,7 +1,8 @@
 //! The command `rnic p4`: checks transport programs in P4.
 
-use crate::args::{Format, P4Args, P4CheckArgs, P4Command};
+use crate::args::{P4Args, P4CheckArgs, P4Command};
 use crate::error::CliError;
+use crate::format::Format;
 use crate::output;
 use rnic_nano::cost::{Cost, Hardware, PipelineCost, analyse};
 use rnic_nano::diagnostic::Diagnostic;

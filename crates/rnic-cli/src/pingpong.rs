@@ -4,7 +4,6 @@ use crate::args::PingpongArgs;
 use crate::error::CliError;
 use crate::peer;
 use rnic_endpoint::Mode;
-use rnic_endpoint::port::ROCE_PORT;
 use rnic_perf::ibverbs::{Options, Outcome, Pingpong};
 use rnic_transport::Time;
 use rnic_verbs::Service;
@@ -74,6 +73,3 @@ fn print(outcome: &Outcome) -> Result<(), CliError> {
         Ok(())
     })
 }
-
-/// The UDP port of RoCEv2, for the arguments.
-pub(crate) const DEFAULT_ROCE_PORT: u16 = ROCE_PORT;

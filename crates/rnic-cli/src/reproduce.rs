@@ -1,7 +1,8 @@
 //! The command `rnic reproduce`.
 
-use crate::args::{Format, ReproduceArgs};
+use crate::args::ReproduceArgs;
 use crate::error::CliError;
+use crate::format::Format;
 use crate::output;
 use crate::progress::Jobs;
 use rnic_campaign::jobs::{calibrate, execute, outlook};

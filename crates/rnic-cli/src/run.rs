@@ -1,8 +1,9 @@
 //! The command `rnic run`.
 
-use crate::args::{FlowFile, Format, RunArgs};
+use crate::args::{FlowFile, RunArgs};
 use crate::error::CliError;
 use crate::exec;
+use crate::format::Format;
 use crate::progress::Bars;
 use crate::resume::Resumable;
 use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};

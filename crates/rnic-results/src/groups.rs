@@ -2,10 +2,46 @@
 
 use super::ranks::{Ranked, ranked};
 use super::stats::{self, Distribution, Goodput};
-use super::summary::{Group, SizeClass, TrafficClass};
 use rnic_run::RunSpec;
 use rnic_run::{FlowRecord, RunOutput};
 use rnic_transport::Bytes;
+
+/// The measured flows of one range of sizes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SizeClass {
+    /// Name of the range, for example `<= 10 KB`.
+    pub name: String,
+    /// Minimum size in bytes.
+    pub min_bytes: u64,
+    /// Maximum size in bytes; `None` for no limit.
+    pub max_bytes: Option<u64>,
+    /// Statistics of the flows.
+    pub group: Group,
+}
+
+/// The measured flows of one traffic source.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrafficClass {
+    /// Name of the traffic source.
+    pub name: String,
+    /// Statistics of the flows.
+    pub group: Group,
+    /// Flows of the source that started and did not finish, measured or not.
+    pub unfinished: u64,
+    /// Goodput of the source's measured flows, finished or not, in bit/s.
+    pub goodput: Option<Goodput>,
+}
+
+/// Statistics of a group of measured flows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Group {
+    /// Number of finished flows.
+    pub flows: u64,
+    /// Slowdown.
+    pub slowdown: Option<Distribution>,
+    /// Completion times in microseconds.
+    pub fct_us: Option<Distribution>,
+}
 
 /// Counts of flows, which failed runs have too.
 pub(super) struct Counts {

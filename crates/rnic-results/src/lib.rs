@@ -25,6 +25,7 @@ pub mod files;
 pub mod flow_files;
 mod groups;
 mod json;
+mod notes;
 pub mod pauses;
 pub mod ranks;
 pub mod report;

@@ -6,12 +6,34 @@
 //! each range, until few enough values are left to collect them (Munro and Paterson, "Selection and sorting with
 //! limited storage", 1980). Both ways give the same bits.
 
-use super::stats::{mean, nearest_rank, rank};
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;
 
 /// Number of parts of a range, and maximum number of values in a range to collect them.
 const PARTS: usize = 4_096;
+
+/// The arithmetic mean, summed in the order of the slice; `None` for an empty slice.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
+}
+
+/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among the `n`
+/// ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
+///
+/// ```
+/// use rnic_results::stats::nearest_rank;
+///
+/// assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], 400), Some(20));
+/// ```
+pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: u32) -> Option<T> {
+    sorted.get(rank(sorted.len() as u64, per_mille) as usize).copied()
+}
+
+/// Index of the percentile of [`nearest_rank`] among `count` ascending values.
+pub fn rank(count: u64, per_mille: u32) -> u64 {
+    let rank = (u128::from(count) * u128::from(per_mille.min(1000))).div_ceil(1000) as u64;
+    rank.saturating_sub(1)
+}
 
 /// Mean and percentiles of a series with at least one value.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,5 +1,7 @@
 //! Statistics over flows: exact means and percentiles, without estimation.
 
+pub use super::ranks::{mean, nearest_rank, rank};
+
 use super::ranks::Ranked;
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;
@@ -46,29 +48,6 @@ impl Distribution {
         let [p50, p95, p99, p999, max] = *ranked.at.as_slice() else { return None };
         Some(Distribution { count: ranked.count, mean: ranked.mean, p50, p95, p99, p999, max })
     }
-}
-
-/// The arithmetic mean, summed in the order of the slice; `None` for an empty slice.
-pub fn mean(values: &[f64]) -> Option<f64> {
-    if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
-}
-
-/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among
-/// the `n` ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
-///
-/// ```
-/// use rnic_results::stats::nearest_rank;
-///
-/// assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], 400), Some(20));
-/// ```
-pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: u32) -> Option<T> {
-    sorted.get(rank(sorted.len() as u64, per_mille) as usize).copied()
-}
-
-/// Index of the percentile of [`nearest_rank`] among `count` ascending values.
-pub fn rank(count: u64, per_mille: u32) -> u64 {
-    let rank = (u128::from(count) * u128::from(per_mille.min(1000))).div_ceil(1000) as u64;
-    rank.saturating_sub(1)
 }
 
 /// The flow completion time: from handing the flow to the NIC until all bytes have arrived; `None` for an unfinished

@@ -1,5 +1,7 @@
 //! The summary of a scenario's runs: the numbers in `summary.json`, the table and the report.
 
+pub use super::groups::{Group, SizeClass, TrafficClass};
+
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
@@ -117,43 +119,6 @@ pub struct FlowCounts {
     pub completed: u64,
     /// Finished flows that count in the statistics.
     pub measured: u64,
-}
-
-/// The measured flows of one range of sizes.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SizeClass {
-    /// Name of the range, for example `<= 10 KB`.
-    pub name: String,
-    /// Minimum size in bytes.
-    pub min_bytes: u64,
-    /// Maximum size in bytes; `None` for no limit.
-    pub max_bytes: Option<u64>,
-    /// Statistics of the flows.
-    pub group: Group,
-}
-
-/// The measured flows of one traffic source.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TrafficClass {
-    /// Name of the traffic source.
-    pub name: String,
-    /// Statistics of the flows.
-    pub group: Group,
-    /// Flows of the source that started and did not finish, measured or not.
-    pub unfinished: u64,
-    /// Goodput of the source's measured flows, finished or not, in bit/s.
-    pub goodput: Option<Goodput>,
-}
-
-/// Statistics of a group of measured flows.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Group {
-    /// Number of finished flows.
-    pub flows: u64,
-    /// Slowdown.
-    pub slowdown: Option<Distribution>,
-    /// Completion times in microseconds.
-    pub fct_us: Option<Distribution>,
 }
 
 /// Utilisation of a set of transmitters: the fraction of the run for which they were sending.

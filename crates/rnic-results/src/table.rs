@@ -1,6 +1,7 @@
 //! The summary as a table on the terminal.
 
 use super::compare::{self, Metric};
+use super::notes::{FEW, truncations, warnings};
 use super::report::figure::Unit;
 use super::stats::Goodput;
 use super::summary::{RunSummary, ScenarioSummary};
@@ -10,10 +11,6 @@ use rnic_run::short_keys;
 
 /// Minimum width, in characters, for metrics and counts in the same table.
 const ONE_TABLE: usize = 110;
-/// Maximum number of runs for a table with comparisons; more runs have one line each.
-const FEW: usize = 8;
-/// Maximum number of run names in a warning.
-const NAMES: usize = 6;
 /// Maximum number of watched queues of a run that are listed; with more queues, none is listed.
 const QUEUES: usize = 4;
 /// Minimum width of a table in characters.
@@ -198,35 +195,6 @@ fn goodput(summary: &ScenarioSummary, width: usize) -> String {
     table.trim_fmt() + "\n"
 }
 
-/// The truncated runs, with their unfinished flows: a sentence per run, or one sentence for many runs.
-pub(crate) fn truncations(summary: &ScenarioSummary) -> Vec<String> {
-    let unfinished = |run: &RunSummary| run.flows.offered - run.flows.completed;
-    let truncated: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.truncated?))).collect();
-    let not_started = |flows: u64| if flows == 0 { String::new() } else { format!(", {} not started", count(flows)) };
-    if truncated.len() > FEW {
-        let of = truncated.iter().map(|(run, _)| unfinished(run));
-        let (min, max) = (of.clone().min().unwrap_or(0), of.max().unwrap_or(0));
-        return vec![format!(
-            "truncated at their duration: {} runs, each with {} to {} unfinished flows; slowdown and FCT cover finished flows \
-             only",
-            truncated.len(),
-            count(min),
-            count(max)
-        )];
-    }
-    let line = |(run, truncation): &(&RunSummary, rnic_run::Truncation)| {
-        format!(
-            "truncated at {}: {}: {} of {} flows unfinished{}; slowdown and FCT cover finished flows only",
-            truncation.at,
-            run.name,
-            count(unfinished(run)),
-            count(run.flows.offered),
-            not_started(truncation.not_started.unwrap_or(0))
-        )
-    };
-    truncated.iter().map(line).collect()
-}
-
 fn name(run: &RunSummary) -> String {
     if run.failure.is_some() { format!("{}\nFAILED", run.name) } else { run.name.clone() }
 }
@@ -259,30 +227,6 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
     }
     notes.extend(warnings(summary).into_iter().map(|(runs, warning)| format!("warning: {runs}: {warning}")));
     notes
-}
-
-/// Each distinct warning once, with the names of its runs.
-pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
-    let mut found: Vec<(Vec<&str>, &str)> = Vec::new();
-    for run in &summary.runs {
-        for warning in &run.warnings {
-            match found.iter_mut().find(|(_, text)| text == warning) {
-                Some((names, _)) => names.push(&run.name),
-                None => found.push((vec![&run.name], warning)),
-            }
-        }
-    }
-    let all = summary.runs.len();
-    let runs = |names: Vec<&str>| {
-        // Names of runs of a sweep contain commas.
-        let comma = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
-        match names.len() {
-            n if n > 1 && n == all => "all runs".to_string(),
-            n if n > NAMES + 1 => format!("{} and {} more runs", names[..NAMES].join(comma), n - NAMES),
-            _ => names.join(comma),
-        }
-    };
-    found.into_iter().map(|(names, text)| (runs(names), text)).collect()
 }
 
 /// Breaks `text` into lines between words, and indents all lines but the first. Words longer than a line are not

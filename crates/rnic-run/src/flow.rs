@@ -1,4 +1,4 @@
-//! One flow of a workload.
+//! One flow: as a workload starts it, and as a run records it.
 
 use rnic_transport::Time;
 use schemars::JsonSchema;
@@ -27,4 +27,87 @@ pub struct FlowSpec {
 impl FlowSpec {
     /// Value of [`FlowSpec::request`] for a flow that belongs to no request.
     pub const NO_REQUEST: u32 = u32::MAX;
+}
+
+/// What happened to one flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowRecord {
+    /// Id of the flow, counted from 0 in order of start.
+    pub id: u32,
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Time at which the application handed the flow to the NIC.
+    pub start: Time,
+    /// Time at which the receiver had all bytes; `None` if it never did.
+    pub finish: Option<Time>,
+    /// Completion time of the flow alone on an empty fabric, at line rate with plain RoCEv2 headers: the denominator of
+    /// the slowdown.
+    pub ideal: Time,
+    /// Payload bytes that the receiver had accepted by the end of the run.
+    pub delivered: u64,
+    /// Retransmitted data packets.
+    pub retransmitted: u32,
+    /// Expired retransmission timers.
+    pub timeouts: u32,
+    /// Id of the request (incast) to which the flow belongs; `u32::MAX` for none.
+    pub request: u32,
+    /// Index of the traffic source in [`crate::RunSpec::traffic`].
+    pub traffic: u16,
+    /// Whether the flow counts in the statistics.
+    pub measured: bool,
+}
+
+impl FlowRecord {
+    /// The flow's goodput in bit/s: delivered payload divided by the time from the flow's start to its finish, or to
+    /// `end`, the end of the run, if the flow did not finish. `None` if this time is zero.
+    ///
+    /// ```
+    /// use rnic_run::FlowRecord;
+    /// use rnic_transport::Time;
+    ///
+    /// let flow = FlowRecord {
+    ///     id: 0,
+    ///     src: 3,
+    ///     dst: 7,
+    ///     bytes: 100_000,
+    ///     start: Time::from_us(10),
+    ///     finish: Some(Time::from_us(30)),
+    ///     ideal: Time::from_us(20),
+    ///     delivered: 100_000,
+    ///     retransmitted: 0,
+    ///     timeouts: 0,
+    ///     request: u32::MAX,
+    ///     traffic: 0,
+    ///     measured: true,
+    /// };
+    /// assert_eq!(flow.goodput_bps(Time::from_us(1_000)), Some(40e9));
+    /// ```
+    pub fn goodput_bps(&self, end: Time) -> Option<f64> {
+        let life = self.finish.unwrap_or(end).saturating_sub(self.start).as_ps();
+        (life > 0).then(|| self.delivered as f64 * 8e12 / life as f64)
+    }
+
+    /// A measured flow for tests: it started at 0 and took 10 us, twice its ideal time.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn sample(id: u32, bytes: u64) -> FlowRecord {
+        FlowRecord {
+            id,
+            src: 0,
+            dst: 1,
+            bytes,
+            start: Time::ZERO,
+            finish: Some(Time::from_us(10)),
+            ideal: Time::from_us(5),
+            delivered: bytes,
+            retransmitted: 0,
+            timeouts: 0,
+            request: u32::MAX,
+            traffic: 0,
+            measured: true,
+        }
+    }
 }

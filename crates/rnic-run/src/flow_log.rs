@@ -3,7 +3,7 @@
 mod file;
 mod stream;
 
-use crate::record::FlowRecord;
+use crate::flow::FlowRecord;
 use file::RecordFile;
 use std::fmt;
 use std::io;

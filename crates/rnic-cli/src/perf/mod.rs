@@ -182,8 +182,8 @@ struct MeasureArgs {
     thread: bool,
 
     /// Output format
-    #[arg(long, value_enum, default_value_t = crate::args::Format::Table)]
-    format: crate::args::Format,
+    #[arg(long, value_enum, default_value_t = crate::format::Format::Table)]
+    format: crate::format::Format,
 
     /// Print bandwidth in 10^9 bits per second instead of 2^20 bytes per second
     #[arg(long = "report_gbits", visible_alias = "report-gbits")]
@@ -306,7 +306,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
 fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let plan = plan(arguments);
     let unit = unit(arguments);
-    let table = arguments.format == crate::args::Format::Table;
+    let table = arguments.format == crate::format::Format::Table;
     let mut printed = Ok(());
     let mut first = true;
     let row = |report: &Report, row: &Row| {

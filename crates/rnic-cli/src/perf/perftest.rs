@@ -1,8 +1,8 @@
 //! `rnic perf --perftest`: the peer is a program of perftest.
 
 use super::{MeasureArgs, ServiceName, listen, mode, print_json, unit};
-use crate::args::Format;
 use crate::error::CliError;
+use crate::format::Format;
 use crate::{output, peer};
 use rnic_perf::ibverbs::perftest::{Error, Options, Role};
 use rnic_perf::{Op, Report, run_perftest};

@@ -1,8 +1,8 @@
 //! The main parts of the report: title, results compared with the first run, failures, definitions.
 
 use super::super::compare::{self, Metric};
+use super::super::notes::{truncations, warnings};
 use super::super::summary::{RunSummary, ScenarioSummary};
-use super::super::table::{truncations, warnings};
 use super::super::text::{count, percent, three_digits};
 use super::html::{change, escape, exact, inline, row, table, time};
 use super::page::NO_SCRIPT;

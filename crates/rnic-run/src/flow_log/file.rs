@@ -1,6 +1,6 @@
 //! Flow records in a file: the record of flow n is at offset n times the size of a record.
 
-use crate::record::FlowRecord;
+use crate::flow::FlowRecord;
 use rnic_transport::Time;
 use std::fs::File;
 use std::io;

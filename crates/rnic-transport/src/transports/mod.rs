@@ -2,7 +2,7 @@
 //!
 //! A transport is either a [`FlowTransport`], which combines a loss recovery with a separate congestion control, or a
 //! [`MessageTransport`], a program of the message engine ([`crate::message`]). To add one, write its file and add its line to
-//! [`visit_transports`](crate::registry::visit_transports): scenarios, the simulator, listings and documentation follow.
+//! [`visit_transports`]: scenarios, the simulator, listings and documentation follow.
 
 mod flow;
 mod homa;
@@ -31,7 +31,53 @@ use crate::settings::{Kind, Parameter, Settings};
 use crate::{BitRate, Time};
 use std::fmt;
 
-/// A function that is generic over the type of a transport; see [`visit_transports`](crate::registry::visit_transports).
+/// Calls `visitor` with the type of every transport. To register a transport, add a line here.
+///
+/// ```
+/// use rnic_transport::registry::visit_transports;
+/// use rnic_transport::transports::{FlowTransport, MessageTransport, TransportVisitor};
+///
+/// struct Names(Vec<&'static str>);
+/// impl TransportVisitor for Names {
+///     fn flow_transport<F: FlowTransport>(&mut self) {
+///         self.0.push(F::NAME);
+///     }
+///     fn message_transport<M: MessageTransport>(&mut self) {
+///         self.0.push(M::NAME);
+///     }
+/// }
+///
+/// let mut names = Names(Vec::new());
+/// visit_transports(&mut names);
+/// assert!(names.0.starts_with(&["roce", "irn"]));
+/// ```
+pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
+    visitor.flow_transport::<Roce>();
+    visitor.flow_transport::<Irn>();
+    visitor.flow_transport::<Iwarp>();
+    visitor.message_transport::<Ndp>();
+    visitor.message_transport::<Homa>();
+    visitor.message_transport::<HomaTr>();
+    visitor.message_transport::<Hpcc>();
+}
+
+/// The declarations of all transports, in order of registration.
+pub fn transports() -> Vec<TransportDeclaration> {
+    struct Declarations(Vec<TransportDeclaration>);
+    impl TransportVisitor for Declarations {
+        fn flow_transport<F: FlowTransport>(&mut self) {
+            self.0.push(TransportDeclaration::of_flows::<F>());
+        }
+        fn message_transport<M: MessageTransport>(&mut self) {
+            self.0.push(TransportDeclaration::of_messages::<M>());
+        }
+    }
+    let mut declarations = Declarations(Vec::new());
+    visit_transports(&mut declarations);
+    declarations.0
+}
+
+/// A function that is generic over the type of a transport; see [`visit_transports`].
 pub trait TransportVisitor {
     /// Called once for each transport of flows.
     fn flow_transport<F: FlowTransport>(&mut self);

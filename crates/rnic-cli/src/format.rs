@@ -1,0 +1,12 @@
+//! The format of results on the standard output.
+
+use clap::ValueEnum;
+
+/// Output formats of `rnic run` and `rnic reproduce`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// A table for people
+    Table,
+    /// One JSON document
+    Json,
+}
