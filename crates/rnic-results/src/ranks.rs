@@ -17,8 +17,8 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among the `n`
-/// ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
+/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among
+/// the `n` ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
 ///
 /// ```
 /// use rnic_results::stats::nearest_rank;

@@ -244,7 +244,8 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     Ok(flows)
 }
 
-/// Number of flows that a pattern makes ([`u128::MAX`] without an end), and the time from its first to its last start where that is fixed.
+/// Number of flows that a pattern makes ([`u128::MAX`] without an end), and the time from its first to its last start
+/// where that is fixed.
 fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     let hosts = u128::from(hosts);
     let span = |repeats: u32, interval: Time| u128::from(repeats - 1) * u128::from(interval.as_ps());

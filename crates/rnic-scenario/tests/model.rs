@@ -240,7 +240,8 @@ fn pods_of_leaves_and_spines_with_rates_by_level() {
         rates("uplink_rate = \"200 Gbps\"\nuplink_delay = \"1 us\"\ncore_rate = \"400 Gbps\"\ncore_delay = \"3 us\""),
         (gbps(200), Some(Time::from_us(1)), gbps(400), Some(Time::from_us(3)))
     );
-    // A leaf has 16 x 100 Gbps down and 2 up: 2 to 1 at 400 Gbps. A spine then has 4 x 400 Gbps down and 8 up: 0.5 to 1 at 400 Gbps.
+    // A leaf has 16 x 100 Gbps down and 2 up: 2 to 1 at 400 Gbps. A spine then has 4 x 400 Gbps down and 8 up: 0.5 to 1
+    // at 400 Gbps.
     let follow = rates("oversubscription = 2.0\ncore_oversubscription = 0.5");
     assert_eq!((follow.0, follow.2), (gbps(400), gbps(400)));
     // Without uplinks of their own, 4 x 100 Gbps down: 1 to 1 at 50 Gbps.

@@ -1,9 +1,9 @@
 //! The frames of one link, as a capture file has them: `rnic run --pcap`.
 //!
-//! The fabric notes the packets that the link's ports transmit ([`Fabric::tap`]). After the run the capture finds the flow
-//! of each packet, and writes the frame that an endpoint would send. These frames have the length of real frames. The
-//! simulator's frames are a little shorter: they have no padding, no RETH in the first packet of a RoCE Write, and not
-//! all headers of an IRN ACK.
+//! The fabric notes the packets that the link's ports transmit ([`Fabric::tap`]). After the run the capture finds the
+//! flow of each packet, and writes the frame that an endpoint would send. These frames have the length of real frames.
+//! The simulator's frames are a little shorter: they have no padding, no RETH in the first packet of a RoCE Write, and
+//! not all headers of an IRN ACK.
 
 use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
@@ -196,8 +196,9 @@ impl Capture {
         Pfc { enabled: self.priorities, quanta: std::array::from_fn(quanta) }
     }
 
-    /// Index of a packet within flow `record`, counted from 0, without wrapping: of the indices with the packet's PSN the
-    /// nearest to `last`, the index of the flow's previous packet on this link. A CNP has no PSN and repeats `last`.
+    /// Index of a packet within flow `record`, counted from 0, without wrapping: of the indices with the packet's PSN
+    /// the nearest to `last`, the index of the flow's previous packet on this link. A CNP has no PSN and repeats
+    /// `last`.
     fn index(&self, record: u32, pdu: Pdu, last: &mut u64) -> u64 {
         if pdu.kind() != PduKind::Cnp {
             let first = self.first_psn[record as usize];
@@ -261,9 +262,9 @@ impl Capture {
     }
 }
 
-/// The flow that a packet belongs to, of the flows in order of start that share a slot and a persistent connection. Each
-/// flow's PSNs follow those of the flow before. An ACK has the PSN after the packets that it acknowledges. A CNP has no
-/// PSN and is taken for a packet of the last flow.
+/// The flow that a packet belongs to, of the flows in order of start that share a slot and a persistent connection.
+/// Each flow's PSNs follow those of the flow before. An ACK has the PSN after the packets that it acknowledges. A CNP
+/// has no PSN and is taken for a packet of the last flow.
 fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option<u32> {
     let (last, earlier) = records.split_last()?;
     let min = i32::from(pdu.kind() == PduKind::Ack);

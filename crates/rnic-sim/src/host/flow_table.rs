@@ -83,8 +83,8 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
 }
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
-    /// The flows of `stream`, in order of start, and of `loops`, with at most `mtu` payload bytes in a packet. The table
-    /// reports progress to `events`.
+    /// The flows of `stream`, in order of start, and of `loops`, with at most `mtu` payload bytes in a packet. The
+    /// table reports progress to `events`.
     pub(crate) fn new<B: Body>(
         config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, loops: Option<Loops>, events: &'a dyn Listener,
     ) -> Self {

@@ -177,8 +177,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         self.notices = notices;
     }
 
-    /// The flows that are under way before `now`. Between their last packet and the end of the window only the receiving
-    /// end knows that they have finished.
+    /// The flows that are under way before `now`. Between their last packet and the end of the window only the
+    /// receiving end knows that they have finished.
     fn open_flows(&self, now: Time) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
         let open = self.table.open_flows().filter(move |(_, record)| record.finish.is_none() && record.start < now);
         open.filter(move |(flow, _)| !self.kind.is_aborted(*flow) && !self.receive_end(*flow).is_done())

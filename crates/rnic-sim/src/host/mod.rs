@@ -1,8 +1,8 @@
 //! The simulated hosts of a run: their NICs, by partition of the fabric, and the table of their flows.
 //!
-//! [`Hosts`] is what RC-like NICs ([`rc`]) and message NICs ([`message`]) share: which flows start and end, where the two
-//! ends of a flow are, and what probes can read. A [`NicKind`] adds what differs between windows. What a NIC does with a
-//! packet is the kind's implementation of the fabric's host trait, and compiled for the kind.
+//! [`Hosts`] is what RC-like NICs ([`rc`]) and message NICs ([`message`]) share: which flows start and end, where the
+//! two ends of a flow are, and what probes can read. A [`NicKind`] adds what differs between windows. What a NIC does
+//! with a packet is the kind's implementation of the fabric's host trait, and compiled for the kind.
 
 mod config;
 mod ends;

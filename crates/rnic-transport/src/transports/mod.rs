@@ -1,8 +1,9 @@
-//! The transports, a file each: what a transport declares to users, and how it configures the recovery or program that runs.
+//! The transports, a file each: what a transport declares to users, and how it configures the recovery or program that
+//! runs.
 //!
 //! A transport is either a [`FlowTransport`], which combines a loss recovery with a separate congestion control, or a
-//! [`MessageTransport`], a program of the message engine ([`crate::message`]). To add one, write its file and add its line to
-//! [`visit_transports`]: scenarios, the simulator, listings and documentation follow.
+//! [`MessageTransport`], a program of the message engine ([`crate::message`]). To add one, write its file and add its
+//! line to [`visit_transports`]: scenarios, the simulator, listings and documentation follow.
 
 mod flow;
 mod homa;
@@ -109,8 +110,8 @@ pub struct FabricFacts {
     pub base_rtt: Time,
     /// Bandwidth-delay product of the longest path in packets.
     pub bdp: u32,
-    /// Round-trip propagation of the longest path, plus the time to send all that the largest switch can hold over one link: the default
-    /// `RTO_high` (IRN, section 4.1).
+    /// Round-trip propagation of the longest path, plus the time to send all that the largest switch can hold over one
+    /// link: the default `RTO_high` (IRN, section 4.1).
     pub congested_rtt: Time,
     /// Nothing can be dropped: PFC with enough headroom, and no random loss.
     pub lossless: bool,
@@ -155,7 +156,8 @@ pub trait FlowTransport: 'static {
         None
     }
 
-    /// Whether every data packet is acknowledged; `cc_needs_acks`: the run's congestion control works only with acknowledgements.
+    /// Whether every data packet is acknowledged; `cc_needs_acks`: the run's congestion control works only with
+    /// acknowledgements.
     fn acknowledges(_settings: &Settings, _cc_needs_acks: bool) -> bool {
         true
     }
@@ -371,7 +373,8 @@ impl TransportDeclaration {
         }
     }
 
-    /// The declaration of transports whose programs are read from files, such as P4: whatever differs between programs is with the program.
+    /// The declaration of transports whose programs are read from files, such as P4: whatever differs between programs
+    /// is with the program.
     pub fn of_programs(name: &'static str, about: &'static str) -> TransportDeclaration {
         TransportDeclaration {
             name,
@@ -448,7 +451,8 @@ impl TransportDeclaration {
         (self.needs_acks)(settings)
     }
 
-    /// Whether every data packet is acknowledged; `cc_needs_acks`: the congestion control works only with acknowledgements.
+    /// Whether every data packet is acknowledged; `cc_needs_acks`: the congestion control works only with
+    /// acknowledgements.
     pub fn acknowledges(&self, settings: &Settings, cc_needs_acks: bool) -> bool {
         (self.acknowledges)(settings, cc_needs_acks)
     }

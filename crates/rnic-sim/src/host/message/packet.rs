@@ -20,8 +20,8 @@ pub(super) fn host_of(ip: u32) -> HostId {
     HostId(ip.wrapping_sub(FIRST_IP))
 }
 
-/// Body of a simulated packet of a message transport: the program's header `H`, in-band telemetry `T` if the run uses it,
-/// and what the simulated hosts need.
+/// Body of a simulated packet of a message transport: the program's header `H`, in-band telemetry `T` if the run uses
+/// it, and what the simulated hosts need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageSegment<H, T> {
     /// Sending host.
