@@ -665,7 +665,7 @@ fn routes_and_storms() {
         ("[traffic]", "[[fabric.route]]\nat = \"leaf7\"\nto = \"h0\"\nvia = \"spine1\"\n[traffic]",
             "a.toml:12:1: a route names `leaf7`, but no node is called that; a route is { at, to, via }"),
         ("[traffic]", "[[fabric.route]]\nat = \"leaf1\"\nto = \"h0\"\nvia = \"leaf0\"\n[traffic]",
-            "a.toml:12:1: a route at `leaf1` goes via `leaf0`, but no cable joins the two; name a neighbour"),
+            "a.toml:12:1: a route at `leaf1` goes via `leaf0`, but no link joins the two; name a neighbour"),
         ("[traffic]", &loops,
             "a.toml:12:1: with this route packets to `h0` would circle for ever through leaf1 -> spine0 -> leaf1; let it lead to the host in the end"),
         ("[traffic]", "[[fabric.storm]]\nhost = \"h3\"\nstart = \"0 us\"\nduration = \"1 ms\"\npriority = 0\n[traffic]", "accepted"),
