@@ -222,7 +222,7 @@ fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
 /// The model with the parameters of the run, and its fixed point with `flows` flows.
 fn model(resolved: &Resolved, bottleneck: &Bottleneck, flows: u32) -> Result<(Dcqcn, FixedPoint), String> {
     let frame = u64::from(resolved.flow.mtu + resolved.flow.header);
-    let on_link = frame + u64::from(resolved.hosting.frame_gap);
+    let on_link = frame + u64::from(resolved.host_config.frame_gap);
     let capacity = (u128::from(bottleneck.rate.as_bps()) * u128::from(frame) / u128::from(on_link)) as u64;
     let parameters =
         Dcqcn::new(BitRate::from_bps(capacity), &resolved.transport.cc.settings).map_err(|error| error.to_string())?;
@@ -299,9 +299,9 @@ impl Bottleneck {
                 ));
             }
         }
-        let gap = u64::from(resolved.hosting.frame_gap);
+        let gap = u64::from(resolved.host_config.frame_gap);
         let data = u64::from(resolved.flow.mtu + resolved.flow.header) + gap;
-        let cnp = u64::from(resolved.hosting.cnp_bytes) + gap;
+        let cnp = u64::from(resolved.host_config.cnp_bytes) + gap;
         let there_and_back = |path: &Vec<PortId>| {
             let link = |port: &PortId| {
                 let link = topology.port(*port).link;

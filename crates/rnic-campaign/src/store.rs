@@ -70,7 +70,8 @@ pub trait Stored: Sized {
 /// let run = &scenario.runs[0];
 /// let record = run_scenario(&scenario, 1).unwrap().remove(0);
 /// let fingerprint = Fingerprint::of(run, "");
-/// let header = Header { run: run.name.clone(), seed: run.seed, cpu_s: record.cpu_s, fingerprint: fingerprint.clone() };
+/// let (name, cpu_s) = (run.name.clone(), record.cpu_s);
+/// let header = Header { run: name, seed: run.seed, cpu_s, fingerprint: fingerprint.clone() };
 /// let store = Store::at(folder);
 /// store.put(&header, &record)?;
 /// assert_eq!(store.get(&fingerprint), Ok(Some((header, record))));

@@ -4,7 +4,7 @@ use crate::args::{FlowList, FlowsArgs, TopologyArgs, TopologyFile};
 use crate::error::CliError;
 use crate::{load_selected, output, select, set_up};
 use rnic_fabric::Topology;
-use rnic_scenario::format::{Cable, FatTreeShape, FlowExport, Graph, Node, TopologyExport};
+use rnic_scenario::format::{FatTreeShape, FlowExport, Graph, Link, Node, TopologyExport};
 use rnic_scenario::format::{write_flows, write_topology};
 use rnic_sim::Catalogue;
 use rnic_workload::generate;
@@ -60,11 +60,11 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
 /// The topology in the form that the file formats need.
 fn graph(topology: &Topology) -> Graph {
     let node = |(number, name): (u32, &String)| Node { name: name.clone(), is_switch: !topology.is_host(number) };
-    let cable = |cable: &rnic_fabric::topology::Link| Cable {
-        ends: [cable.a, cable.b],
-        rate: cable.spec.rate,
-        delay: cable.spec.delay,
-        loss: cable.spec.loss,
+    let link = |link: &rnic_fabric::topology::Link| Link {
+        ends: [link.a, link.b],
+        rate: link.spec.rate,
+        delay: link.spec.delay,
+        loss: link.spec.loss,
     };
-    Graph { nodes: (0..).zip(&topology.names).map(node).collect(), cables: topology.links.iter().map(cable).collect() }
+    Graph { nodes: (0..).zip(&topology.names).map(node).collect(), links: topology.links.iter().map(link).collect() }
 }

@@ -123,7 +123,7 @@ fn the_fixed_point_of_dcqcn_with_its_residuals_and_range() {
     let text = good(&["dcqcn", "-N", "15", "--duration", "20ms"]);
     for part in [
         "Fixed point (not valid)",
-        "not valid: it needs a marking probability of 0.010031, above Pmax (0.01)",
+        "not valid: the fixed point needs a marking probability of 0.010031, above Pmax (0.01)",
         "below Kmax for up to 14 flows; from 15 flows on it is above Kmax and not valid",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
@@ -220,7 +220,10 @@ fn bad_input_is_one_sentence() {
         (&["dcqcn", "--sweep", "T=55us,0us"], "error: T = 0us: rate_timer is zero"),
         (&["dcqcn", "--sweep", "N="], "error: flows: `` is not a whole number"),
         (&["dcqcn", "--start", "1Gbps,2Gbps,3Gbps", "-N", "5"], "error: --start has 3 values for 5 flows"),
-        (&["dcqcn", "--start", "50Gbps"], "error: a flow cannot start at 50 Gbps: the line rate is 40 Gbps"),
+        (
+            &["dcqcn", "--start", "50Gbps"],
+            "error: a flow cannot start with a rate of 50 Gbps; accepted: at most the line rate of 40 Gbps",
+        ),
         (
             &["dcqcn", "--skip", "300ms"],
             "error: --skip 300 ms is too long: it must be less than --duration, which is 200 ms",

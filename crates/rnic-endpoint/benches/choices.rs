@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p rnic-endpoint` prints medians with the smallest and largest of several repetitions; alternatives
 //! take turns, so that what else the machine does strikes all. `-- send`, `-- clock`, `-- wait` runs one of them.
-//! Sending goes over a virtual cable between two network namespaces and needs the right to make them.
+//! Sending goes over a virtual link between two network namespaces and needs the right to make them.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_endpoint::clock::thread_cpu_time;

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release -p rnic-endpoint --example atomic_counter -- serve 127.0.0.1    # the server
-//! cargo run --release -p rnic-endpoint --example atomic_counter -- 127.0.0.1          # four clients; as often as you like
+//! cargo run --release -p rnic-endpoint --example atomic_counter -- 127.0.0.1          # four clients; repeatable
 //! ```
 //!
 //! Fetch-and-add brings back what was there before, so each client draws numbers that nobody else draws. The clients

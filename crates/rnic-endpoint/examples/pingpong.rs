@@ -1,7 +1,7 @@
 //! Messages to and fro by Send and Receive, and how long a round trip takes.
 //!
 //! ```sh
-//! cargo run --release -p rnic-endpoint --example pingpong -- serve 127.0.0.1    # the server, on an address of its host
+//! cargo run --release -p rnic-endpoint --example pingpong -- serve 127.0.0.1    # the server
 //! cargo run --release -p rnic-endpoint --example pingpong -- 127.0.0.1          # the client, towards that address
 //! ```
 //!

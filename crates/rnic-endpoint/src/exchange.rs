@@ -6,7 +6,8 @@
 //!
 //! ```no_run
 //! use rnic_endpoint::exchange::{self, Channel, RemoteMemory};
-//! # fn client(qp: &rnic_endpoint::QueuePair, region: &rnic_endpoint::MemoryRegion) -> Result<(), exchange::ExchangeError> {
+//! # use rnic_endpoint::{MemoryRegion, QueuePair};
+//! # fn client(qp: &QueuePair, region: &MemoryRegion) -> Result<(), exchange::ExchangeError> {
 //! let mut channel = Channel::connect("10.0.0.2:18515")?;
 //! exchange::connect(&mut channel, qp, &rnic_endpoint::PathOptions::default())?;
 //! channel.send(&RemoteMemory::of(region))?;
@@ -140,7 +141,7 @@ impl Channel {
             stream.set_nonblocking(false)?;
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            // A host that vanished without a word shall not be waited for for ever.
+            // A host that vanished silently must not block this one for ever.
             let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
             SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
             Ok((canonical(stream.local_addr()?), stream.try_clone()?))

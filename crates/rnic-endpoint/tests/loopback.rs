@@ -1,4 +1,4 @@
-//! Two ports in memory behave as two on a cable.
+//! Two ports in memory behave as two on a link.
 
 mod common;
 

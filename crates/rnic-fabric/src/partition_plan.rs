@@ -52,7 +52,8 @@ impl PartitionPlan {
     /// let spec = FabricSpec::new(TopologySpec::FatTree { k: 8 }, link, switch);
     /// let topology = Arc::new(Topology::build(&spec)?);
     /// // Two threads, two partitions for each.
-    /// let fabric = Fabric::<u32>::partitioned(topology, &spec, 1, 2, |topology| PartitionPlan::balanced(topology, 4))?;
+    /// let plan = |topology: &Topology| PartitionPlan::balanced(topology, 4);
+    /// let fabric = Fabric::<u32>::partitioned(topology, &spec, 1, 2, plan)?;
     /// assert_eq!(fabric.plan().hosts_of(0).len(), 128 / 4);
     /// # Ok::<(), rnic_fabric::TopologyError>(())
     /// ```

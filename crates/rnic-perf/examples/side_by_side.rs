@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 #[derive(Parser)]
 #[command(about = "Compares RDMA by rnic with plain datagrams and other software")]
 struct Arguments {
-    /// IP packet sizes of the virtual cable
+    /// IP packet sizes of the virtual link
     #[arg(long, value_delimiter = ',', default_values_t = [9000, 1500])]
     mtu: Vec<u32>,
     /// Repetitions

@@ -59,9 +59,9 @@ pub struct RunSpec<T = TransportSpec> {
 pub struct FabricSetup {
     /// The wiring.
     pub topology: TopologySpec,
-    /// Default of every cable (`rate`, `delay`, `loss`).
+    /// Default of every link (`rate`, `delay`, `loss`).
     pub link: LinkSpec,
-    /// `[[fabric.link]]`: cables of a graph, or changes to single cables.
+    /// `[[fabric.link]]`: links of a graph, or changes to single links.
     pub links: Vec<NamedLink>,
     /// `[[fabric.route]]`: routes that differ from the shortest.
     pub routes: Vec<NamedRoute>,
@@ -69,7 +69,7 @@ pub struct FabricSetup {
     pub storms: Vec<Storm>,
     /// Payload bytes of a full packet (`mtu`).
     pub mtu: Bytes,
-    /// Bytes on the cable around each frame (`frame_gap`, default 20 B).
+    /// Bytes on the link around each frame (`frame_gap`, default 20 B).
     pub frame_gap: Bytes,
     /// Which of several shortest paths packets take (`paths`); default `"ecmp"`.
     pub paths: Option<Paths>,

@@ -1,17 +1,17 @@
-//! Cables named by their ends: whether the ends exist, and whether a graph is a fabric at all.
+//! Links named by their ends: whether the ends exist, and whether a graph is a fabric at all.
 
 use super::reader::{Result, Table, did_you_mean};
 use rnic_fabric::config::{NamedLink, TopologySpec};
 use std::collections::BTreeMap;
 
-/// A cable and the table that defines it.
-type Cable<'a> = (NamedLink, Table<'a>);
+/// A link and the table that defines it.
+type Link<'a> = (NamedLink, Table<'a>);
 
-/// Checks the names in every `[[fabric.link]]`; in a graph, also that each host has one cable and reaches the others.
-pub(super) fn check(table: &Table<'_>, topology: &TopologySpec, cables: &[Cable<'_>]) -> Result<()> {
+/// Checks the names in every `[[fabric.link]]`; in a graph, also that each host has one link and reaches the others.
+pub(super) fn check(table: &Table<'_>, topology: &TopologySpec, links: &[Link<'_>]) -> Result<()> {
     match topology {
-        TopologySpec::Graph { hosts, switches } => Graph::new(table, hosts, switches)?.check(table, cables),
-        _ => cables.iter().try_for_each(|cable| check_existing(topology, cable)),
+        TopologySpec::Graph { hosts, switches } => Graph::new(table, hosts, switches)?.check(table, links),
+        _ => links.iter().try_for_each(|link| check_existing(topology, link)),
     }
 }
 
@@ -41,25 +41,25 @@ impl<'n> Graph<'n> {
         Ok(Graph { hosts, switches, nodes })
     }
 
-    fn check(&self, table: &Table<'_>, cables: &[Cable<'_>]) -> Result<()> {
-        let mut cables_of_host = vec![0u32; self.hosts.len()];
+    fn check(&self, table: &Table<'_>, links: &[Link<'_>]) -> Result<()> {
+        let mut links_of_host = vec![0u32; self.hosts.len()];
         let mut groups = Groups::new(self.hosts.len() + self.switches.len());
-        for (link, cable) in cables {
-            let ends = self.ends(link, cable)?;
+        for (link, link_table) in links {
+            let ends = self.ends(link, link_table)?;
             for (end, key) in ends.into_iter().zip(["from", "to"]) {
                 if let Node::Host(host) = end {
-                    cables_of_host[host] += 1;
-                    if cables_of_host[host] > 1 {
-                        let message = format!("the host \"{}\" has a second cable here", self.hosts[host]);
-                        return Err(cable.error_at(key, message, "each host has exactly one cable"));
+                    links_of_host[host] += 1;
+                    if links_of_host[host] > 1 {
+                        let message = format!("the host \"{}\" has a second link here", self.hosts[host]);
+                        return Err(link_table.error_at(key, message, "each host has exactly one link"));
                     }
                 }
             }
             groups.join(self.index(ends[0]), self.index(ends[1]));
         }
-        if let Some(host) = cables_of_host.iter().position(|cables| *cables == 0) {
-            let message = format!("the host \"{}\" has no cable", self.hosts[host]);
-            return Err(table.error_at("hosts", message, "each host has exactly one cable: add a [[fabric.link]]"));
+        if let Some(host) = links_of_host.iter().position(|links| *links == 0) {
+            let message = format!("the host \"{}\" has no link", self.hosts[host]);
+            return Err(table.error_at("hosts", message, "each host has exactly one link: add a [[fabric.link]]"));
         }
         let first = groups.of(0);
         if let Some(host) = (0..self.hosts.len()).find(|host| groups.of(*host) != first) {
@@ -69,25 +69,25 @@ impl<'n> Graph<'n> {
         Ok(())
     }
 
-    /// The two nodes that a cable joins, of which at most one is a host.
-    fn ends(&self, link: &NamedLink, cable: &Table<'_>) -> Result<[Node; 2]> {
-        let ends = [self.node(cable, "from", &link.from)?, self.node(cable, "to", &link.to)?];
+    /// The two nodes that a link joins, of which at most one is a host.
+    fn ends(&self, link: &NamedLink, table: &Table<'_>) -> Result<[Node; 2]> {
+        let ends = [self.node(table, "from", &link.from)?, self.node(table, "to", &link.to)?];
         if ends[0] == ends[1] {
-            let message = format!("the cable joins \"{}\" to itself", link.from);
-            return Err(cable.error_at("to", message, "name two nodes"));
+            let message = format!("the link joins \"{}\" to itself", link.from);
+            return Err(table.error_at("to", message, "name two nodes"));
         }
         if let [Node::Host(_), Node::Host(_)] = ends {
-            let message = format!("the cable joins the hosts \"{}\" and \"{}\"", link.from, link.to);
-            return Err(cable.error_at("to", message, "a host's cable goes to a switch"));
+            let message = format!("the link joins the hosts \"{}\" and \"{}\"", link.from, link.to);
+            return Err(table.error_at("to", message, "a host's link goes to a switch"));
         }
         Ok(ends)
     }
 
-    fn node(&self, cable: &Table<'_>, key: &str, name: &str) -> Result<Node> {
+    fn node(&self, table: &Table<'_>, key: &str, name: &str) -> Result<Node> {
         let unknown = || {
             let names: Vec<&str> = self.hosts.iter().chain(self.switches).map(String::as_str).collect();
-            let help = format!("{}a cable joins two of `hosts` and `switches`", did_you_mean(name, &names));
-            cable.error_at(key, format!("there is no node \"{name}\""), &help)
+            let help = format!("{}a link joins two of `hosts` and `switches`", did_you_mean(name, &names));
+            table.error_at(key, format!("there is no node \"{name}\""), &help)
         };
         self.nodes.get(name).copied().ok_or_else(unknown)
     }
@@ -124,8 +124,8 @@ impl Groups {
     }
 }
 
-/// Checks the names of a cable that a regular topology already has.
-fn check_existing(topology: &TopologySpec, (link, table): &Cable<'_>) -> Result<()> {
+/// Checks the names of a link that a regular topology already has.
+fn check_existing(topology: &TopologySpec, (link, table): &Link<'_>) -> Result<()> {
     let tiers = tiers(topology);
     for (key, name) in [("from", &link.from), ("to", &link.to)] {
         if !tiers.iter().any(|(prefix, count)| has(prefix, *count, name)) {
@@ -137,8 +137,8 @@ fn check_existing(topology: &TopologySpec, (link, table): &Cable<'_>) -> Result<
     if joined(topology, &link.from, &link.to) || joined(topology, &link.to, &link.from) {
         return Ok(());
     }
-    let message = format!("no cable joins \"{}\" and \"{}\"", link.from, link.to);
-    Err(table.error_at("to", message, "[[fabric.link]] changes a cable that this topology has"))
+    let message = format!("no link joins \"{}\" and \"{}\"", link.from, link.to);
+    Err(table.error_at("to", message, "[[fabric.link]] changes a link that this topology has"))
 }
 
 /// Prefix of the names of each kind of node, and how many there are; `None` for a single node without number.
@@ -197,7 +197,7 @@ fn describe((prefix, count): &(&str, Option<u32>)) -> String {
     }
 }
 
-/// Whether the topology has a cable between a lower and an upper node.
+/// Whether the topology has a link between a lower and an upper node.
 fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
     let host = number(lower, "h");
     match topology {

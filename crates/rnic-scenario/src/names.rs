@@ -13,8 +13,8 @@ pub const TOPOLOGIES: &[(&str, &str)] = &[
          `hosts_per_leaf`, `uplink_rate` or `oversubscription`, `core_rate` or `core_oversubscription`",
     ),
     ("single-switch", "all hosts on one switch: `hosts`"),
-    ("dumbbell", "two switches joined by one cable: `left`, `right`, `bottleneck_rate`, `bottleneck_delay`"),
-    ("graph", "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per cable"),
+    ("dumbbell", "two switches joined by one link: `left`, `right`, `bottleneck_rate`, `bottleneck_delay`"),
+    ("graph", "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per link"),
 ];
 
 /// Traffic patterns: (name, description).

@@ -6,7 +6,7 @@ use super::reader::{Item, Result, Table, Variant};
 use rnic_run::{CongestionDeclaration, CongestionSpec, P4_PREFIX, TransportSpec, Vocabulary};
 use rnic_transport::message::buffers::BufferClass;
 use rnic_transport::settings::{Kind, MIN_TIMEOUT, Parameter, Settings, Value};
-use rnic_transport::transports::TransportDeclaration;
+use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PARAMETERS, TransportDeclaration};
 use rnic_transport::{Bytes, Time};
 use std::collections::BTreeMap;
 
@@ -42,17 +42,22 @@ fn own_keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     own.chain(if declaration.name == "p4" { &P4_KEYS[..] } else { &[] }.iter().copied()).collect()
 }
 
-/// All keys that a transport declares.
+/// The keys of a transport that not every transport has.
 fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
-    let [common, of_kind, _] = declaration.parameters();
-    let shared = common.iter().chain(of_kind).map(|parameter| parameter.name);
-    shared.chain(own_keys(declaration)).collect()
+    let [_, of_kind, _] = declaration.parameters();
+    of_kind.iter().map(|parameter| parameter.name).chain(own_keys(declaration)).collect()
+}
+
+/// The keys that every run has, whatever its transport.
+fn common_keys() -> Vec<&'static str> {
+    COMMON.into_iter().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
 }
 
 /// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
 pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<()> {
-    let mut known: Vec<&str> = COMMON.to_vec();
-    for key in vocabulary.transports().iter().flat_map(keys) {
+    let mut known: Vec<&str> = common_keys();
+    let shared = [FLOW_PARAMETERS, MESSAGE_PARAMETERS].into_iter().flatten().map(|parameter| parameter.name);
+    for key in vocabulary.transports().iter().flat_map(own_keys).chain(shared) {
         if !known.contains(&key) {
             known.push(key);
         }
@@ -118,7 +123,7 @@ pub(super) fn read(
     let tables: Vec<&str> = parameter_tables(vocabulary).collect();
     let all_keys: Vec<(&str, Vec<&str>)> = declarations.iter().map(|t| (t.name, keys(t))).collect();
     let variants: Vec<Variant<'_>> = all_keys.iter().map(|(name, keys)| Variant { name, keys }).collect();
-    run.accept_variant(&[own, &COMMON, &tables].concat(), "transport", declaration.name, &variants)?;
+    run.accept_variant(&[own, &common_keys(), &tables].concat(), "transport", declaration.name, &variants)?;
 
     let layers = Layers { run, defaults };
     let mut spec = TransportSpec::of(*declaration);

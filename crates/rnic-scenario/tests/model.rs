@@ -250,10 +250,10 @@ fn pods_of_leaves_and_spines_with_rates_by_level() {
 
 #[test]
 fn a_graph_names_its_nodes_or_counts_them() {
-    let cables = "[[fabric.link]]\nfrom = \"h0\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"s1\"\nto = \"h1\"\nloss = 0.01\n\
+    let links = "[[fabric.link]]\nfrom = \"h0\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"s1\"\nto = \"h1\"\nloss = 0.01\n\
         [[fabric.link]]\nfrom = \"s0\"\nto = \"s1\"\nrate = \"400 Gbps\"\n";
     for nodes in ["hosts = 2\nswitches = 2\n", "hosts = [\"h0\", \"h1\"]\nswitches = [\"s0\", \"s1\"]\n"] {
-        let fabric = with_fabric(&format!("topology = \"graph\"\n{nodes}{cables}")).runs.remove(0).fabric;
+        let fabric = with_fabric(&format!("topology = \"graph\"\n{nodes}{links}")).runs.remove(0).fabric;
         let TopologySpec::Graph { hosts, switches } = &fabric.topology else { panic!("not a graph") };
         assert_eq!((hosts.join(" "), switches.join(" ")), ("h0 h1".to_string(), "s0 s1".to_string()));
         assert_eq!(fabric.links.len(), 3);

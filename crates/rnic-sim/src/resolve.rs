@@ -56,14 +56,14 @@ pub trait CongestionNeeds {
 pub struct Resolved {
     /// The fabric.
     pub fabric: FabricSpec,
-    /// Its nodes and cables.
+    /// Its nodes and links.
     pub topology: Arc<Topology>,
     /// The transport and the congestion control with their settings.
     pub transport: TransportSpec,
     /// Settings of every flow.
     pub flow: FlowConfig,
     /// Settings of every NIC.
-    pub hosting: HostConfig,
+    pub host_config: HostConfig,
     /// What the workload must know.
     pub network: Network,
     /// What NICs pause and when; nothing without PFC.
@@ -93,7 +93,7 @@ pub fn resolve(congestion: &dyn CongestionNeeds, run: &RunSpec) -> Result<Resolv
     resolve_beside(congestion, run, None)
 }
 
-/// As [`resolve`], for several runs; those after each other with the same nodes and cables share them in memory.
+/// As [`resolve`], for several runs; those after each other with the same nodes and links share them in memory.
 ///
 /// # Errors
 /// The first run that cannot be set up, by its name.
@@ -108,7 +108,7 @@ pub fn resolve_all<'r>(
     Ok(all)
 }
 
-/// The nodes and cables of `fabric`: those of `other` if they are the same.
+/// The nodes and links of `fabric`: those of `other` if they are the same.
 fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topology>, TopologyError> {
     let same = |spec: &FabricSpec| {
         (&spec.topology, &spec.link, &spec.links) == (&fabric.topology, &fabric.link, &fabric.links)
@@ -203,7 +203,7 @@ fn resolve_beside(
             flow.line_rate, cc.name
         ));
     }
-    let hosting = HostConfig {
+    let host_config = HostConfig {
         frame_gap: frames.gap,
         burst: transport.settings.count("nic_burst").map_or(1, |packets| packets as u32),
         ack_bytes: frames.ack,
@@ -218,8 +218,8 @@ fn resolve_beside(
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let mut parameters = parameters(run, &fabric, &flow, &hosting, messages.as_ref(), longest, &topology);
-    if let Some(duration) = hosting.duration {
+    let mut parameters = parameters(run, &fabric, &flow, &host_config, messages.as_ref(), longest, &topology);
+    if let Some(duration) = host_config.duration {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
     let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
@@ -232,7 +232,7 @@ fn resolve_beside(
         topology,
         transport: run.transport.clone(),
         flow,
-        hosting,
+        host_config,
         network,
         storms,
         watch,
@@ -380,7 +380,7 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &HostConfig, messages: Option<&MessagePlan>,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, host_config: &HostConfig, messages: Option<&MessagePlan>,
     longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
@@ -403,7 +403,7 @@ fn parameters(
     }
     switch::put_switch(&fabric.switch, &mut put);
     if let Some(plan) = messages {
-        put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
+        put("ack_size", Bytes(u64::from(host_config.ack_bytes)).to_string());
         message::put(run, plan, &mut put);
         return list;
     }
@@ -412,7 +412,7 @@ fn parameters(
     for (key, value) in before {
         put(key, value);
         if key == "recovery" {
-            put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
+            put("nack_size", Bytes(u64::from(host_config.nack_bytes)).to_string());
         }
     }
     let cc = &transport.cc;
@@ -424,14 +424,14 @@ fn parameters(
         );
     }
     switch::put_ecn(&fabric.switch, &mut put);
-    put("nic_burst", format!("{} packets", hosting.burst));
+    put("nic_burst", format!("{} packets", host_config.burst));
     let acks = match (flow.acks, flow.tcp.delayed_acks.is_some()) {
         (false, _) => "none (all Reads)".to_string(),
         (true, false) => "every packet".to_string(),
         (true, true) => "every second packet".to_string(),
     };
     put("acks", acks);
-    put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
+    put("ack_size", Bytes(u64::from(host_config.ack_bytes)).to_string());
     for (key, value) in after {
         put(key, value);
     }

@@ -42,7 +42,7 @@ repeats = 2
 "#,
     ),
     (
-        "Permutation of 500 KB, cables that lose 0.1 %",
+        "Permutation of 500 KB, links that lose 0.1 %",
         r#"
 [fabric]
 topology = "leaf-spine"

@@ -117,7 +117,9 @@ fn the_first_sequence_number_does_not_matter() {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             run.fabric.link.loss = 0.002;
             run.fabric.switch.buffer = Some(Bytes(30_000));
-            run.transport.set("acks", acks).unwrap();
+            if transport == "roce" {
+                run.transport.set("acks", acks).unwrap();
+            }
             let flows = busy_flows(16, 300);
             let mut resolved = resolved(&run, &flows);
             let base = outcome_of(&run, &resolved, &flows);

@@ -56,7 +56,7 @@ fn telemetry_takes_room_in_packets() {
     let scenario = scenario("buffer = \"20 MB\"", "");
     let [none, hpcc, roce] = [0, 1, 2].map(|run| resolve(&Catalogue::standard(), &scenario.runs[run]).unwrap());
     assert_eq!((none.flow.header, hpcc.flow.header, roce.flow.header), (78, 78 + 42, 62 + 42));
-    assert_eq!((hpcc.hosting.ack_bytes, hpcc.hosting.nack_bytes), (66 + 42, 70 + 42));
+    assert_eq!((hpcc.host_config.ack_bytes, hpcc.host_config.nack_bytes), (66 + 42, 70 + 42));
     assert!(roce.flow.acks, "HPCC needs acknowledgements");
 }
 

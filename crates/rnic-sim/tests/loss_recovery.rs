@@ -16,7 +16,9 @@ const IRN_NACK: u64 = 18_000;
 fn run(transport: &str) -> RunSpec {
     let mut run = fat_tree(transport);
     run.transport.set("rto_high", Time::from_ms(10)).unwrap();
-    run.transport.set("rto_low", Time::from_ms(10)).unwrap();
+    if transport == "irn" {
+        run.transport.set("rto_low", Time::from_ms(10)).unwrap();
+    }
     run
 }
 

@@ -41,7 +41,7 @@ const TRAFFIC: [&str; 10] = [
     "pattern = \"incast\"\nsenders = 4\ntotal = \"200 KB\"\nrepeats = 3\ninterval = \"completion\"\nconnections = 2",
     "pattern = \"permutation\"\nsizes = \"uniform 1 B - 200 KB\"\nrepeats = 2\ninterval = \"50 us\"",
     "pattern = \"all-to-all\"\nsizes = \"fixed 9 KB\"\nrepeats = 1\ninterval = \"50 us\"",
-    "pattern = \"pairs\"\npairs = 8\nsizes = \"uniform 1 B - 60 KB\"\nmessages = 5\nthink = \"1 us\"\npersistent_connections = true",
+    "pattern = \"pairs\"\npairs = 8\nsizes = \"uniform 1 B - 60 KB\"\nmessages = 5\nthink_time = \"1 us\"\npersistent_connections = true",
     "pattern = \"pairs\"\npairs = 8\nsizes = \"fixed 30 KB\"\nmessages = 4",
 ];
 

@@ -162,7 +162,10 @@ fn a_run_that_its_duration_cuts_claims_no_deadlock() {
     let cycle = pauses(broken).cycle.as_ref().unwrap();
     assert!(cycle.at_end && cycle.truncated && broken.output.status == RunStatus::Completed);
     let sentences = summary.runs[0].pauses.as_ref().unwrap().sentences();
-    assert!(sentences[0].starts_with("a cycle of pauses at the end of the run, from "), "{sentences:?}");
+    assert!(
+        sentences[0].starts_with("a cycle of pauses from ") && sentences[0].contains(" until the end of the run: "),
+        "{sentences:?}"
+    );
     let told = |warning: &String| warning.starts_with("a cycle of pauses at the end of the run: through ");
     assert_eq!(broken.output.warnings.iter().filter(|warning| told(warning)).count(), 1);
 }

@@ -19,10 +19,10 @@ pub enum Value {
     Time(Time),
     /// `"10 MB"`.
     Bytes(Bytes),
-    /// `0.8`.
-    Number(f64),
     /// `5`.
     Count(u64),
+    /// `0.8`.
+    Number(f64),
     /// `true`.
     Flag(bool),
     /// `"selective"`.

@@ -177,7 +177,7 @@ fn every_violation_is_detected() {
     says::<TIMER_STORM>("timers fired between");
     says::<TIMER_STUCK>("a time that is not later");
     says::<TIMER_PAST>("in the past");
-    says::<UNDECLARED>("with defaults: the congestion control has no number `x`");
+    says::<UNDECLARED>("with defaults: there is no number `x` with a value");
     says::<TWICE>("two parameters are called `x`");
     says::<DEFAULT_OUT_OF_RANGE>("default of `x`");
     says::<NAMED_BADLY>("the name `My Control`");

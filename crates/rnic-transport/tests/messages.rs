@@ -69,7 +69,7 @@ fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), Tes
             // After the end of the faults a sender gets responses from its receiver, unless the receiver has no buffer
             // or has forgotten the message.
             let clear = ended >= weather.heals_at + silence && unlimited && !record.expired;
-            prop_assert!(!clear, "given up without cause: {:?}: {:?}", message, record);
+            prop_assert!(!clear, "aborted without cause: {:?}: {:?}", message, record);
         }
     }
     prop_assert!(network.totals.new_bytes >= delivered_bytes);
@@ -99,10 +99,10 @@ const HAPPENINGS: [&str; 9] = [
     "messages without a buffer to send from",
     "packets without a buffer to receive into",
     "messages no longer waited for",
-    "packets sent again",
+    "packets retransmitted",
     "packets that arrive again",
-    "messages given up",
-    "messages given up that had arrived",
+    "messages aborted",
+    "messages aborted that had arrived",
 ];
 
 /// The counters of 300 cases.

@@ -182,7 +182,7 @@ fn homa_grants_to_those_with_the_least_left() {
     assert_eq!(whole(20, 19, complete(20)), (vec![20], vec![(ACK, 0, 20, 0, 0)]));
 }
 
-/// Two messages have all grants within the overcommitment and fall silent; when their places are given up, the third
+/// Two messages have all grants within the overcommitment and fall silent; when their slots are released, the third
 /// gets its grant.
 #[test]
 fn homa_forgets_messages_that_expire() {

@@ -182,7 +182,7 @@ impl Device {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Fires the timers that are due at `now`, and lets paced queue pairs send again. `now` must not be before any time
+    /// Fires the timers that are due at `now`, and resumes paced queue pairs. `now` must not be before any time
     /// that the device was told.
     pub fn on_time(&mut self, now: Time) {
         self.ctx.now = now;

@@ -396,7 +396,7 @@ pub enum Transition {
     Init(Access),
     /// INIT to RTR: the queue pair is connected and receives packets.
     ReadyToReceive(Connection),
-    /// RTR to RTS: the queue pair sends. From SQD or SQE: it sends again, and the attributes are without effect.
+    /// RTR to RTS: the queue pair sends. From SQD or SQE: sending resumes, and the attributes are without effect.
     ReadyToSend(SendAttributes),
     /// RTS to SQD: messages that have begun are sent to their end, no other begins; see [`Event::SendQueueDrained`].
     SendQueueDrain,

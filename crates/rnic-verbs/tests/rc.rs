@@ -42,7 +42,7 @@ fn go_back_n_sends_everything_after_a_loss_again() {
     pair.lose_once(|seen| seen.is(0, Operation::Write, 101));
     pair.post(0, 1, pair.write_op(1, 5_000), 1_000);
     pair.run();
-    // Of the two packets out of order only the first earns a NAK.
+    // Of the two packets out of order only the first triggers a NAK.
     pair.expect(
         "A RDMA WRITE First #100 256 B va +0x1388 len 1000
          A RDMA WRITE Middle #101 256 B lost

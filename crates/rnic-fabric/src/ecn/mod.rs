@@ -14,7 +14,7 @@ use rnic_transport::congestion::Marking;
 pub struct EcnSpec {
     /// Thresholds of the queue, in bytes, and the probability between them.
     pub marking: Marking,
-    /// Whether a packet is marked by the queue that it joins or by the one that it leaves behind.
+    /// Which queue decides about a mark: the queue that the packet joins, or the queue behind it when it leaves.
     pub mark_on: MarkOn,
 }
 

@@ -69,7 +69,7 @@ fn too_many() -> Diagnostic {
         .with_help("use fewer headers, or fewer variables with overlapping lifetimes")
 }
 
-/// Returns the registers that are read of those that hold constants or parameters of the NIC.
+/// Returns the constant and NIC-parameter registers that instructions read.
 fn used_constants(code: &Code<u32>) -> Vec<u32> {
     let mut read = vec![false; optimise::registers(code)];
     for op in &code.ops {

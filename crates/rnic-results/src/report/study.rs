@@ -45,11 +45,16 @@ pub struct Experiment {
 /// use rnic_results::report::figure::{Bar, BarGroup, Bars, Board, Figure, Unit};
 /// use rnic_results::report::{Experiment, Study, Verdict, Within, render_study};
 ///
-/// let bar = |series, value| Bar { series, value: Some(value), interval: Some([value - 0.1, value + 0.1]), ..Bar::default() };
+/// let around = |value: f64| Some([value - 0.1, value + 0.1]);
+/// let bar = |series, value| Bar { series, value: Some(value), interval: around(value), ..Bar::default() };
 /// let bars = Bars {
 ///     title: "RoCE + PFC over IRN".into(),
 ///     unit: Unit::Factor,
-///     groups: vec![BarGroup { name: "average FCT".into(), bars: vec![bar(0, 1.7), bar(1, 2.9)], stated: Some([2.8, 3.7]) }],
+///     groups: vec![BarGroup {
+///         name: "average FCT".into(),
+///         bars: vec![bar(0, 1.7), bar(1, 2.9)],
+///         stated: Some([2.8, 3.7]),
+///     }],
 ///     ..Bars::default()
 /// };
 /// let series = vec!["default".into(), "bursts of 32".into()];

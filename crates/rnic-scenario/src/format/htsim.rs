@@ -28,12 +28,12 @@ pub struct Tier {
     pub up: u32,
     /// Rate of the ports towards the hosts.
     pub rate: BitRate,
-    /// Delay of the cables towards the hosts.
+    /// Delay of the links towards the hosts.
     pub delay: Time,
 }
 
 impl FatTreeShape {
-    /// The shape of a fat-tree, a leaf-spine or a leaf-spine-core fabric with these host cables; `None` for other
+    /// The shape of a fat-tree, a leaf-spine or a leaf-spine-core fabric with these host links; `None` for other
     /// topologies.
     pub fn of(topology: &TopologySpec, link: &LinkSpec) -> Option<FatTreeShape> {
         let tier = |down, up| Tier { down, up, rate: link.rate, delay: link.delay };
@@ -104,15 +104,15 @@ impl FatTreeShape {
             return Err(format!("{} hosts where the tree has {}", graph.hosts(), self.hosts));
         }
         let levels = graph.tiers();
-        for cable in &graph.cables {
-            let [a, b] = cable.ends.map(|end| &graph.nodes[end as usize].name);
-            let level = cable.ends.iter().filter_map(|&end| levels[end as usize]).min();
+        for link in &graph.links {
+            let [a, b] = link.ends.map(|end| &graph.nodes[end as usize].name);
+            let level = link.ends.iter().filter_map(|&end| levels[end as usize]).min();
             let tier = level.and_then(|level| self.tiers.get(level as usize));
-            if tier.is_none_or(|tier| (tier.rate, tier.delay) != (cable.rate, cable.delay)) {
-                return Err(format!("the cable {a}-{b} is not like the others of its tier; it has regular trees"));
+            if tier.is_none_or(|tier| (tier.rate, tier.delay) != (link.rate, link.delay)) {
+                return Err(format!("the link {a}-{b} is not like the others of its tier; it has regular trees"));
             }
-            if cable.loss > 0.0 {
-                return Err(format!("the cable {a}-{b} loses frames; it has no loss"));
+            if link.loss > 0.0 {
+                return Err(format!("the link {a}-{b} loses frames; it has no loss"));
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ pub(super) fn write(out: &mut dyn Write, graph: &Graph, shape: Option<&FatTreeSh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::topology::{Cable, Node, TopologyExport, write_topology};
+    use crate::format::topology::{Link, Node, TopologyExport, write_topology};
 
     const LINK: LinkSpec = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
 
@@ -154,10 +154,10 @@ mod tests {
             .chain((0..leaves).map(|i| node(format!("leaf{i}"), true)))
             .chain((0..spines).map(|i| node(format!("spine{i}"), true)))
             .collect();
-        let cable = |a, b| Cable { ends: [a, b], rate: LINK.rate, delay: LINK.delay, loss: 0.0 };
-        let down = (0..hosts).map(|host| cable(host, hosts + host / hosts_per_leaf));
-        let up = (0..leaves).flat_map(|leaf| (0..spines).map(move |spine| cable(hosts + leaf, hosts + leaves + spine)));
-        let graph = Graph { nodes, cables: down.chain(up).collect() };
+        let link = |a, b| Link { ends: [a, b], rate: LINK.rate, delay: LINK.delay, loss: 0.0 };
+        let down = (0..hosts).map(|host| link(host, hosts + host / hosts_per_leaf));
+        let up = (0..leaves).flat_map(|leaf| (0..spines).map(move |spine| link(hosts + leaf, hosts + leaves + spine)));
+        let graph = Graph { nodes, links: down.chain(up).collect() };
         let topology =
             TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate: None, uplink_delay: None };
         (topology, graph)
@@ -235,13 +235,13 @@ mod tests {
             "a delay of 1.5 ns; it has whole nanoseconds above 0"
         );
         let mut slow = graph.clone();
-        slow.cables[0].delay = Time::from_us(9);
+        slow.links[0].delay = Time::from_us(9);
         assert_eq!(
             refused(&slow, Some(&shape)),
-            "the cable h0-leaf0 is not like the others of its tier; it has regular trees"
+            "the link h0-leaf0 is not like the others of its tier; it has regular trees"
         );
         let mut lossy = graph;
-        lossy.cables[0].loss = 0.1;
-        assert_eq!(refused(&lossy, Some(&shape)), "the cable h0-leaf0 loses frames; it has no loss");
+        lossy.links[0].loss = 0.1;
+        assert_eq!(refused(&lossy, Some(&shape)), "the link h0-leaf0 loses frames; it has no loss");
     }
 }

@@ -11,4 +11,4 @@ pub mod topology;
 pub use flows::{FlowExport, write_flows};
 pub use htsim::{FatTreeShape, Tier};
 pub use list::{ListFormat, read_flow_list};
-pub use topology::{Cable, Graph, Node, TopologyExport, write_topology};
+pub use topology::{Graph, Link, Node, TopologyExport, write_topology};

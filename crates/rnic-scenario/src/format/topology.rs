@@ -5,13 +5,13 @@ use rnic_transport::{BitRate, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
-/// A built topology: nodes by number, hosts first, and cables.
+/// A built topology: nodes by number, hosts first, and links.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Graph {
     /// The nodes; a node's number is its position.
     pub nodes: Vec<Node>,
-    /// The cables.
-    pub cables: Vec<Cable>,
+    /// The links.
+    pub links: Vec<Link>,
 }
 
 /// A host or a switch.
@@ -23,9 +23,9 @@ pub struct Node {
     pub is_switch: bool,
 }
 
-/// A full-duplex cable between two nodes.
+/// A full-duplex link between two nodes.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Cable {
+pub struct Link {
     /// Numbers of the two nodes.
     pub ends: [u32; 2],
     /// Rate of each direction.
@@ -53,12 +53,12 @@ impl Graph {
         self.nodes.iter().filter(|node| !node.is_switch).count()
     }
 
-    /// Each node's distance in cables from the nearest host: 0 for hosts, 1 for the switches they hang on, and so on;
+    /// Each node's distance in links from the nearest host: 0 for hosts, 1 for the switches they hang on, and so on;
     /// `None` for a node that no host reaches.
     pub fn tiers(&self) -> Vec<Option<u32>> {
         let mut neighbours = vec![Vec::new(); self.nodes.len()];
-        for cable in &self.cables {
-            let [a, b] = cable.ends.map(|end| end as usize);
+        for link in &self.links {
+            let [a, b] = link.ends.map(|end| end as usize);
             if a.max(b) < neighbours.len() {
                 neighbours[a].push(b);
                 neighbours[b].push(a);
@@ -80,9 +80,9 @@ impl Graph {
     /// Why it is not a graph.
     fn validate(&self) -> io::Result<()> {
         let nodes = self.nodes.len();
-        match self.cables.iter().find(|cable| cable.ends.iter().any(|&end| end as usize >= nodes)) {
-            Some(Cable { ends: [a, b], .. }) => {
-                Err(invalid(format!("a cable joins nodes {a} and {b}, but there are {nodes}")))
+        match self.links.iter().find(|link| link.ends.iter().any(|&end| end as usize >= nodes)) {
+            Some(Link { ends: [a, b], .. }) => {
+                Err(invalid(format!("a link joins nodes {a} and {b}, but there are {nodes}")))
             }
             None => Ok(()),
         }
@@ -109,14 +109,14 @@ pub(super) fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Counts of nodes, switches and cables; the switches' numbers; then each cable's ends, rate, delay and loss.
+/// Counts of nodes, switches and links; the switches' numbers; then each link's ends, rate, delay and loss.
 fn write_hpcc(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let numbered = graph.nodes.iter().enumerate();
     let switches: Vec<String> =
         numbered.filter(|(_, node)| node.is_switch).map(|(number, _)| number.to_string()).collect();
-    writeln!(out, "{} {} {}", graph.nodes.len(), switches.len(), graph.cables.len())?;
+    writeln!(out, "{} {} {}", graph.nodes.len(), switches.len(), graph.links.len())?;
     writeln!(out, "{}", switches.join(" "))?;
-    for Cable { ends: [a, b], rate, delay, loss } in &graph.cables {
+    for Link { ends: [a, b], rate, delay, loss } in &graph.links {
         writeln!(out, "{a} {b} {} {} {loss}", ns3_rate(*rate), ns3_delay(*delay))?;
     }
     Ok(())
@@ -139,7 +139,7 @@ fn ns3_delay(delay: Time) -> String {
     if ps.is_multiple_of(1_000) { format!("{}ns", ps / 1_000) } else { format!("{ps}ps") }
 }
 
-/// One rank per tier, the highest tier on top; every cable carries its rate, and delay and loss as a tooltip.
+/// One rank per tier, the highest tier on top; every link carries its rate, and delay and loss as a tooltip.
 fn write_dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let tiers = graph.tiers();
     let mut ranks: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
@@ -157,7 +157,7 @@ fn write_dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
         }
         writeln!(out, "  }}")?;
     }
-    for Cable { ends: [a, b], rate, delay, loss } in &graph.cables {
+    for Link { ends: [a, b], rate, delay, loss } in &graph.links {
         let (upper, lower) = if tiers[*a as usize] < tiers[*b as usize] { (b, a) } else { (a, b) };
         let tooltip = if *loss > 0.0 { format!("{rate}, {delay}, loss {loss}") } else { format!("{rate}, {delay}") };
         writeln!(out, "  n{upper} -- n{lower} [label=\"{rate}\", tooltip=\"{tooltip}\"];")?;
@@ -177,11 +177,11 @@ mod tests {
     /// Two hosts on a switch, and that switch on another one.
     fn small() -> Graph {
         let node = |name: &str, is_switch| Node { name: name.into(), is_switch };
-        let cable =
-            |a, b, gbps, loss| Cable { ends: [a, b], rate: BitRate::from_gbps(gbps), delay: Time::from_us(2), loss };
+        let link =
+            |a, b, gbps, loss| Link { ends: [a, b], rate: BitRate::from_gbps(gbps), delay: Time::from_us(2), loss };
         Graph {
             nodes: vec![node("h0", false), node("h1", false), node("s\"0", true), node("s1", true)],
-            cables: vec![cable(0, 2, 40, 0.0), cable(1, 2, 40, 0.001), cable(2, 3, 100, 0.0)],
+            links: vec![link(0, 2, 40, 0.0), link(1, 2, 40, 0.001), link(2, 3, 100, 0.0)],
         }
     }
 
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn a_cable_to_nowhere_is_an_error() {
         let mut graph = small();
-        graph.cables[0].ends = [0, 9];
+        graph.links[0].ends = [0, 9];
         let error = write_topology(&mut Vec::new(), TopologyExport::Dot, &graph, None).unwrap_err();
-        assert_eq!(error.to_string(), "a cable joins nodes 0 and 9, but there are 4");
+        assert_eq!(error.to_string(), "a link joins nodes 0 and 9, but there are 4");
     }
 }

@@ -15,7 +15,7 @@ use rnic_transport::Time;
 pub(super) fn run_hosts<H: RunHosts>(
     fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H, events: &dyn Listener,
 ) -> RunOutput {
-    let until = resolved.hosting.duration.unwrap_or(Time::MAX);
+    let until = resolved.host_config.duration.unwrap_or(Time::MAX);
     let mut recorder = resolved.watch.as_ref().map(|plan| Recorder::new(plan, events));
     let mut storms = Storms::new(&resolved.storms);
     let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval, events));

@@ -79,7 +79,7 @@ fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, progra
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
-    let table = FlowTable::new(resolved.hosting, resolved.flow.mtu, &fabric, flows, loops, events);
+    let table = FlowTable::new(resolved.host_config, resolved.flow.mtu, &fabric, flows, loops, events);
     let partitions = fabric.plan().clone();
     let mut hosts = MessageHosts::<P, T, _>::new(plan.nic.clone(), plan.framing, program, partitions, table);
     let mut output = run_hosts(&mut fabric, resolved, &mut hosts, events);

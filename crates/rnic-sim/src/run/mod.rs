@@ -123,7 +123,7 @@ fn simulate_with(
     let loops = rnic_workload::closed_loops(&spec.traffic, &resolved.network, seed);
     // `None` if the traffic has no end.
     let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
-    let duration = resolved.hosting.duration;
+    let duration = resolved.host_config.duration;
     events.estimate_flows(move |progress| expected(total, duration, progress));
     let job = Job { resolved, seed, flows: stream, loops, events, capture, sharing };
     let output = simulator.simulate(job);

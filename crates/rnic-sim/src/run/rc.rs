@@ -46,7 +46,7 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: In
     fabric: &mut Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, (flows, loops): (S, Option<Loops>),
     events: &dyn Listener, capture: Option<&mut Capture>,
 ) -> RunOutput {
-    let (cfg, config) = (resolved.flow.clone(), resolved.hosting);
+    let (cfg, config) = (resolved.flow.clone(), resolved.host_config);
     let table = FlowTable::new(config, cfg.mtu, fabric, flows, loops, events);
     let plan = fabric.plan().clone();
     let mut hosts = RcHosts::<P, C, S, T>::new(cfg, params, config, plan, table);

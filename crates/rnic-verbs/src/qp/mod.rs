@@ -46,7 +46,7 @@ pub(crate) struct Qp {
     pub(crate) cfg: FlowConfig,
     /// Rate limit of the application.
     pub(crate) rate: Option<BitRate>,
-    /// The queue pair is in the device's ring of those that may have packets to send.
+    /// The queue pair is in the device's ring of queue pairs with packets to send.
     pub(crate) ready: bool,
     /// The time of the queue pair's entry in the device's timers.
     pub(crate) armed: Option<Time>,

@@ -1,4 +1,4 @@
-//! Two devices and a cable between them in virtual time, with scripted losses and a written trace of every packet.
+//! Two devices and a link between them in virtual time, with scripted losses and a written trace of every packet.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use rnic_transport::Time;
@@ -213,7 +213,7 @@ pub(crate) struct Pair {
     number: u64,
     /// When the last packet left or arrived.
     pub(crate) last: Time,
-    /// Every packet that arrives bears a congestion mark.
+    /// Every packet that arrives is CE-marked.
     pub(crate) marks: bool,
 }
 

@@ -150,7 +150,7 @@ pub(crate) enum Executed {
 }
 
 /// The last reads and atomic operations, as many as the peer may have outstanding (InfiniBand volume 1, section
-/// 9.7.7.2, "responder resources"). Only their responses can be sent again.
+/// 9.7.7.2, "responder resources"). Only their responses can be repeated.
 pub(crate) struct Resources {
     kept: VecDeque<(Psn, u32, Executed)>,
     max: usize,

@@ -1,4 +1,4 @@
-//! UDP ports between two namespaces: what is on the cable, and what the path's MTU allows.
+//! UDP ports between two namespaces: what is on the link, and what the path's MTU allows.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn fields(packet: &[u8]) -> (u8, u16, u16, &[u8]) {
 #[test]
 fn the_nth_datagram_of_a_batch_carries_identification_n_and_is_never_fragmented() {
     with_pair(1_500, |pair| {
-        // Have batches cut before they reach the cable, where they would otherwise pass in one piece.
+        // Have batches cut before they reach the link, where they would otherwise pass in one piece.
         pair.a.ip("link set veth gso_max_segs 1").unwrap();
         let class = TrafficClass::new(26, Ecn::Capable0);
         for segmentation in [true, false] {
